@@ -15,12 +15,12 @@ from contextinfinity.domain.events import Delta
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
-from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recovery import recover
-from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider
+from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.providers.scripted import Script, ScriptedProvider, ScriptedReply
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -67,7 +67,7 @@ async def _one_stream(folder: Path, bench: Bench) -> Row:
     heard, best = 0, 0.0
     for number in range(max(1, bench.scale.blocks // 5)):
         place = folder / f"one-{number}"
-        script: Script = lambda _: Reply(pieces=("word ",) * pieces)  # noqa: E731 - one line says it
+        script: Script = lambda _: ScriptedReply(pieces=("word ",) * pieces)  # noqa: E731 - one line says it
         async with Engine(SqliteStore(place / "ledger.db"), JournalFolder(place / "streams"), models(script)) as engine:
             began = time.perf_counter()
             heard = sum([isinstance(event, Delta) async for event in engine.send("new", "go")])
@@ -84,7 +84,7 @@ async def _one_stream(folder: Path, bench: Bench) -> Row:
 async def _many_streams(folder: Path, bench: Bench) -> Row:
     streams, pieces = 4 * bench.scale.writers, 200
     place = folder / "many"
-    script: Script = lambda _: Reply(pieces=("word ",) * pieces)  # noqa: E731 - one line says it
+    script: Script = lambda _: ScriptedReply(pieces=("word ",) * pieces)  # noqa: E731 - one line says it
     async with Engine(SqliteStore(place / "ledger.db"), JournalFolder(place / "streams"), models(script)) as engine:
 
         async def hear() -> int:
@@ -118,10 +118,10 @@ async def _cpu(folder: Path, bench: Bench, *, is_on: bool) -> Row:
                 thread = (await asked).thread_id
 
         await asyncio.gather(*(talk(1) for _ in range(talkers)))
-        await engine.afterwards.drain(60)
+        await engine.job_runner.drain(60)
         began = time.process_time()
         await asyncio.gather(*(talk(rounds) for _ in range(talkers)))
-        await engine.afterwards.drain(60)
+        await engine.job_runner.drain(60)
         each = 1000 * (time.process_time() - began) / (talkers * rounds)
     stages = f"rewriting, retrieval and memories {'on' if is_on else 'off'}"
     return Row(

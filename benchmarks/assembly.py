@@ -28,22 +28,22 @@ from contextinfinity.domain.ids import BranchId, new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
-from contextinfinity.engine.caches import Caches
-from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Helpers, Setup
+from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
+from contextinfinity.engine.fold_sizing import said
 from contextinfinity.engine.folding import fold
+from contextinfinity.engine.model_choice import choose
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.preparing import Material, prepare
+from contextinfinity.engine.prompt_material import PromptMaterial, prepare
 from contextinfinity.engine.recall import recall, retrieve
-from contextinfinity.engine.running_turn import Running
-from contextinfinity.engine.weighing import said
+from contextinfinity.engine.running_turn import RunningTurn
+from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.librarian.contract import Task
-from contextinfinity.librarian.offline import OfflineLibrarian
+from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.budget import Ceilings, share_out
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.sections import Artifact, shown_turns
+from contextinfinity.prompt.prompt_sections import Artifact, shown_turns
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import exchange, new_branch
@@ -82,7 +82,7 @@ class Talk:
         self._store = SqliteStore(path)
         self._rng = random.Random(turns)
         self._ready: tuple[Artifact, ...] = ()
-        setup = Setup(helpers=Helpers(retrieve=self._retrieve))
+        setup = Setup(helpers=AuxiliaryModels(retrieve=self._retrieve))
         models = reference_models(self._rng, lambda _: None)
         self.engine = Engine(self._store, JournalFolder(folder / f"streams-{turns}"), models, setup)
         self._parts = parts(self._store, folder, setup, self._rng)
@@ -105,7 +105,7 @@ class Talk:
             self.cpu.seconds.append(time.process_time() - began)
             self.tokens.append(assembled.tokens)
             await self.engine.ask(LONG_NAME, question, branch_id=self.branch)
-            await self.engine.afterwards.drain(DRAIN_SECONDS, folds=True)
+            await self.engine.job_runner.drain(DRAIN_SECONDS, folds=True)
 
     async def _retrieve(self, turn: Turn, rewritten: str | None) -> tuple[Artifact, ...]:
         return self._ready
@@ -139,10 +139,10 @@ async def asked(store: SqliteStore, branch: BranchId, question: str) -> Turn:
 
 async def put_together(means: Parts, asking: Turn) -> Assembled:
     """Do what is done before the model is asked."""
-    running = Running(asking)
+    running = RunningTurn(asking)
     recalled = await recall(means, running)
     found = await retrieve(means, running, recalled, None)
-    material = Material(recalled=recalled, explicit=None, artifacts=found)
+    material = PromptMaterial(recalled=recalled, explicit=None, artifacts=found)
     choose(means, asking, running.asked, material)
     ready = await prepare(means, running, material, recalled.home)
     return assemble(ready.sections, ready.frame, ready.measure, reason=ready.reason)
@@ -212,7 +212,7 @@ class Walk:
         self._rng = random.Random(12)
         self._said = [exchange(words(self._rng, ASKED), words(self._rng, ANSWERED)) for _ in range(DIFFERENT)]
         self._ready: tuple[Artifact, ...] = ()
-        self._parts = parts(self.store, folder, Setup(helpers=Helpers(retrieve=self._retrieve)), self._rng)
+        self._parts = parts(self.store, folder, Setup(helpers=AuxiliaryModels(retrieve=self._retrieve)), self._rng)
         self.turns = 0
 
     async def begin(self) -> None:

@@ -21,7 +21,7 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 
 LIMIT_MS = 50.0
 THREAD = "a conversation"
@@ -50,7 +50,7 @@ async def run(bench: Bench) -> list[Row]:
 async def _engine(folder: Path, *, standby: bool) -> AsyncIterator[Engine]:
     model = Model(name="m", provider=ScriptedProvider(echo), model_id="m")
     store: Store = SqliteStore(folder / "ledger.db")
-    store = Standby(store, folder / "spool") if standby else store
+    store = StandbyStore(store, folder / "spool") if standby else store
     journals = JournalFolder(folder / "streams")
     async with Engine(store, journals, Models(by_name={"m": model}, default="m")) as engine:
         await engine.ask(THREAD, "The first question takes a little longer.")

@@ -31,8 +31,8 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.prompt.prefix import shared
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
-from contextinfinity.server.serving import Worker
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
+from contextinfinity.server.serving import ServerProcess
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -171,10 +171,10 @@ class Stamped:
     def __init__(self) -> None:
         self.asked = 0.0
 
-    def script(self, request: ProviderRequest) -> Reply:
+    def script(self, request: ProviderRequest) -> ScriptedReply:
         """Answer anything."""
         self.asked = perf_counter()
-        return Reply(pieces=("Fine.",))
+        return ScriptedReply(pieces=("Fine.",))
 
     def models(self) -> Models:
         """Give it as the one model there is."""
@@ -188,7 +188,7 @@ async def _serving(client: LocalClient, folder: Path) -> AsyncGenerator[Line]:
     """Have the door serve from this process: nothing is indexed behind it, and the engine can be asked as well."""
     (folder / "config.toml").write_text("[server]\nrequests_per_minute = 0\n", encoding="utf-8")
     listening = socket.create_server(("127.0.0.1", 0))
-    worker = Worker(load_settings(data_dir=folder).settings, lambda _: client)
+    worker = ServerProcess(load_settings(data_dir=folder).settings, lambda _: client)
     serving = asyncio.create_task(worker.serve(sockets=[listening]))
     line = Line(listening.getsockname()[1])
     for _ in range(1000):
@@ -214,7 +214,7 @@ async def _before(bench: Bench, folder: Path, resent: int) -> list[Row]:
     async with _serving(client, folder) as line:
         for headers in ({}, NAMED, FLOOR):
             await _hear(line, _body(messages, "Begin."), headers)
-        await engine.afterwards.drain(DRAIN_SECONDS, folds=True)
+        await engine.job_runner.drain(DRAIN_SECONDS, folds=True)
         messages += _exchange("Begin.")
 
         async def named() -> None:

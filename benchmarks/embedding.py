@@ -21,8 +21,8 @@ from contextinfinity.embedders.cached import CachedEmbedder
 from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
 from contextinfinity.embedders.static import StaticEmbedder
 from contextinfinity.embedders.weights import TOKENIZER, WEIGHTS, installed
-from contextinfinity.providers.local.weights import MINILM, are_there
-from contextinfinity.settings import ModelSettings, Retrieval, Settings
+from contextinfinity.providers.local.weights_file import MINILM, are_there
+from contextinfinity.settings import ModelSettings, RetrievalSettings, Settings
 from contextinfinity.wiring.embedding import embedder_of
 from contextinfinity_testing.vendors import FakeVendors
 
@@ -116,7 +116,7 @@ async def _endpoint(texts: Sequence[str], times: int) -> Row:
 
     async with FakeVendors() as vendors, httpx2.AsyncClient() as client:
         model = ModelSettings(provider="openai_chat", model_id="nomic-embed-text", base_url=vendors.compatible_url)
-        settings = Settings(retrieval=Retrieval(embedding_model="mine"), models={"mine": model})
+        settings = Settings(retrieval=RetrievalSettings(embedding_model="mine"), models={"mine": model})
         embedder = embedder_of(settings)
 
         async def ours(texts: Sequence[str]) -> None:

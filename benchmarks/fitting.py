@@ -19,11 +19,19 @@ from benchmarks.asked import Talk, locomo, public
 from benchmarks.recall import entries_of, without_adversarial
 from contextinfinity.domain.search import WordHits
 from contextinfinity.embedders.contract import Embedder
-from contextinfinity.retrieval.asking import Question, search_terms, vector_text
 from contextinfinity.retrieval.calibration import calibration_of
-from contextinfinity.retrieval.chunks import ENCODING
-from contextinfinity.retrieval.packing import Room, pack
-from contextinfinity.retrieval.ranking import CHOSEN, NEAR_AROUND, WORDS_AROUND, Found, Means, Weights, rank
+from contextinfinity.retrieval.chunking import ENCODING
+from contextinfinity.retrieval.packing import PackingBudget, pack
+from contextinfinity.retrieval.question import SearchQuestion, search_terms, vector_text
+from contextinfinity.retrieval.ranking import (
+    CHOSEN,
+    NEAR_AROUND,
+    WORDS_AROUND,
+    RankingInputs,
+    RankingWeights,
+    SearchResults,
+    rank,
+)
 from contextinfinity.settings import Settings
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding
@@ -44,8 +52,8 @@ count = encoding(ENCODING).count
 class Case(NamedTuple):
     """A question with all that can be found for it."""
 
-    question: Question
-    found: Found
+    question: SearchQuestion
+    found: SearchResults
     evidence: frozenset[str]
     ids: dict[str, str]
 
@@ -61,27 +69,29 @@ async def cases(talks: Sequence[Talk], every: int, embedder: Embedder) -> list[C
         ids = {entry.place.turn_id + entry.place.side: entry.external_ids[0] for entry in entries}
         speakers = {entry.speaker for entry in entries if entry.speaker}
         for asked in talk.asked[::every]:
-            question = Question(text=asked.text, asked_at=talk.said[-1].at)
+            question = SearchQuestion(text=asked.text, asked_at=talk.said[-1].at)
             (row,) = await embedder.embed([vector_text(question, speakers)], kind="query")
             words = WordHits(counts=tuple(said[term] for term in search_terms(question)), total=len(entries))
             cosines = {chunk.id: float(near) for chunk, near in zip(chunks, rows @ row, strict=True)}
-            made.append(Case(question, Found(words=words, entries=entries, cosines=cosines), asked.evidence, ids))
+            made.append(
+                Case(question, SearchResults(words=words, entries=entries, cosines=cosines), asked.evidence, ids)
+            )
     return made
 
 
-def recall(cases: Sequence[Case], means: Means) -> float:
+def recall(cases: Sequence[Case], means: RankingInputs) -> float:
     """Return the mean share of the evidence within the budget, in percent."""
     return 100 * mean(_share(case, means) for case in cases)
 
 
-def _share(case: Case, means: Means) -> float:
+def _share(case: Case, means: RankingInputs) -> float:
     ranked = rank(case.question, case.found, means, most=600)
-    pieces = pack(ranked, case.question.text, count, room=Room(target=BUDGET)).pieces
+    pieces = pack(ranked, case.question.text, count, room=PackingBudget(target=BUDGET)).pieces
     found = {case.ids[piece.chunks[0].source_turn + piece.chunks[0].side] for piece in pieces}
     return len(case.evidence & found) / len(case.evidence)
 
 
-def _variants() -> Iterator[tuple[str, Weights]]:
+def _variants() -> Iterator[tuple[str, RankingWeights]]:
     for name, values in TRIED.items():
         for value in values:
             yield name, replace(CHOSEN, **{name: value})
@@ -94,9 +104,9 @@ async def main(every: int) -> None:
     sets = {name: await cases(found, every, embedder) for name, found in talks.items() if found}
     if len(sets) < 2:
         sys.exit("At least two of LoCoMo, BEAM and REALTALK are needed; see benchmarks/asked.py.")
-    means = Means(calibration=await calibration_of(embedder), count=count)
+    means = RankingInputs(calibration=await calibration_of(embedder), count=count)
 
-    def figures(weights: Weights) -> dict[str, float]:
+    def figures(weights: RankingWeights) -> dict[str, float]:
         return {name: round(recall(found, replace(means, weights=weights)), 1) for name, found in sets.items()}
 
     tried = [("chosen", CHOSEN, figures(CHOSEN))]

@@ -21,11 +21,11 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Message
+from contextinfinity.domain.prefix_hash import after, alone, beginning
 from contextinfinity.domain.session import Branch, Owner
-from contextinfinity.domain.trail import after, alone, beginning
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.storage.ledger.rows import items_column, message_columns, pack
-from contextinfinity.storage.sqlite.keywords import SAMPLED, owner_token, session_token, token_of
+from contextinfinity.storage.sqlite.keyword_index import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.text.keywords import VERSION, terms
 
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]

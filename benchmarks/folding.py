@@ -20,7 +20,7 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.providers.scripted import Reply
+from contextinfinity.providers.scripted import ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 
@@ -49,7 +49,7 @@ async def run(bench: Bench) -> list[Row]:
 
 def engine_at(folder: Path, said: list[str], setup: Setup, seconds: float = 0.0) -> Engine:
     """Open an engine whose model answers what is next in a list, and takes that long."""
-    models_ = models(lambda _: Reply(text=said.pop() if said else "Fine.", delay=seconds))
+    models_ = models(lambda _: ScriptedReply(text=said.pop() if said else "Fine.", delay=seconds))
     return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models_, setup)
 
 
@@ -69,7 +69,7 @@ async def _long_way(folder: Path, turns: int) -> Row:
             thread = turn.thread_id
             if number % PIN_EVERY == 0:
                 await _pin(engine, thread, pins, f"Fact {number}.", rng)
-            await engine.afterwards.drain(60, folds=True)
+            await engine.job_runner.drain(60, folds=True)
             before, head = head, await engine.store.states.head(turn.branch_id)
             lost += head.pinned_facts != tuple(pins)
             if before is not None and head.covers_turn_seq > before.covers_turn_seq:
@@ -132,7 +132,7 @@ async def _meanwhile(folder: Path, bench: Bench) -> Row:
 
 async def _long_thread(engine: Engine) -> str:
     thread = (await engine.ask("new", "Hello")).thread_id
-    await engine.afterwards.drain(10)
+    await engine.job_runner.drain(10)
     branch = (await engine.session(thread)).active_branch
     said = [
         Exchange(message=say("user", one.said[0].text), answer=say("assistant", one.said[1].text))

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.harness import Bench, Row
 from benchmarks.words import text
 from contextinfinity.domain.session import Owner
-from contextinfinity.exchange.importing import import_file
+from contextinfinity.exchange.importer import import_file
 from contextinfinity.storage.sqlite.store import SqliteStore
 
 LEAST_PER_SECOND = 5_000

@@ -27,11 +27,11 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Kind
 from contextinfinity.embedders.static import NAME, StaticEmbedder, built_in
-from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Retrieval, Setup
+from contextinfinity.engine.engine_setup import RetrievalParts, Setup
 from contextinfinity.engine.indexing import bring_in_step
 from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text.keywords import VERSION
@@ -75,7 +75,7 @@ def engine_at(folder: Path, embedder: Stopped) -> Engine:
 
 
 def _setup(embedder: Stopped) -> Setup:
-    return Setup(retrieval=Retrieval(embedders=Embedders(lambda: embedder)), folds=False)
+    return Setup(retrieval=RetrievalParts(embedders=Embedders(lambda: embedder)), folds=False)
 
 
 async def kept(bench: Bench, chunks: int) -> Path:

@@ -24,16 +24,16 @@ from typing import NamedTuple
 from benchmarks.asked import LOCOMO, locomo
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.planted import conversation
-from contextinfinity.domain.arrival import Arrival
 from contextinfinity.domain.ids import now
+from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.memory import Memory, NewMemory
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.memories import KeptMemories
-from contextinfinity.engine.remembering import remember_again
-from contextinfinity.engine.standing import known_from, nobodys, placed_texts, recall
-from contextinfinity.memory.drawing import draw
+from contextinfinity.engine.memory_editing import MemoryEditing
+from contextinfinity.engine.memory_jobs import remember_again
+from contextinfinity.engine.standing_memories import known_from, nobodys, placed_texts, recall
+from contextinfinity.memory.extraction import draw
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import answer_turn, new_branch
@@ -111,19 +111,21 @@ async def _stream(folder: Path, turns: int) -> list[Row]:
         branch = await new_branch(store, NewSession(owner=owner))
         await store.arrivals.add(branch.id, [*_arrivals(told, began)])
     await remember_again(store, Remembering())
-    memories = KeptMemories(store, Remembering())
+    memories = MemoryEditing(store, Remembering())
     living = {owner: await memories.everything(owner, superseded=False) for owner in lives}
     troubles = [one.trouble for owner in lives for one in await memories.audit(owner)]
     await store.close()
     return _figures(lives, living, troubles)
 
 
-def _arrivals(told: list[Plant | str], began: datetime) -> Iterator[Arrival]:
+def _arrivals(told: list[Plant | str], began: datetime) -> Iterator[ImportedMessage]:
     for place, each in enumerate(told):
         words = each.words if isinstance(each, Plant) else each
         at = began + timedelta(minutes=place)
-        yield Arrival(message=say("user", words), created_at=at, place=2 * place)
-        yield Arrival(message=say("assistant", "I live in a computer. Noted."), created_at=at, place=2 * place + 1)
+        yield ImportedMessage(message=say("user", words), created_at=at, place=2 * place)
+        yield ImportedMessage(
+            message=say("assistant", "I live in a computer. Noted."), created_at=at, place=2 * place + 1
+        )
 
 
 def _figures(

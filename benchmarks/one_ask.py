@@ -22,7 +22,7 @@ import contextinfinity
 from benchmarks.answering import SETTINGS
 from benchmarks.harness import Bench, Row, Series
 from contextinfinity.engine.engine import Engine
-from contextinfinity.providers.contract import Written
+from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.settings import load_settings
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import exchange
@@ -113,13 +113,13 @@ def question(number: int) -> str:
 async def conversation(engine: Engine, turns: int) -> str:
     """Record so many short turns, and answer a question after them; return the conversation's id."""
     first = await engine.ask("new", question(0))
-    await engine.afterwards.drain(DRAIN_SECONDS)
+    await engine.job_runner.drain(DRAIN_SECONDS)
     said = [exchange(question(n), f"Ferry {n} costs {n + 4} euros each way.") for n in range(1, turns)]
     await engine.store.turns.record(first.branch_id, said)
     for number in range(2):
         await engine.ask(first.thread_id, question(number))
         await engine.bring_in_step()
-        await engine.afterwards.drain(DRAIN_SECONDS)
+        await engine.job_runner.drain(DRAIN_SECONDS)
     return first.thread_id
 
 
@@ -128,7 +128,7 @@ async def ask(engine: Engine, thread: str, turns: int, cpu: Cpu) -> None:
     provider = engine.models.named(None).provider
     write, called = provider.write, 0.0
 
-    def noting(request: object) -> Written:
+    def noting(request: object) -> EncodedRequest:
         nonlocal called
         called = time.process_time()
         return write(request)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ async def ask(engine: Engine, thread: str, turns: int, cpu: Cpu) -> None:
     del provider.write
     cpu.prepared.seconds.append(called - began)
     cpu.answered.seconds.append(ended - began)
-    await engine.afterwards.drain(DRAIN_SECONDS)
+    await engine.job_runner.drain(DRAIN_SECONDS)
 
 
 def _cpu_row(turns: int, cpu: Cpu) -> Row:

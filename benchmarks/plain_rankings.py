@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.asked import Talk
 from contextinfinity.embedders.static import built_in
-from contextinfinity.retrieval.chunks import ENCODING
+from contextinfinity.retrieval.chunking import ENCODING
 from contextinfinity.retrieval.passages import passages_of
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from contextinfinity.librarian.contract import Said
+from contextinfinity.librarian.contract import TranscriptMessage
 from contextinfinity.librarian.digest import parse
 
 KINDS = ("decision", "constraint", "preference", "identifier", "number")
@@ -134,7 +134,7 @@ class Plant(NamedTuple):
 class Exchange(NamedTuple):
     """One turn, and what is planted in it."""
 
-    said: tuple[Said, Said]
+    said: tuple[TranscriptMessage, TranscriptMessage]
     plant: Plant | None
 
 
@@ -156,15 +156,15 @@ def phrasings() -> list[Phrasing]:
     return [Phrasing(*line.split("\t")) for line in lines]
 
 
-def talk_with(spoken: Sequence[Phrasing], turns: int, first: int = 1, seed: int = 7) -> Iterator[Said]:
+def talk_with(spoken: Sequence[Phrasing], turns: int, first: int = 1, seed: int = 7) -> Iterator[TranscriptMessage]:
     """Talk for that many turns; in some of them, anywhere, the user says one of the phrasings and nothing else."""
     rng = random.Random(seed)
     places = dict(zip(rng.sample(range(1, turns + 1), len(spoken)), spoken, strict=True))
     for place, exchange in enumerate(conversation(turns, every=turns**3, seed=seed), start=1):
         user, assistant = exchange.said
         text = places[place].text if place in places else user.text
-        yield Said(turn_seq=first + place - 1, role="user", text=text)
-        yield Said(turn_seq=first + place - 1, role="assistant", text=assistant.text)
+        yield TranscriptMessage(turn_seq=first + place - 1, role="user", text=text)
+        yield TranscriptMessage(turn_seq=first + place - 1, role="assistant", text=assistant.text)
 
 
 def is_kept(phrasing: Phrasing, summary: str) -> bool:
@@ -188,8 +188,8 @@ def conversation(turns: int, every: int, seed: int = 7) -> Iterator[Exchange]:
             asked.insert(rng.randint(0, len(asked)), sentence)
         yield Exchange(
             (
-                Said(turn_seq=turn_seq, role="user", text=" ".join(asked)),
-                Said(turn_seq=turn_seq, role="assistant", text=" ".join(answered)),
+                TranscriptMessage(turn_seq=turn_seq, role="user", text=" ".join(asked)),
+                TranscriptMessage(turn_seq=turn_seq, role="assistant", text=" ".join(answered)),
             ),
             plant,
         )

@@ -30,14 +30,14 @@ from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Helpers, Setup
+from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.prompt.prefix import shared
-from contextinfinity.prompt.sections import Artifact
+from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.providers.catalogue import abilities_of
-from contextinfinity.providers.opening import overrides, wire
+from contextinfinity.providers.factory import overrides, wire
 from contextinfinity.providers.rebuild_request import write
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.settings import Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -94,9 +94,9 @@ def artifacts(rng: random.Random) -> tuple[Artifact, ...]:
 def reference_models(rng: random.Random, hear: Callable[[ProviderRequest], None]) -> Models:
     """Give the one model of the chat: a window of 128,000 tokens, and an answer to everything."""
 
-    def script(request: ProviderRequest) -> Reply:
+    def script(request: ProviderRequest) -> ScriptedReply:
         hear(request)
-        return Reply(pieces=(words(rng, ANSWERED),))
+        return ScriptedReply(pieces=(words(rng, ANSWERED),))
 
     model = Model(name="it", provider=ScriptedProvider(script, ABILITIES), model_id=MODEL_ID)
     return Models(by_name={"it": model}, default="it")
@@ -133,7 +133,7 @@ async def converse(folder: Path, turns: int) -> Sent:
 
     store, journals = SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams")
     models = reference_models(rng, sent.requests.append)
-    setup = Setup(helpers=Helpers(retrieve=retrieve, memories=memories))
+    setup = Setup(helpers=AuxiliaryModels(retrieve=retrieve, memories=memories))
     async with Engine(store, journals, models, setup) as engine:
         thread = "new"
         for _ in range(turns):
@@ -142,7 +142,7 @@ async def converse(folder: Path, turns: int) -> Sent:
             thread = turn.thread_id
             sent.said += [say("user", question), say("assistant", turn.text)]
             sent.reasons.append((await engine.context(turn.turn_id)).epoch_reason)
-            await engine.afterwards.drain(DRAIN_SECONDS, folds=True)
+            await engine.job_runner.drain(DRAIN_SECONDS, folds=True)
     return sent
 
 

@@ -23,21 +23,21 @@ from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import digest
 from benchmarks.peer_stores import peer_rows
 from benchmarks.plain_rankings import PLAIN, Passages, count
-from contextinfinity.domain.arrival import Arrival
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import new_id, now
+from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
-from contextinfinity.domain.search import Entry, Hits, Place
+from contextinfinity.domain.search import Hits, IndexedMessage, TextPosition
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.artifacts import Need
-from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Retrieval, Setup
-from contextinfinity.engine.finding import bring_back
+from contextinfinity.engine.engine_setup import RetrievalParts, Setup
+from contextinfinity.engine.history_search import bring_back
 from contextinfinity.engine.parts import Parts
-from contextinfinity.prompt.sections import Artifact
-from contextinfinity.retrieval.seams import parts_of
+from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.prompt.prompt_sections import Artifact
+from contextinfinity.retrieval.chunk_boundaries import parts_of
 from contextinfinity.retrieval.spans import spans_of
 from contextinfinity.settings import Settings
 from contextinfinity.storage.journal import JournalFolder
@@ -98,7 +98,7 @@ async def measured(folder: Path, name: str, talks: Sequence[Talk], embedder: Emb
 def engine_at(folder: Path, embedder: Embedder) -> Engine:
     """Open an engine on a ledger of its own."""
     folder.mkdir(parents=True, exist_ok=True)
-    setup = Setup(retrieval=Retrieval(embedders=Embedders(lambda: embedder)), folds=False)
+    setup = Setup(retrieval=RetrievalParts(embedders=Embedders(lambda: embedder)), folds=False)
     journals = JournalFolder(folder / "streams")
     return Engine(SqliteStore(folder / "ledger.db"), journals, models(lambda _: "Fine."), setup)
 
@@ -119,7 +119,7 @@ class Asking:
         store = engine.store
         (session,) = await store.sessions.list(Owner(), limit=1) or (await store.sessions.create(NewSession()),)
         arrivals = [
-            Arrival(
+            ImportedMessage(
                 message=say("user" if said.side == "user" else "assistant", said.text),
                 place=place,
                 external_id=said.id,
@@ -165,7 +165,7 @@ class Asking:
         last = (await store.turns.history(branch, limit=1, before=before))[0]
         asked_at = now() if before is None else last.created_at + timedelta(minutes=1)
         turn = replace(last, user_message=say("user", text), turn_seq=last.turn_seq + 1, created_at=asked_at)
-        retrieval = Retrieval(embedders=self._embedders, target=budget)
+        retrieval = RetrievalParts(embedders=self._embedders, target=budget)
         parts = Parts(
             store=store,
             journals=self._journals,
@@ -195,13 +195,13 @@ def _ids(hits: Hits) -> list[str]:
     return list(dict.fromkeys(each for hit in hits.hits for each in hit.external_ids))
 
 
-def entries_of(talk: Talk) -> list[Entry]:
+def entries_of(talk: Talk) -> list[IndexedMessage]:
     """Return the messages of a conversation as a store gives them, each cut into chunks."""
-    entries, seq, is_open = list[Entry](), 0, False
+    entries, seq, is_open = list[IndexedMessage](), 0, False
     for said in talk.said:
         seq += said.side == "user" or not is_open
         is_open = said.side == "user"
-        place = Place(f"turn-{seq:05}", said.side)
+        place = TextPosition(f"turn-{seq:05}", said.side)
         chunks = tuple(
             Chunk(
                 id=f"{said.id}-{span.start}",
@@ -220,7 +220,7 @@ def entries_of(talk: Talk) -> list[Entry]:
             )
             for span in spans_of(said.text, parts_of(said.text, None), count)
         )
-        entry = Entry(
+        entry = IndexedMessage(
             place=place,
             session_id="session",
             branch_id="branch",

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.asked import locomo
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.words import text
-from contextinfinity.rewriting import FollowUp, Offline, Rewritten
+from contextinfinity.rewriting import FollowUp, OfflineRewriter, Rewritten
 from contextinfinity.text.cues import carries_content
 from contextinfinity.text.entities import entities
 from contextinfinity.threads import Turn
@@ -137,7 +137,7 @@ async def _people(name: str, questions: Sequence[Question], aim: float) -> list[
     unseen = {*sorted({one.dialog for one in questions})[1::2]}
     held = [one for one in questions if one.dialog in unseen]
     seen = [one for one in questions if one.dialog not in unseen]
-    ours = await Score.of(held, Offline().rewrite)
+    ours = await Score.of(held, OfflineRewriter().rewrite)
     named, earlier = await Score.of(held, append_last_name), await Score.of(held, earlier_words)
     put_in = f"first and last message {earlier.put_in:.1%} with {earlier.words:.1f} words"
     return [
@@ -147,7 +147,8 @@ async def _people(name: str, questions: Sequence[Question], aim: float) -> list[
         _row(f"{what}: missing words given to the search", f"≥ {aim:.0%}", ours.put_in, aim, put_in),
         Row(what=f"{what}: the held half of the conversations", measured=str(ours)),
         Row(
-            what=f"{what}: the half that weights were fitted on", measured=str(await Score.of(seen, Offline().rewrite))
+            what=f"{what}: the half that weights were fitted on",
+            measured=str(await Score.of(seen, OfflineRewriter().rewrite)),
         ),
     ]
 
@@ -164,7 +165,7 @@ async def _assistant() -> Row:
     lines = SAMPLES.read_text(encoding="utf-8").splitlines()
     for case in map(json.loads, lines):
         turns = tuple(Turn(*turn.split(": ", 1)) for turn in case["turns"])
-        told = await Offline().rewrite(FollowUp(latest_user_message=case["question"], recent_history=turns))
+        told = await OfflineRewriter().rewrite(FollowUp(latest_user_message=case["question"], recent_history=turns))
         shown += told.query != case["question"]
         false += not {*_words(told.query)} <= {*_words(case["question"]), *_words(case["meant"])}
     return Row(
@@ -177,7 +178,7 @@ async def _assistant() -> Row:
 
 
 async def _clarifying() -> list[Row]:
-    told = [(case, await Offline().rewrite(case.asked)) for case in cases()]
+    told = [(case, await OfflineRewriter().rewrite(case.asked)) for case in cases()]
     unclear = [_asks(case, rewritten) for case, rewritten in told if case.is_ambiguous]
     clear = [rewritten.is_ambiguous for case, rewritten in told if not case.is_ambiguous]
     asked, bothered = statistics.mean(unclear), statistics.mean(clear)
@@ -208,7 +209,7 @@ async def _chatting() -> Row:
         for place in range(2, len(turns)):
             if turns[place].role == "user":
                 before = tuple(turns[max(0, place - 20) : place])
-                told = await Offline().rewrite(
+                told = await OfflineRewriter().rewrite(
                     FollowUp(latest_user_message=turns[place].content, recent_history=before)
                 )
                 asked, total = asked + told.is_ambiguous, total + 1
@@ -238,7 +239,7 @@ async def _long_history(bench: Bench) -> Row:
     series = Series()
     for _ in range(10 * bench.scale.reads):
         with series.timed():
-            await Offline().rewrite(asked)
+            await OfflineRewriter().rewrite(asked)
     length = statistics.mean(len(turn.content) for turn in said[1::2])
     return Row(
         what=f"a follow-up after 20 turns, answers of {length:.0f} characters: time",

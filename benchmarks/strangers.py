@@ -28,7 +28,7 @@ from benchmarks.recall import Asking, engine_at
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.embedders.static import built_in
-from contextinfinity.prompt.sections import Artifact
+from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.settings import Settings
 from contextinfinity.text.keywords import VERSION
 from contextinfinity.wiring.embedding import embedder_of

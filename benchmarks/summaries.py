@@ -19,9 +19,9 @@ from datetime import datetime
 from benchmarks.harness import Bench, Row
 from benchmarks.planted import Phrasing, conversation, is_kept, phrasings
 from benchmarks.summary_data import Conversation, Fact, Told, batches, conversations
-from contextinfinity.librarian.contract import Said, Task
+from contextinfinity.librarian.contract import Task, TranscriptMessage
 from contextinfinity.librarian.digest import digest, entry, parse, render
-from contextinfinity.librarian.offline import OfflineLibrarian
+from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.text.sentences import spoken
 from contextinfinity.text.tokens import counter_of
 
@@ -56,7 +56,7 @@ async def run(bench: Bench) -> list[Row]:
     return [*rows, await _large_fold(bench)]
 
 
-async def fold(said: Sequence[Said], budget: int, every: int = FOLD) -> str:
+async def fold(said: Sequence[TranscriptMessage], budget: int, every: int = FOLD) -> str:
     """Fold a conversation from its beginning, so many turns at a time."""
     summary = ""
     for batch in batches(said, every):
@@ -94,7 +94,7 @@ def _listed(budgets: Sequence[int]) -> str:
     return " / ".join(f"{budget:,}" for budget in budgets)
 
 
-def _last_sentences(said: Sequence[Said], budget: int) -> str:
+def _last_sentences(said: Sequence[TranscriptMessage], budget: int) -> str:
     """Keep the last sentences that fit: what a summary without any choice would be."""
     kept = []
     for one in reversed(said):
@@ -108,12 +108,15 @@ def _last_sentences(said: Sequence[Said], budget: int) -> str:
     return text
 
 
-def _other_talk(talks: Sequence[Conversation], turns: int) -> list[Said]:
+def _other_talk(talks: Sequence[Conversation], turns: int) -> list[TranscriptMessage]:
     """Put conversations one after the other until there are so many turns."""
-    made: list[Said] = []
+    made: list[TranscriptMessage] = []
     for talk in talks:
         first = made[-1].turn_seq if made else 0
-        made += [Said(turn_seq=first + one.turn_seq, role=one.role, text=one.text, at=one.at) for one in talk.said]
+        made += [
+            TranscriptMessage(turn_seq=first + one.turn_seq, role=one.role, text=one.text, at=one.at)
+            for one in talk.said
+        ]
     return [one for one in made if one.turn_seq <= turns]
 
 
@@ -127,7 +130,7 @@ async def _planted(talks: Sequence[Conversation], turns: int) -> Row:
     for place, phrasing in zip(places, known, strict=True):
         one = talk[place]
         said = f"{one.text} {phrasing.text[:1].upper()}{phrasing.text[1:].rstrip('.')}."
-        talk[place] = Said(turn_seq=one.turn_seq, role=one.role, text=said, at=one.at)
+        talk[place] = TranscriptMessage(turn_seq=one.turn_seq, role=one.role, text=said, at=one.at)
         sides[one.role].append(phrasing)
     summary = await fold(talk, BUDGETS[-1], 50)
     shares = {
@@ -153,7 +156,7 @@ async def _changed(talks: Sequence[Conversation], beam: Sequence[Conversation]) 
         for number, (old, new) in enumerate(some):
             for fact, turn in ((old, 20 + 3 * number), (new, 120 + 3 * number)):
                 at = next((one.at for one in talk if one.turn_seq == turn), datetime(2024, 1, 1))
-                talk.append(Said(turn_seq=turn, role="user", text=fact.sentence, at=at))
+                talk.append(TranscriptMessage(turn_seq=turn, role="user", text=fact.sentence, at=at))
         summary = Told(await fold(sorted(talk, key=lambda one: one.turn_seq), BUDGETS[-1]), held=True)
         for number, (old, new) in enumerate(some):
             tells = summary.has(new._replace(turn=120 + 3 * number))
@@ -181,7 +184,7 @@ def _updates(talk: Conversation) -> list[tuple[Fact, Fact]]:
 
 async def _large_fold(bench: Bench) -> Row:
     """Fold as much as makes a branch fold, at once."""
-    said: list[Said] = []
+    said: list[TranscriptMessage] = []
     tokens = 0
     for exchange in conversation(10_000, 20):
         said += exchange.said

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextinfinity.domain.message import Role
-from contextinfinity.librarian.contract import Said
+from contextinfinity.librarian.contract import TranscriptMessage
 from contextinfinity.librarian.digest import parse
 from contextinfinity.text.sentences import before_question, spoken
 
@@ -58,7 +58,7 @@ class Fact(NamedTuple):
 class Conversation(NamedTuple):
     """What was said, oldest first, and the facts that are asked for."""
 
-    said: tuple[Said, ...]
+    said: tuple[TranscriptMessage, ...]
     facts: tuple[Fact, ...]
 
 
@@ -97,17 +97,17 @@ def _prepared(given: dict[str, Any]) -> tuple[list[Message], list[Question]]:
 
 
 def _conversation(messages: list[Message], asked: list[Question]) -> Conversation:
-    said: list[Said] = []
-    by_id: dict[str, Said] = {}
+    said: list[TranscriptMessage] = []
+    by_id: dict[str, TranscriptMessage] = {}
     turn = 0
     for name, role, text, at in messages:
         turn += 1 if role == "user" or not turn else 0
-        said.append(Said(turn_seq=turn, role=role, text=text, at=at))
+        said.append(TranscriptMessage(turn_seq=turn, role=role, text=text, at=at))
         by_id[name] = said[-1]
     return Conversation(tuple(said), tuple(_facts(by_id, asked)))
 
 
-def _facts(by_id: dict[str, Said], asked: list[Question]) -> Iterator[Fact]:
+def _facts(by_id: dict[str, TranscriptMessage], asked: list[Question]) -> Iterator[Fact]:
     for question, answer, kind, evidence in asked:
         wanted = words(f"{question} {answer or ''}")
         for one in (by_id[name] for name in evidence if name in by_id and answer):
@@ -147,9 +147,9 @@ class Told:
         return False
 
 
-def batches(said: Iterable[Said], turns: int) -> Iterator[tuple[Said, ...]]:
+def batches(said: Iterable[TranscriptMessage], turns: int) -> Iterator[tuple[TranscriptMessage, ...]]:
     """Divide a conversation into folds of so many turns."""
-    batch: list[Said] = []
+    batch: list[TranscriptMessage] = []
     for one in said:
         if batch and (one.turn_seq - 1) // turns > (batch[0].turn_seq - 1) // turns:
             yield tuple(batch)

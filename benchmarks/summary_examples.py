@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from contextinfinity.domain.message import Role
-from contextinfinity.librarian.contract import Said, Task
-from contextinfinity.librarian.offline import OfflineLibrarian
+from contextinfinity.librarian.contract import Task, TranscriptMessage
+from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.text.tokens import counter_of
 
 HERE = Path(__file__).parent
@@ -47,9 +47,9 @@ is checked, and what no turn holds is rejected. The budget is 2% of the model's 
 """
 
 
-def conversation(name: str) -> list[Said]:
+def conversation(name: str) -> list[TranscriptMessage]:
     """Read an example: a date, then lines of the user (>) and of the assistant (<)."""
-    said: list[Said] = []
+    said: list[TranscriptMessage] = []
     at, turn = datetime(2026, 1, 1), 0
     for line in (HERE / "examples" / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         if not line.startswith((">", "<")):
@@ -57,7 +57,7 @@ def conversation(name: str) -> list[Said]:
             continue
         role: Role = "user" if line[0] == ">" else "assistant"
         turn += role == "user"
-        said.append(Said(turn_seq=turn, role=role, text=line[2:], at=at))
+        said.append(TranscriptMessage(turn_seq=turn, role=role, text=line[2:], at=at))
     return said
 
 

@@ -35,7 +35,7 @@ from contextinfinity.workspace.assembly import (
     context_pairs,
     with_marker,
 )
-from contextinfinity.workspace.workspace import Workspace
+from contextinfinity.workspace.repository import Workspace
 
 READ, WRITE, LIFE, LOOK_BACK = 0.1, 1.25, 5, 20
 FILES, POPULAR, REFERENCE, TARGET = 400, 10, 12, 1126

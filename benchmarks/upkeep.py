@@ -7,11 +7,11 @@ import time
 
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import ledger
-from contextinfinity.domain.work import Job
-from contextinfinity.engine.afterwards import Afterwards
+from contextinfinity.domain.job import Job
+from contextinfinity.engine.job_runner import JobRunner
 from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.upkeep.integrity import examine
+from contextinfinity.upkeep.examine import examine
 from contextinfinity_testing.builders import new_branch
 
 HANDOVER_MS = 20.0
@@ -33,7 +33,7 @@ async def _handover(bench: Bench) -> Row:
         async def handler(_: Job) -> None:
             began.set()
 
-        afterwards = Afterwards(store.jobs, "bench", {"fold_branch": handler})
+        afterwards = JobRunner(store.jobs, "bench", {"fold_branch": handler})
         afterwards.start()
         for _ in range(bench.scale.reads * 4):
             branch = await new_branch(store)

@@ -24,7 +24,7 @@ from contextinfinity.domain.vectors import packed
 from contextinfinity.embedders.static import StaticEmbedder
 from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.storage.sqlite.vectors import SqliteVectors
+from contextinfinity.storage.sqlite.vector_table import SqliteVectors
 from contextinfinity_testing.builders import exchange, new_branch
 
 LENGTH, PER_TURN, SESSION, LEAST = 300, 20, 10_000, 50_000

@@ -31,9 +31,9 @@ from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.providers.opening import address, overrides, wire
+from contextinfinity.providers.factory import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
-from contextinfinity.providers.transport import Connection
+from contextinfinity.providers.transport import VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -207,7 +207,7 @@ async def _written(bench: Bench, vendor: Vendor) -> Row:
     writing, ours, bare = Series(), Series(), Series()
     with listening_elsewhere(_silence) as port:
         said = vendor.settings(port)
-        form, line = wire(said, Settings()), Connection(address(said))
+        form, line = wire(said, Settings()), VendorConnection(address(said))
         provider = RemoteProvider(form, line, overrides=overrides(said))
         body = form.write(request, provider.abilities(vendor.model_id))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -319,7 +319,7 @@ async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
 def engine_at(vendor: Vendor, port: int, folder: Path) -> Engine:
     """Put an engine together whose only model is at a vendor."""
     said = vendor.settings(port)
-    provider = RemoteProvider(wire(said, Settings()), Connection(address(said)), overrides=overrides(said))
+    provider = RemoteProvider(wire(said, Settings()), VendorConnection(address(said)), overrides=overrides(said))
     model = Model(name="it", provider=provider, model_id=vendor.model_id)
     models = Models(by_name={"it": model}, default="it")
     return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, Setup(tools=_toolbox()))

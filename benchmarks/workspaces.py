@@ -17,7 +17,7 @@ import msgspec
 from benchmarks.harness import Bench, Row
 from benchmarks.tier_simulation import simulate
 from contextinfinity.workspace.history_file import HistoryMessage, HistoryStore
-from contextinfinity.workspace.stability import Seen, StabilityTracker
+from contextinfinity.workspace.stability import ObservedItem, StabilityTracker
 from contextinfinity.workspace.symbols import SymbolIndex
 
 SOURCES = Path(__file__).parent.parent / "src"
@@ -59,11 +59,13 @@ def _mapping(folder: Path, count: int) -> list[Row]:
 
 def _tiers(count: int) -> Row:
     tracker, seconds = StabilityTracker(1126), list[float]()
-    seen = {f"symbol:src/part/module_{number}.py": Seen(str(number), 60) for number in range(count * 24 // 25)}
+    seen = {f"symbol:src/part/module_{number}.py": ObservedItem(str(number), 60) for number in range(count * 24 // 25)}
     tracker.seed({key: one.tokens} for key, one in seen.items())
-    seen |= {f"history:{number}": Seen(str(number), 200, number % 2 == 0) for number in range(count - len(seen))}
+    seen |= {
+        f"history:{number}": ObservedItem(str(number), 200, number % 2 == 0) for number in range(count - len(seen))
+    }
     for turn in range(200):
-        seen[f"symbol:src/part/module_{turn % 50}.py"] = Seen(f"changed {turn}", 60)
+        seen[f"symbol:src/part/module_{turn % 50}.py"] = ObservedItem(f"changed {turn}", 60)
         seconds.append(_seconds(lambda: tracker.update(seen), time.process_time))
     return _row(f"CPU of an update of {count:,} tracked items, p95", _p95(seconds), UPDATE_MS, "ms")
 

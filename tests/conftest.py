@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.providers.local.weights import MINILM, SMOLLM2, get
+from contextinfinity.providers.local.weights_file import MINILM, SMOLLM2, get
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text import tokens
 from tests.ledgers import open_store

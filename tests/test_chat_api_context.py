@@ -22,7 +22,7 @@ from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.providers.scripted import ScriptedProvider
-from contextinfinity.server.serving import Worker, address_of, listening
+from contextinfinity.server.serving import ServerProcess, address_of, listening
 from contextinfinity.settings import Server as ServerSettings
 from contextinfinity.settings import Settings
 from contextinfinity.storage.contract import Store
@@ -87,7 +87,7 @@ async def served(client: LocalClient) -> AsyncIterator[RemoteClient]:
     """A client of a real server on a socket, which has that one behind it."""
     settings = Settings(server=ServerSettings(shutdown_seconds=0.05))
     with listening("127.0.0.1", 0) as sock:
-        worker = Worker(settings, lambda _: client)
+        worker = ServerProcess(settings, lambda _: client)
         running = asyncio.ensure_future(worker.serve(sockets=[sock]))
         async with RemoteClient(address_of("127.0.0.1", sock)) as remote:
             yield remote

@@ -21,8 +21,8 @@ from contextinfinity.errors import NotFound
 from contextinfinity.prompt.render import CUT_OFF, render_turn
 from contextinfinity.settings import General, Settings
 from contextinfinity.storage.contract import Store
-from contextinfinity.upkeep.integrity import examine
-from contextinfinity.upkeep.repair import examine_and_repair
+from contextinfinity.upkeep.examine import examine
+from contextinfinity.upkeep.safe_repair import examine_and_repair
 
 LITTER = frozenset({"journal_stray", "lock_stray"})
 """What a crash may leave lying about: files that were made and not yet used. The doctor removes them."""

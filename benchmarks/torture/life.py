@@ -44,7 +44,7 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.errors import LedgerAway, NotFound
-from contextinfinity.exchange import importing
+from contextinfinity.exchange import importer
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import copies_of
 from contextinfinity.storage.sqlite.connection import connect
@@ -214,8 +214,8 @@ async def _import(life: Life, tell: Tell) -> None:
 
 async def import_all(store: Store, path: Path) -> None:
     """Import a file, a few messages to a transaction."""
-    importing.BATCH, importing.LONGEST_BATCH = 6, 8
-    await importing.import_file(store, path, owner=Owner())
+    importer.BATCH, importer.LONGEST_BATCH = 6, 8
+    await importer.import_file(store, path, owner=Owner())
 
 
 async def _talk_unheard(life: Life, tell: Tell) -> None:

@@ -10,7 +10,7 @@ from zlib import crc32
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import PARAGRAPH, Problem
 from contextinfinity.engine.configured_models import Model, Models
-from contextinfinity.providers.scripted import Reply, ScriptedProvider, ToolCall
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.tools.toolbox import Toolbox
 
 Kind: TypeAlias = Literal[
@@ -46,32 +46,34 @@ def kind_of(text: str) -> Kind:
     return next(kind for kind in KINDS if kind == word)
 
 
-def reply_to(text: str, rounds: int = 0) -> Reply:
+def reply_to(text: str, rounds: int = 0) -> ScriptedReply:
     """Give the answer to a message, after so many rounds of tools."""
     kind, rng = kind_of(text), random.Random(crc32(text.encode()))
     pieces = tuple(f"{number} {rng.choice(_WORDS)}" for number in range(rng.randint(3, 9)))
     delay = rng.uniform(0.0, 0.004)
     if rounds < ROUNDS.get(kind, 0):
         tools = tuple(ToolCall(name="look", arguments={"at": text}, call_id=f"{rounds}-{n}") for n in range(2))
-        return Reply(pieces=pieces[rounds : rounds + 1] if kind == "tools" else (), delay=delay, tools=tools)
+        return ScriptedReply(pieces=pieces[rounds : rounds + 1] if kind == "tools" else (), delay=delay, tools=tools)
     match kind:
         case "burst":
-            return Reply(pieces=pieces * 5)
+            return ScriptedReply(pieces=pieces * 5)
         case "long":
-            return Reply(pieces=tuple(piece * 60 for piece in pieces * 4), delay=delay / 4)
+            return ScriptedReply(pieces=tuple(piece * 60 for piece in pieces * 4), delay=delay / 4)
         case "tools":
-            return Reply(pieces=pieces[rounds:], delay=delay)
+            return ScriptedReply(pieces=pieces[rounds:], delay=delay)
         case "silent":
-            return Reply(pieces=())
+            return ScriptedReply(pieces=())
         case "error":
-            return Reply(pieces=pieces, delay=delay, error=Problem(code="overloaded", message="Too much to do."))
+            return ScriptedReply(
+                pieces=pieces, delay=delay, error=Problem(code="overloaded", message="Too much to do.")
+            )
         case "refused":
-            return Reply(pieces=(), error=Problem(code="refused", message="Not today."))
+            return ScriptedReply(pieces=(), error=Problem(code="refused", message="Not today."))
         case "cut":
-            return Reply(pieces=pieces, delay=delay, cut_after=2)
+            return ScriptedReply(pieces=pieces, delay=delay, cut_after=2)
         case "endless":
-            return Reply(pieces=pieces, delay=delay, hang=True)
-    return Reply(pieces=pieces, delay=delay)
+            return ScriptedReply(pieces=pieces, delay=delay, hang=True)
+    return ScriptedReply(pieces=pieces, delay=delay)
 
 
 def pieces_of(text: str) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ def pieces_of(text: str) -> tuple[str, ...]:
 def models() -> Models:
     """Give the one model there is."""
 
-    def answer(request: ProviderRequest) -> Reply:
+    def answer(request: ProviderRequest) -> ScriptedReply:
         messages = request.prompt.messages
         asked = max(place for place, message in enumerate(messages) if message.role == "user")
         rounds = sum(message.role == "tool" for message in messages[asked:])

@@ -20,16 +20,16 @@ from msgspec.structs import replace
 
 from benchmarks.torture.plans import AWAY, BOUNDARIES, IN_RECOVERY, Kill, Side
 from contextinfinity.domain.chunk import Embedding, NewChunk
-from contextinfinity.domain.health import Health
+from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import StepId, WorkerId
+from contextinfinity.domain.job import JobResult
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.work import JobResult
 from contextinfinity.storage.contract import Branches, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.journal import Journal, JournalFolder
-from contextinfinity.storage.replay import Landings
+from contextinfinity.storage.replay import ReplayStore
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.held_branches import Bounds
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 
 VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY) | frozenset(AWAY)
 _LINE = b'{"ts":'
@@ -207,7 +207,7 @@ class GuardedStore:
         self.contents = store.contents
         self.jobs = cast(Jobs, Guarded(Slicing(store), trap, types))
         self.workers = cast(Workers, Guarded(store.workers, trap, types))
-        self.landings = cast(Landings, Guarded(store.landings, trap, types))
+        self.landings = cast(ReplayStore, Guarded(store.landings, trap, types))
         self.tokens = store.tokens
         self.trails = store.trails
         self.memories = store.memories
@@ -217,7 +217,7 @@ class GuardedStore:
         """Ask the real one."""
         return self._store.held_up(reading=reading)
 
-    def health(self) -> Health:
+    def health(self) -> StoreHealth:
         """Ask the real one."""
         return self._store.health()
 
@@ -259,4 +259,4 @@ def guarded(folder: Path, trap: Trap) -> tuple[Store, JournalFolder]:
     trap.arm()
     store = GuardedStore(SqliteStore(folder / "ledger.db"), trap)
     bounds = Bounds(patience=0.02, first_pause=0.005, longest_pause=0.02)
-    return Standby(store, folder / "ledger.db-spool", bounds), GuardedJournals(folder / "streams", trap)
+    return StandbyStore(store, folder / "ledger.db-spool", bounds), GuardedJournals(folder / "streams", trap)

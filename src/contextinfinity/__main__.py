@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line."""
-    from contextinfinity.cli.app import run
+    from contextinfinity.cli.main import run
 
     run()
 

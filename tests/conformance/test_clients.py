@@ -16,7 +16,7 @@ from contextinfinity.client.contract import Client
 from contextinfinity.client.remote import RemoteClient
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import InvalidInput, Refused, ServerAway
-from contextinfinity.server.serving import Worker, address_of, listening
+from contextinfinity.server.serving import ServerProcess, address_of, listening
 from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 from contextinfinity_testing.clients import (
@@ -147,7 +147,7 @@ async def serving(settings: Settings, port: int = 0) -> AsyncIterator[str]:
     """A server in this loop, on a real socket."""
     with listening("127.0.0.1", port) as sock:
         quick = replace(settings, server=replace(settings.server, shutdown_seconds=0.05))
-        worker = Worker(quick, open_client)
+        worker = ServerProcess(quick, open_client)
         running = asyncio.ensure_future(worker.serve(sockets=[sock]))
         try:
             yield address_of("127.0.0.1", sock)

@@ -11,7 +11,7 @@ from contextinfinity.embedders.cached import CachedEmbedder
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
 from contextinfinity.embedders.static import StaticEmbedder, built_in
-from contextinfinity.settings import ModelSettings, Retrieval, Settings
+from contextinfinity.settings import ModelSettings, RetrievalSettings, Settings
 from contextinfinity.wiring.embedding import embedder_of
 from contextinfinity_testing.embedders import EmbedderSuite
 from contextinfinity_testing.vendors import FakeVendors
@@ -45,7 +45,7 @@ class TestMiniLM(EmbedderSuite):
 
 
 async def at(model: ModelSettings) -> AsyncIterator[Embedder]:
-    embedder = embedder_of(Settings(retrieval=Retrieval(embedding_model="mine"), models={"mine": model}))
+    embedder = embedder_of(Settings(retrieval=RetrievalSettings(embedding_model="mine"), models={"mine": model}))
     yield embedder
     await embedder.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 from contextinfinity_testing.stores import StoreSuite
 from tests.ledgers import open_store
 
@@ -17,7 +17,7 @@ from tests.ledgers import open_store
 class TestStandby(StoreSuite):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
-        store = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "spool")
+        store = StandbyStore(open_store(tmp_path / "ledger.db"), tmp_path / "spool")
         yield store
         assert not (tmp_path / "spool").exists(), "nothing had to be held"
         await store.close()

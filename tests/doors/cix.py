@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from typer.testing import CliRunner, Result
 
-from contextinfinity.cli.app import app
+from contextinfinity.cli.main import app
 from tests.doors.forked import Forked, until_asleep
 
 ECHO = """\

@@ -104,7 +104,7 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     assert ["config", "Show", "every", "setting,"] in [line.split()[:4] for line in done.stdout.splitlines()]
     # What takes long to load is the cause of a slow --help; a clock would depend on the machine.
     loaded = cix("--help", PYTHONPROFILEIMPORTTIME="1").stderr
-    assert "contextinfinity.cli.app" in loaded
+    assert "contextinfinity.cli.main" in loaded
     for heavy in ("rich", "msgspec", "apsw", "contextinfinity.settings"):
         assert f" {heavy}\n" not in loaded
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from contextinfinity.cli.app import app
+from contextinfinity.cli.main import app
 from tests.doors.cix import Cix
 from tests.doors.server import Server
 

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from contextinfinity.cli.app import app
+from contextinfinity.cli.main import app
 from contextinfinity.client.cursors import cursor_of
 from contextinfinity.domain.ids import Position, now
 from contextinfinity.server.app import make_app

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from contextinfinity.server.app import make_app
-from contextinfinity.server.reference import reference
+from contextinfinity.server.http_reference import reference
 from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 from tests.doors.server import Server
@@ -54,7 +54,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_names(
 
 def test_the_page_of_the_manual_is_what_the_document_says() -> None:
     page = (ROOT / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m contextinfinity.server.reference > docs/reference/http.md"
+    assert page == reference(), "run: python -m contextinfinity.server.http_reference > docs/reference/http.md"
 
 
 def test_the_document_is_served(server: Server) -> None:

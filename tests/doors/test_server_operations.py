@@ -17,9 +17,9 @@ import httpx2
 import pytest
 
 from contextinfinity.client.remote import RemoteClient
-from contextinfinity.client.values import Health
-from contextinfinity.domain.work import Backlog
-from contextinfinity.server.metrics import Figures
+from contextinfinity.client.results import Health
+from contextinfinity.domain.job import Backlog
+from contextinfinity.server.metrics import Metrics
 from contextinfinity.telemetry.counters import level
 from tests.doors.cix import Cix
 from tests.doors.server import SHOWN, Server, words
@@ -121,14 +121,14 @@ def test_a_turn_tells_what_it_was_estimated_to_take_and_what_it_took(own: Server
 @pytest.mark.parametrize(("status", "value"), [("ready", "1.0"), ("degraded", "0.5"), ("unready", "0.0")])
 def test_figures_tell_of_trouble(status: str, value: str) -> None:
     health = Health(status=status, reasons=(), backlog=Backlog(queued=3, failed=2))  # type: ignore[arg-type]
-    told = Figures().text(health).decode()
+    told = Metrics().text(health).decode()
     assert f"contextinfinity_ready {value}" in told
     assert 'contextinfinity_jobs{state="failed"} 2.0' in told
 
 
 @pytest.mark.req("METRICS-3")
 def test_figures_are_told_after_a_ledger_was_away_and_came_back() -> None:
-    figures, held = Figures(), Health(status="degraded", reasons=(), backlog=Backlog(), spool_depth=3)
+    figures, held = Metrics(), Health(status="degraded", reasons=(), backlog=Backlog(), spool_depth=3)
     level("spool_depth", 3)
     assert "contextinfinity_spool_depth 3.0" in figures.text(held).decode()
     level("spool_depth", 0)

@@ -9,7 +9,7 @@ import pytest
 
 from contextinfinity import HistoryStore
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.workspace import WorkspaceConversations
+from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.message import ImageBlock
 from contextinfinity.settings import Compaction, General, ModelSettings, Settings
 from contextinfinity.wiring import open_client

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from contextinfinity.cli.app import app
+from contextinfinity.cli.main import app
 from tests.house import repository
 
 PAGES = [path for path in repository.files("*.md") if path.name != "CHANGELOG.md"]  # which says what was, too

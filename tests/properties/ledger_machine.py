@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import is_id, new_id, now
+from contextinfinity.domain.job import JobType
 from contextinfinity.domain.message import Role, ToolOutputItem, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession
@@ -36,7 +37,6 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     Usage,
 )
-from contextinfinity.domain.work import JobType
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import later_than

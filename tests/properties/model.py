@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, NewChunk, chunk_id
 from contextinfinity.domain.ids import new_id, now
+from contextinfinity.domain.job import FOLDING, Job, JobType
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Session
@@ -34,9 +35,8 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     Usage,
 )
-from contextinfinity.domain.work import FOLDING, Job, JobType
 from contextinfinity.errors import AlreadyExists, BranchBusy, JobLost, NotFound, QueueFull, WrongPhase
-from contextinfinity.storage import rules
+from contextinfinity.storage import invariants
 
 AFTER_COMMIT: tuple[JobType, ...] = ("index_turn", "remember_turn")
 
@@ -93,7 +93,7 @@ class ModelLedger:
     def settled(self, branch_id: str) -> Branch:
         branch: Branch = self.must("branch", branch_id)
         for turn in self.unsettled(branch_id):
-            raise rules.not_settled(turn.turn_seq, turn.phase)
+            raise invariants.not_settled(turn.turn_seq, turn.phase)
         return branch
 
     def steps_of(self, turn_id: str) -> list[Step]:
@@ -191,12 +191,12 @@ class Branches(Noun):
     ) -> Branch:
         ledger = self.ledger
         origin: Branch = ledger.must("branch", branch_id)
-        rules.check_place(origin, at, state)
+        invariants.check_place(origin, at, state)
         chain = ledger.chain(origin)
         if state is not None:
             base = next((each for each in chain if each.state_seq == state), None)
             if base is None:
-                raise rules.no_state(origin, state)
+                raise invariants.no_state(origin, state)
             seq = base.turn_seq
         elif at is None:
             base, seq = next(chain), origin.last_turn_seq
@@ -224,7 +224,7 @@ class Branches(Noun):
         self, branch_id: str, *, to: int | None = None, state: int | None = None, label: str | None = None
     ) -> Branch:
         self.ledger.must("branch", branch_id)
-        rules.check_rollback(to, state)
+        invariants.check_rollback(to, state)
         branch = await self.fork(branch_id, at=to, state=state, label=label)
         await self.ledger.sessions.activate(branch.session_id, branch.id)
         return branch
@@ -233,7 +233,7 @@ class Branches(Noun):
 class Turns(Noun):
     async def accept(self, new: NewTurn) -> Turn:
         ledger = self.ledger
-        rules.check_new_turn(new)
+        invariants.check_new_turn(new)
         branch: Branch = ledger.must("branch", new.branch_id)
         if (there := ledger.turn.get(new.id or "")) is not None:
             if (there.branch_id, there.user_message) != (new.branch_id, new.message):
@@ -261,7 +261,7 @@ class Turns(Noun):
 
     async def prepare(self, turn_id: str, owner: str) -> Turn:
         turn = self._owned(turn_id, owner)
-        rules.check_phase(turn_id, turn.phase, frozenset({Phase.ACCEPTED}))
+        invariants.check_phase(turn_id, turn.phase, frozenset({Phase.ACCEPTED}))
         for other in self.ledger.unsettled(turn.branch_id):
             earlier = other.phase is Phase.ACCEPTED and other.turn_seq < turn.turn_seq
             if earlier or other.phase in OPEN_PHASES:
@@ -270,9 +270,9 @@ class Turns(Noun):
 
     async def open_step(self, turn_id: str, owner: str, step: NewStep) -> Turn:
         ledger = self.ledger
-        rules.check_new_step(step)
+        invariants.check_new_step(step)
         turn = self._owned(turn_id, owner)
-        rules.check_phase(turn_id, turn.phase, OPEN_PHASES)
+        invariants.check_phase(turn_id, turn.phase, OPEN_PHASES)
         if step.step_index in {known.step_index for known in ledger.steps_of(turn_id)}:
             raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index}.")
         if step.closes is not None:
@@ -292,9 +292,9 @@ class Turns(Noun):
         return self._changed(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id)
 
     async def finalise(self, turn_id: str, owner: str, end: TurnEnd) -> Turn:
-        rules.check_turn_end(end)
+        invariants.check_turn_end(end)
         turn = self._owned(turn_id, owner)
-        rules.check_finalising(turn_id, turn.phase, end)
+        invariants.check_finalising(turn_id, turn.phase, end)
         turn = self._ended(turn, Phase.RESPONSE_FINALIZED, end)
         if end.plan is not None:
             self.ledger.plan[turn_id] = end.plan
@@ -302,9 +302,9 @@ class Turns(Noun):
         return turn
 
     async def fail(self, turn_id: str, owner: str, end: TurnEnd) -> Turn:
-        rules.check_turn_end(end)
+        invariants.check_turn_end(end)
         turn = self._owned(turn_id, owner)
-        rules.check_phase(turn_id, turn.phase, UNFINISHED)
+        invariants.check_phase(turn_id, turn.phase, UNFINISHED)
         return self._ended(turn, Phase.FAILED, end)
 
     async def cancel(self, turn_id: str) -> Turn:
@@ -312,7 +312,7 @@ class Turns(Noun):
         return self._changed(turn, cancel_requested=True) if turn.phase in UNFINISHED else turn
 
     async def record(self, branch_id: str, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
-        rules.check_exchanges(exchanges)
+        invariants.check_exchanges(exchanges)
         branch = self.ledger.settled(branch_id)
         if not exchanges:
             return ()
@@ -342,10 +342,10 @@ class Turns(Noun):
 
     async def log(self, branch_id: str, message: Message, *, metadata: Json = None) -> Turn:
         ledger = self.ledger
-        rules.check_exchanges((Exchange(message=message),))
+        invariants.check_exchanges((Exchange(message=message),))
         branch = ledger.settled(branch_id)
         last = next(reversed(ledger.own_turns(branch_id)), None) if message.role == "assistant" else None
-        if last is not None and rules.can_be_answered(last, ledger.state[branch.head_state]):
+        if last is not None and invariants.can_be_answered(last, ledger.state[branch.head_state]):
             children = (each for each in ledger.branch.values() if each.parent_id == branch_id)
             if not any(child.fork_seq >= last.turn_seq for child in children):
                 ledger.next_state(branch, "record")
@@ -357,9 +357,9 @@ class Turns(Noun):
 
     async def history(self, branch_id: str, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         branch = self.ledger.branch.get(branch_id)
-        if branch is None or rules.row_limit(limit) == 0:
+        if branch is None or invariants.row_limit(limit) == 0:
             return ()
-        end = branch.last_turn_seq + 1 if before is None else rules.end_place(before)
+        end = branch.last_turn_seq + 1 if before is None else invariants.end_place(before)
         line = self.ledger.lineage(branch).backwards(end)
         seen = [
             turn
@@ -367,7 +367,7 @@ class Turns(Noun):
             for turn in reversed(self.ledger.own_turns(owner))
             if first <= turn.turn_seq <= last
         ]
-        return tuple(reversed(seen[: rules.row_limit(limit)]))
+        return tuple(reversed(seen[: invariants.row_limit(limit)]))
 
     async def steps(self, turn_id: str, *, first: int = 0) -> tuple[Step, ...]:
         return tuple(step for step in self.ledger.steps_of(turn_id) if step.step_index >= first)
@@ -378,7 +378,7 @@ class Turns(Noun):
 
     def _owned(self, turn_id: str, owner: str) -> Turn:
         turn: Turn = self.ledger.must("turn", turn_id)
-        rules.check_owner(turn_id, turn.owner, owner)
+        invariants.check_owner(turn_id, turn.owner, owner)
         return turn
 
     def _changed(self, turn: Turn, **changes: Any) -> Turn:
@@ -405,7 +405,7 @@ class Turns(Noun):
             answer=end.answer,
             outcome=end.outcome,
             error=end.error,
-            rounds=rules.rounds_of([(step.inputs, step.items) for step in steps]),
+            rounds=invariants.rounds_of([(step.inputs, step.items) for step in steps]),
             usage=sum((step.usage for step in steps), start=Usage()),
             **end.notes(turn),
         )
@@ -417,7 +417,7 @@ class States(Noun):
 
     async def list(self, branch_id: str, *, limit: int = 50) -> tuple[State, ...]:
         branch = self.ledger.branch.get(branch_id)
-        return () if branch is None else tuple(self.ledger.chain(branch))[: rules.row_limit(limit)]
+        return () if branch is None else tuple(self.ledger.chain(branch))[: invariants.row_limit(limit)]
 
     async def newest(
         self, branch_id: str, reasons: Collection[StateReason], *, covers: int | None = None
@@ -427,21 +427,21 @@ class States(Noun):
 
     async def commit(self, draft: StateDraft, *, expected_head: str | None) -> State:
         ledger = self.ledger
-        rules.check_draft(draft)
+        invariants.check_draft(draft)
         branch: Branch = ledger.must("branch", draft.branch_id)
         turn: Turn | None = None if draft.turn_id is None else ledger.must("turn", draft.turn_id)
         if turn is not None:
-            rules.check_branch_of(turn.id, turn.branch_id, branch.id)
+            invariants.check_branch_of(turn.id, turn.branch_id, branch.id)
             if turn.state_after is not None:
                 return ledger.state[turn.state_after]
-            rules.check_phase(turn.id, turn.phase, frozenset({Phase.RESPONSE_FINALIZED}))
-        rules.check_head(branch.id, branch.head_state, expected_head)
+            invariants.check_phase(turn.id, turn.phase, frozenset({Phase.RESPONSE_FINALIZED}))
+        invariants.check_head(branch.id, branch.head_state, expected_head)
         for earlier in () if turn is None else ledger.unsettled(branch.id):
             if turn is not None and earlier.turn_seq < turn.turn_seq:
-                raise rules.not_settled(earlier.turn_seq, earlier.phase)
+                raise invariants.not_settled(earlier.turn_seq, earlier.phase)
         head = ledger.state[branch.head_state]
         seq = head.turn_seq if turn is None else turn.turn_seq
-        state = ledger.append_state(branch, rules.drafted_state(draft, head, seq))
+        state = ledger.append_state(branch, invariants.drafted_state(draft, head, seq))
         if draft.reason in FOLDS:
             ledger.candidate.pop(branch.id, None)
         if turn is not None:
@@ -451,9 +451,9 @@ class States(Noun):
         return state
 
     async def propose(self, candidate: FoldCandidate) -> FoldCandidate:
-        rules.check_candidate(candidate)
+        invariants.check_candidate(candidate)
         head = await self.head(candidate.branch_id)
-        rules.check_covers(candidate.covers_turn_seq, head.turn_seq)
+        invariants.check_covers(candidate.covers_turn_seq, head.turn_seq)
         self.ledger.candidate[candidate.branch_id] = candidate
         return candidate
 
@@ -461,20 +461,20 @@ class States(Noun):
         return self.ledger.candidate.get(branch_id)
 
     async def pin(self, branch_id: str, fact: str) -> State:
-        rules.check_fact(fact)
+        invariants.check_fact(fact)
         head = await self.head(branch_id)
         if fact in head.pinned_facts:
             return head
         return self.ledger.next_state(self.ledger.branch[branch_id], "pin", pinned_facts=(*head.pinned_facts, fact))
 
     async def unpin(self, branch_id: str, number: int) -> State:
-        rest = rules.remove_pin((await self.head(branch_id)).pinned_facts, number)
+        rest = invariants.remove_pin((await self.head(branch_id)).pinned_facts, number)
         return self.ledger.next_state(self.ledger.branch[branch_id], "unpin", pinned_facts=rest)
 
 
 class Jobs(Noun):
     async def enqueue(self, kind: JobType, branch_id: str, *, after: timedelta = timedelta()) -> Job:
-        rules.check_wait(after)
+        invariants.check_wait(after)
         self.ledger.must("branch", branch_id)
         return self.ledger.enqueue(kind, branch_id, None, after)
 
@@ -525,7 +525,7 @@ class Jobs(Noun):
         self._mark_done(job.turn_id)
 
     async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
-        return tuple(self.ledger.job.values())[: rules.row_limit(limit)]
+        return tuple(self.ledger.job.values())[: invariants.row_limit(limit)]
 
     def _run_by(self, job_id: int, worker: str) -> Job:
         job = self.ledger.job.get(job_id)
@@ -553,10 +553,10 @@ def _lane(job: Job) -> tuple[str, bool]:
 class Chunks(Noun):
     async def index(self, turn_id: str, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
         turn: Turn = self.ledger.must("turn", turn_id)
-        rules.check_phase(turn_id, turn.phase, rules.INDEXABLE)
-        texts = rules.texts_of(turn)
+        invariants.check_phase(turn_id, turn.phase, invariants.INDEXABLE)
+        texts = invariants.texts_of(turn)
         for new in chunks:
-            rules.check_span(new.start, new.end, texts[new.side])
+            invariants.check_span(new.start, new.end, texts[new.side])
         for new in chunks:
             words = (texts[new.side] or "")[new.start : new.end]
             digest = wire.text_hash(words).hex()

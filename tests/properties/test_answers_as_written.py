@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from contextinfinity.cli.chat.written import Written
+from contextinfinity.cli.chat.streamed_answer import StreamedAnswer
 
 pytestmark = pytest.mark.req("CLI-1")
 
@@ -34,7 +34,7 @@ BLOCKS = [
 
 def lines(pieces: list[str]) -> list[str]:
     """Give all finished lines of an answer that comes in these pieces."""
-    answer, given_so_far = Written(Console(width=WIDTH, color_system=None)), []
+    answer, given_so_far = StreamedAnswer(Console(width=WIDTH, color_system=None)), []
     for piece in pieces:
         answer.add(piece)
         given_so_far += answer.lines(WIDTH)[0]

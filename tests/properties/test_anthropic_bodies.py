@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextinfinity.dialects.anthropic import AnthropicMessages
-from contextinfinity.dialects.contract import Incoming
+from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.rules import check_message
+from contextinfinity.storage.invariants import check_message
 
 pytestmark = pytest.mark.req("API-7")
 
@@ -58,7 +58,7 @@ REQUESTS = st.builds(
 )
 
 
-def read(body: bytes) -> Incoming | None:
+def read(body: bytes) -> IncomingRequest | None:
     """Read a body; None where it is refused in words."""
     try:
         return DIALECT.read(body)
@@ -72,7 +72,7 @@ def check(body: bytes) -> None:
         for message in incoming.messages:
             assert message.role in ("user", "assistant", "system")
             check_message(message)
-        assert msgspec.json.decode(msgspec.json.encode(incoming), type=Incoming).messages == incoming.messages
+        assert msgspec.json.decode(msgspec.json.encode(incoming), type=IncomingRequest).messages == incoming.messages
 
 
 @given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode))

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import AssistantItem, TextBlock, ToolCallItem, ToolOutputItem
-from contextinfinity.domain.sides import sides_of
 from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn_sides import sides_of
 from contextinfinity.prompt.layout import artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.retrieval.candidates import Candidate
-from contextinfinity.retrieval.chunks import chunks_of
-from contextinfinity.retrieval.packing import Room, pack
+from contextinfinity.retrieval.chunking import chunks_of
+from contextinfinity.retrieval.packing import PackingBudget, pack
 from tests.unit.prompt.injections import attempts, lenient, parsed
 from tests.unit.prompt.material import artifact, sections
 from tests.unit.retrieval.turns import THEN, chunk, count, turn
@@ -94,7 +94,7 @@ candidates = st.lists(
 def test_packing_keeps_its_budget_and_accounts_for_everything(
     found: list[Candidate], question: str, target: int, random: object
 ) -> None:
-    room = Room(target=target, border=12)
+    room = PackingBudget(target=target, border=12)
     packed = pack(found, question, count, room=room)
     assert packed.tokens <= target
     taken = {one.id for piece in packed.pieces for one in piece.chunks}

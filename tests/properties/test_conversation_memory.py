@@ -19,9 +19,9 @@ from contextinfinity import ConversationMemory
 from contextinfinity.compat.chat_sessions import Turn
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerAway
-from contextinfinity.storage.rules import is_blank
+from contextinfinity.storage.invariants import is_blank
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 from tests.ledgers import open_store
 from tests.recovery.outages import SOON, locked
 
@@ -76,7 +76,7 @@ def insert(folder: Path, **row: Any) -> None:
 def going_on(folder: Path) -> ConversationMemory:
     """Open a memory that notices soon when its ledger is away, and when it is back."""
     path = folder / "ledger.db"
-    return ConversationMemory(store=lambda: Standby(open_store(path), folder / "ledger.db-spool", SOON))
+    return ConversationMemory(store=lambda: StandbyStore(open_store(path), folder / "ledger.db-spool", SOON))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.rewriting import FollowUp, Offline
+from contextinfinity.rewriting import FollowUp, OfflineRewriter
 from contextinfinity.threads import Turn
 
 GLUE = {"in", "to", "and"}
@@ -33,15 +33,15 @@ async def test_nothing_appears_that_is_neither_in_the_message_nor_in_its_context
     message: str, turns: tuple[Turn, ...], snippet: str | None
 ) -> None:
     follow_up = FollowUp(latest_user_message=message, recent_history=turns, memory_snippet=snippet)
-    rewritten = await Offline().rewrite(follow_up)
+    rewritten = await OfflineRewriter().rewrite(follow_up)
     known = {
         word for text in (message, snippet or "", *(turn.content for turn in turns)) for word in WORDS.findall(text)
     }
     assert {*WORDS.findall(rewritten.query)} <= known | GLUE | {"s"}
     assert (rewritten.disambiguation_data is not None) == rewritten.is_ambiguous
-    assert await Offline().rewrite(follow_up) == rewritten
+    assert await OfflineRewriter().rewrite(follow_up) == rewritten
 
 
 @given(message=TEXTS)
 async def test_without_a_context_every_message_stays_as_it_is(message: str) -> None:
-    assert (await Offline().rewrite(FollowUp(latest_user_message=message))).query == message
+    assert (await OfflineRewriter().rewrite(FollowUp(latest_user_message=message))).query == message

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.ids import from_millis, to_millis
-from contextinfinity.exchange.openai import Unfit, said_in
+from contextinfinity.exchange.openai_messages import Unfit, said_in
 from contextinfinity.exchange.records import Record, elements_of, lines_of
 from contextinfinity.exchange.times import moment_of
 from contextinfinity.storage.imports import check_arrivals, hash_of

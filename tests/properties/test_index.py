@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId
-from contextinfinity.domain.search import Place, Scope
+from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.contract import Store
@@ -111,22 +111,24 @@ async def ask(store: Store, told: Told, asked: Asked) -> None:
 
 async def looked_at(
     store: Store, told: Told, scope: Scope, question: list[str]
-) -> tuple[list[tuple[Place, int, int]], tuple[int, ...], int]:
+) -> tuple[list[tuple[TextPosition, int, int]], tuple[int, ...], int]:
     """Look at every text: what a search has to give, the best first and of equals the newer."""
     session = None if scope.branch_id is None else (await store.branches.lineage(scope.branch_id)).owner_of(0)
     root = None if session is None else await store.branches.get(session)
     seen = None
     if scope.branch_id is not None:
         seen = {turn.id for turn in await store.turns.history(scope.branch_id, limit=100, before=scope.before)}
-    within: list[tuple[Place, set[str], set[str]]] = []
+    within: list[tuple[TextPosition, set[str], set[str]]] = []
     for at, turn in enumerate(told.turns):
         if root is not None and turn.session_id != root.session_id:
             continue
         if scope.owner is not None and told.owner_of[turn.session_id] != scope.owner:
             continue
-        within.append((Place(turn.id, "user"), set(terms(turn.user_message.rendered_text)), told.lent.get(at, set())))
+        within.append(
+            (TextPosition(turn.id, "user"), set(terms(turn.user_message.rendered_text)), told.lent.get(at, set()))
+        )
         if turn.answer is not None:
-            within.append((Place(turn.id, "assistant"), set(terms(turn.answer.rendered_text)), set()))
+            within.append((TextPosition(turn.id, "assistant"), set(terms(turn.answer.rendered_text)), set()))
     counts = tuple(sum(term in own for _, own, _ in within) for term in question)
     weights = {term: weight(count, len(within)) for term, count in zip(question, counts, strict=True)}
 
@@ -148,7 +150,7 @@ def bits(question: list[str], words: set[str]) -> int:
     return sum((term in words) << at for at, term in enumerate(question))
 
 
-async def check(store: Store, told: Told, scope: Scope, question: list[str], places: list[Place]) -> None:
+async def check(store: Store, told: Told, scope: Scope, question: list[str], places: list[TextPosition]) -> None:
     """Ask the texts themselves: whatever is shown may be seen, and holds a word unless it borrows one."""
     seen = None
     if scope.branch_id is not None:

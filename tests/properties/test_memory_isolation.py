@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.compat.memory_snippets import LedgerMemories
+from contextinfinity.compat.memory_snippets import LedgerSnippets
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import NewMemory, Recall
 from contextinfinity.domain.session import Branch, NewSession, Owner
@@ -78,7 +78,7 @@ async def look(store: Store, branches: dict[Owner, Branch], ids: list[str]) -> N
         seen += await store.memories.list(owner, superseded=True, limit=1000)
         assert all(memory.owner == owner for memory in seen)
         assert all(memory.content.startswith(f"{owner.user_id}|{owner.org_id} ") for memory in seen)
-        shown = await LedgerMemories(store).snippet(
+        shown = await LedgerSnippets(store).snippet(
             "Who likes tea?", thread_id=asked.session_id, user_id=owner.user_id, org_id=owner.org_id
         )
         assert all(line.startswith(f"{owner.user_id}|{owner.org_id} ") for line in (shown or "").splitlines())

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.dialects.contract import Incoming, Spoken
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest
 from contextinfinity.dialects.openai_chat import OpenAIChat, read_embeddings
 from contextinfinity.dialects.openai_chat.reading import READ
 from contextinfinity.domain.message import Message, TextBlock, ToolUseBlock
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.rules import check_json, check_message
+from contextinfinity.storage.invariants import check_json, check_message
 
 pytestmark = pytest.mark.req("API-7")
 
@@ -98,7 +98,7 @@ def check_read(body: bytes) -> None:
     check_kept(asked)
 
 
-def check_kept(asked: Incoming) -> None:
+def check_kept(asked: IncomingRequest) -> None:
     for message in asked.messages:
         check_message(message)
         _check_round(message)
@@ -110,7 +110,7 @@ def check_kept(asked: Incoming) -> None:
 def _check_round(message: Message) -> None:
     """What is said can be written as an answer, too."""
     assert all(block.text for block in message.blocks if isinstance(block, TextBlock))
-    spoken = Spoken(id="a", model="m", created_at=datetime(2025, 1, 1, tzinfo=UTC), blocks=message.blocks)
+    spoken = AnswerView(id="a", model="m", created_at=datetime(2025, 1, 1, tzinfo=UTC), blocks=message.blocks)
     made = OpenAIChat().whole(spoken)["choices"][0]["message"]
     calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
     assert len(made.get("tool_calls", [])) == len(calls)
@@ -142,7 +142,7 @@ def test_arguments_that_were_written_are_read_as_what_they_were(arguments: Any) 
     except InvalidInput:
         return  # no number, so never kept
     call = ToolUseBlock(tool_use_id="c", name="f", input=arguments)
-    spoken = Spoken(id="a", model="m", created_at=datetime(2025, 1, 1, tzinfo=UTC), blocks=(call,))
+    spoken = AnswerView(id="a", model="m", created_at=datetime(2025, 1, 1, tzinfo=UTC), blocks=(call,))
     message = OpenAIChat().whole(spoken)["choices"][0]["message"]
     asked = OpenAIChat().read(written({"model": "m", "messages": [message]}))
     assert [(each.role, each.blocks) for each in asked.messages] == [("assistant", (call,))]

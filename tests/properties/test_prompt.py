@@ -21,8 +21,8 @@ from contextinfinity.prompt.assemble import Assembled, Frame, assemble
 from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, share_out
 from contextinfinity.prompt.cutting import cut, line, shortened, without_thinking
 from contextinfinity.prompt.layout import lay_out
-from contextinfinity.prompt.sections import Sections
-from contextinfinity.providers.opening import wire
+from contextinfinity.prompt.prompt_sections import Sections
+from contextinfinity.providers.factory import wire
 from contextinfinity.providers.rebuild_request import write, written_again
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.text.tokens import Counter

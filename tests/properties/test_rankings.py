@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextinfinity.domain.chunk import ChunkSide
-from contextinfinity.retrieval.asking import Question, read_question
+from contextinfinity.retrieval.question import SearchQuestion, read_question
 from tests.unit.retrieval.findings import NOW, Line, entries_of, ranked
 from tests.unit.retrieval.turns import THEN
 
@@ -29,7 +29,7 @@ def test_every_text_is_ranked_once_with_scores_that_fall(question: str, lines: l
     found = ranked(question, entries)
     said, shown = Counter(entry.text for entry in entries), Counter(each.text for each in found)
     assert shown <= said
-    assert shown == said or read_question(Question(text=question, asked_at=NOW), ()).only_exact
+    assert shown == said or read_question(SearchQuestion(text=question, asked_at=NOW), ()).only_exact
     scores = [each.score for each in found]
     assert all(0 <= score <= 1 for score in scores)
     assert all(one >= other for one, other in pairwise(scores))

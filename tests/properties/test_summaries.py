@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import Role
-from contextinfinity.librarian.contract import Said, Task
+from contextinfinity.librarian.contract import Task, TranscriptMessage
 from contextinfinity.librarian.digest import HEADINGS, Topic, digest, entry, parse, render, topic
-from contextinfinity.librarian.model import ModelLibrarian
-from contextinfinity.librarian.offline import OfflineLibrarian
-from contextinfinity.librarian.wording import FIELDS
-from contextinfinity.providers.asking import Adviser
+from contextinfinity.librarian.model_librarian import ModelLibrarian
+from contextinfinity.librarian.model_prompts import FIELDS
+from contextinfinity.librarian.offline_librarian import OfflineLibrarian
+from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.text.entities import entities
 from contextinfinity.text.orders import gives_orders, neutral
@@ -37,9 +37,9 @@ pieces = st.sampled_from(
     ]
 )  # fmt: skip
 texts = st.one_of(st.text(max_size=80), st.lists(pieces, max_size=14).map("".join))
-said = st.lists(st.builds(Said, turn_seq=st.integers(1, 60), role=st.sampled_from(ROLES), text=texts), max_size=8).map(
-    lambda those: tuple(sorted(those, key=lambda one: one.turn_seq))
-)
+said = st.lists(
+    st.builds(TranscriptMessage, turn_seq=st.integers(1, 60), role=st.sampled_from(ROLES), text=texts), max_size=8
+).map(lambda those: tuple(sorted(those, key=lambda one: one.turn_seq)))
 tasks = st.builds(
     Task,
     summary=texts,
@@ -95,7 +95,7 @@ def test_a_summary_keeps_its_budget_and_its_form(task: Task) -> None:
 def test_what_had_to_be_shortened_reads_back_as_it_was_and_is_forged_by_nobody(
     spoken: list[tuple[Role, str]], budget: int
 ) -> None:
-    said = tuple(Said(turn_seq=4, role=role, text=text) for role, text in spoken)
+    said = tuple(TranscriptMessage(turn_seq=4, role=role, text=text) for role, text in spoken)
     made = asyncio.run(OfflineLibrarian().summarise(Task(said=said, budget=budget), lambda text: len(text) // 4))
     assert render(parse(made.text)) == made.text
     assert all(neutral(each.text) == each.text for each in parse(made.text).entries)
@@ -125,7 +125,9 @@ def test_every_entry_comes_from_a_turn_that_was(task: Task) -> None:
 @pytest.mark.req("LIBRARIAN-5", "CTX-3")
 @settings(max_examples=60)
 @given(said, st.integers(1, 3))
-def test_every_folded_turn_lies_under_a_line_that_names_its_range(spoken: tuple[Said, ...], folds: int) -> None:
+def test_every_folded_turn_lies_under_a_line_that_names_its_range(
+    spoken: tuple[TranscriptMessage, ...], folds: int
+) -> None:
     text, seqs = "", sorted({one.turn_seq for one in spoken})
     for part in range(folds):
         chosen = set(seqs[part * len(seqs) // folds : (part + 1) * len(seqs) // folds])
@@ -148,7 +150,7 @@ def test_whatever_a_model_says_the_summary_keeps_its_budget_and_its_form(
             answer[field].append({"text": text or "x", "turn": turn})
         says = msgspec.json.encode(answer).decode("utf-8", "replace")
     provider = ScriptedProvider(lambda _: says)
-    librarian = ModelLibrarian(Adviser(provider=provider, model_id="m"))
+    librarian = ModelLibrarian(AuxiliaryModel(provider=provider, model_id="m"))
     made = asyncio.run(librarian.summarise(task, count))
     assert count(made.text) <= task.budget
     assert render(parse(made.text)) == made.text

@@ -18,17 +18,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import Message, say
+from contextinfinity.domain.prefix_hash import number_of, plain_text
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.trail import number_of, plain_text
 from contextinfinity.domain.turn import Phase, Problem, Turn
 from contextinfinity.engine.configured_models import Model, Models
-from contextinfinity.engine.continuing import SUMMARY, Talk
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.running_turn import SendOptions, Terms
-from contextinfinity.engine.talks import Talks
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.engine.thread_matching import SUMMARY, SentConversation
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from tests.ledgers import open_store
 
@@ -39,8 +39,8 @@ WORDS = ("yes", "no", "go on")
 """Phrases that all conversations share, too short to recognise one by."""
 MOST_MOVES = 25
 DETAILS = "and all the details of it, which nobody but this one client would ever think of writing down here " * 2
-FAILURE = Reply(error=Problem(code="server", message="It broke."))
-HALF = Reply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
+FAILURE = ScriptedReply(error=Problem(code="server", message="It broke."))
+HALF = ScriptedReply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
 
 places = st.integers(0, 30)
 texts = st.sampled_from(WORDS)
@@ -71,7 +71,7 @@ class World:
     """An engine whose model answers everybody alike, the lists that were sent to it, and what it acknowledged."""
 
     folder: Path
-    failing: list[Reply] = field(default_factory=list)
+    failing: list[ScriptedReply] = field(default_factory=list)
     sent: dict[str, list[Sides]] = field(default_factory=dict)
     """The lists whose last message a turn is: several, where a lost request was sent again."""
     acknowledged: dict[str, Turn] = field(default_factory=dict)
@@ -82,17 +82,17 @@ class World:
         store = open_store(self.folder / "ledger.db")
         models = Models(by_name={"m": model}, default="m")
         self.engine = Engine(store, JournalFolder(self.folder / "streams"), models, Setup())
-        self.talks = Talks(self.engine)
+        self.talks = ResentHistory(self.engine)
 
-    def answer(self, request: ProviderRequest) -> Reply:
+    def answer(self, request: ProviderRequest) -> ScriptedReply:
         if self.failing:
             return self.failing.pop()
-        return Reply(pieces=(answer_to(request.prompt.messages[-1].rendered_text),))
+        return ScriptedReply(pieces=(answer_to(request.prompt.messages[-1].rendered_text),))
 
     async def post(self, messages: list[Message], mark: str, *, retry: bool = False, exact: bool = False) -> Turn:
         """Send a list, wait for the end, and see at once what must hold of this one request."""
         body = number_of(repr((messages, exact)).encode())
-        talk = Talk(messages=tuple(messages), body=body, is_retry=retry)
+        talk = SentConversation(messages=tuple(messages), body=body, is_retry=retry)
         terms = Terms(system="Be brief.", only_last=0 if exact else None)
         turn, _ = await self.talks.begin(talk, OWNER, SendOptions(use_memory=False, may_ask_back=False, terms=terms))
         async for _ in self.engine.watch(turn.id):

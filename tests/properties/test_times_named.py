@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.retrieval import daywords as say
+from contextinfinity.retrieval import time_words as say
 from contextinfinity.retrieval.dates import LONGEST, MOST, nearness, spans_in, told_of
 
 _WORDS = sorted(

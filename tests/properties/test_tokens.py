@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import say
-from contextinfinity.text.pictures import size_of
+from contextinfinity.text.image_size import size_of
 from contextinfinity.text.tokens import Counter, counter_of
 from contextinfinity.vendors import VENDORS
 

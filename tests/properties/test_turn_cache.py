@@ -18,13 +18,13 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Problem
-from contextinfinity.engine.caches import MOST_BYTES
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.turn_cache import MOST_BYTES
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.budget import Ceilings
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity_testing.builders import exchange
 from tests.ledgers import open_store
@@ -47,7 +47,7 @@ class World:
     def __init__(self, folder: Path, cached_bytes: int) -> None:
         self._path = folder / "ledger.db"
         self.requests: list[bytes] = []
-        self._reply: Reply | str = "Fine."
+        self._reply: ScriptedReply | str = "Fine."
         self._thread = ""
         self._count = 0
         setup = Setup(ceilings=CEILINGS, fold_pause=timedelta(), cached_bytes=cached_bytes)
@@ -58,7 +58,7 @@ class World:
             for name in ("here", "elsewhere")
         ]
 
-    def _script(self, request: ProviderRequest) -> Reply | str:
+    def _script(self, request: ProviderRequest) -> ScriptedReply | str:
         self.requests.append(msgspec.json.encode(request.prompt))
         return self._reply
 
@@ -72,7 +72,7 @@ class World:
                 with suppress(ContextInfinityError):  # nothing to undo, no such pin
                     await self._do(kind, number)
                 for engine in self.engines:
-                    assert await engine.afterwards.drain(20, folds=True)
+                    assert await engine.job_runner.drain(20, folds=True)
         return self.requests
 
     async def _begin(self) -> None:
@@ -115,8 +115,8 @@ class World:
         self._count += kind != "again"
         words = f"Question {self._count}: " + "word " * number
         self._reply = {
-            "fail": Reply(error=Problem(code="provider", message="away")),
-            "cut": Reply(text="It begins", cut_after=1),
+            "fail": ScriptedReply(error=Problem(code="provider", message="away")),
+            "cut": ScriptedReply(text="It begins", cut_after=1),
         }.get(kind, f"Answer {self._count}.")
         engine = self.engines[kind == "elsewhere"]
         model = "gpt-4o" if number % 7 == 0 else None

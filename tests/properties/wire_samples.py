@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Chunk, Embedding
 from contextinfinity.domain.events import (
     Clarification,
@@ -24,7 +23,9 @@ from contextinfinity.domain.events import (
     TurnFailed,
     TurnStarted,
 )
-from contextinfinity.domain.memory import Memory, Placed
+from contextinfinity.domain.imported import Origin
+from contextinfinity.domain.job import Job, Worker
+from contextinfinity.domain.memory import Memory, MemoryReference
 from contextinfinity.domain.message import (
     AssistantItem,
     ContentBlock,
@@ -60,8 +61,7 @@ from contextinfinity.domain.turn import (
     Turn,
     Usage,
 )
-from contextinfinity.domain.work import Job, Worker
-from contextinfinity.domain.workspace import WorkspaceText
+from contextinfinity.domain.workspace_prompt import WorkspaceText
 
 SESSION, BRANCH, STATE, TURN, STEP, CHUNK, MEMORY = (f"0192f0c1-2345-7abc-8def-00000000000{n}" for n in range(1, 8))
 OTHER = "0192f0c1-2345-7abc-8def-0123456789ab"
@@ -351,7 +351,7 @@ parts = {
         fallbacks=(FALLBACK,),
         considered=(CONSIDERED,),
     ),
-    "placed": Placed(MEMORY, "ab" * 8),
+    "placed": MemoryReference(MEMORY, "ab" * 8),
     "fallback": FALLBACK,
     "asked_back": AskedBack(reference="he", at=MOMENT, attached=(CHUNK,)),
     "considered": CONSIDERED,

@@ -18,11 +18,11 @@ import apsw
 
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, new_id
+from contextinfinity.domain.job import Job
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, NewTurn, Turn
-from contextinfinity.domain.work import Job
 from contextinfinity.errors import LedgerError
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import (

@@ -29,7 +29,7 @@ from contextinfinity.domain.turn import NewTurn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.settings import load_settings
 from contextinfinity.storage import typed_lines
-from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.standby.spool import Spooled, rewrite
 from contextinfinity.wiring import open_engine
@@ -54,7 +54,7 @@ async def talked(engine: Engine, word: str, ttl_hours: float | None = None) -> S
     await engine.pin(session.id, f"{word} it is")
     memory = NewMemory(owner=session.owner, content=f"likes {word}", thread=session.id, said_at=now())
     await engine.store.memories.add(memory)
-    await engine.afterwards.drain(10)
+    await engine.job_runner.drain(10)
     return session.id
 
 
@@ -67,7 +67,7 @@ async def prepare(folder: Path, ttl_hours: float | None = None) -> tuple[Session
             session = await engine.session(session_id)
             turn = NewTurn(id=session_id[:-4] + "beef", branch_id=session.active_branch, message=say("user", word))
             refused.add(NewSession(id=session_id, title=word))
-            refused.add(Landing(turn_id=turn.id or "", new=turn, said_at=now()))
+            refused.add(ReplayedTurn(turn_id=turn.id or "", new=turn, said_at=now()))
     copy_everything(folder, ids)
     spools = folder / "ledger.db-spool"
     spools.mkdir(exist_ok=True)
@@ -82,9 +82,10 @@ def copy_everything(folder: Path, ids: tuple[SessionId, SessionId]) -> None:
         shutil.copy(journal, folder / "backups" / journal.name)
         shutil.copy(journal, folder / "backups" / f"{journal.stem}.2.jsonl")
     lines = [
-        typed_lines.Line(f"typed {word}", session, now()) for session, word in zip(ids, (DOOMED, KEPT), strict=True)
+        typed_lines.TypedLine(f"typed {word}", session, now())
+        for session, word in zip(ids, (DOOMED, KEPT), strict=True)
     ]
-    typed_lines.append(folder / "chat_history", [typed_lines.Line(f"an older release kept {DOOMED}"), *lines])
+    typed_lines.append(folder / "chat_history", [typed_lines.TypedLine(f"an older release kept {DOOMED}"), *lines])
 
 
 def holding(folder: Path, word: str) -> list[str]:

@@ -13,13 +13,13 @@ from contextinfinity.domain.events import Event, FinishedTurn, TurnDone
 from contextinfinity.domain.prompt import Finished, ProviderEvent
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.providers.contract import Written
+from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.providers.scripted import Script, ScriptedProvider, echo
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, connect
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.held_branches import Bounds
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 
 SOON = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.05)
 
@@ -32,7 +32,7 @@ class HoldsBack(ScriptedProvider):
         self.may_end = asyncio.Event()
         self.said = asyncio.Event()
 
-    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Wait before the end."""
         async for event in super().stream(written):
             if isinstance(event, Finished):
@@ -52,7 +52,9 @@ async def engine_on(
 ) -> AsyncIterator[Engine]:
     """An engine as ``contextinfinity.open`` makes it, that asks for its ledger more often and ends without delay."""
     model = Model(name="m", provider=provider or ScriptedProvider(echo), model_id="m")
-    store = Standby(SqliteStore(folder / "ledger.db", vfs=vfs, patience=patience), folder / "ledger.db-spool", bounds)
+    store = StandbyStore(
+        SqliteStore(folder / "ledger.db", vfs=vfs, patience=patience), folder / "ledger.db-spool", bounds
+    )
     async with Engine(store, JournalFolder(folder / "streams"), Models(by_name={"m": model}, default="m")) as engine:
         yield engine
         await engine.close(job_seconds=0)

@@ -16,7 +16,7 @@ from typing import Any
 
 from contextinfinity.domain.events import TurnDone, TurnStarted
 from contextinfinity.domain.prompt import ProviderRequest
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from tests.recovery.outages import engine_on
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,10 +64,10 @@ class Speaker:
         self._process.communicate()
 
 
-def script(request: ProviderRequest) -> Reply:
+def script(request: ProviderRequest) -> ScriptedReply:
     """Answer with the messages of the user that are in the prompt, oldest first."""
     asked = [message.rendered_text for message in request.prompt.messages if message.role == "user"]
-    return Reply(text=" | ".join(asked), pieces=(" | ".join(asked),), hang="hang" in asked[-1])
+    return ScriptedReply(text=" | ".join(asked), pieces=(" | ".join(asked),), hang="hang" in asked[-1])
 
 
 async def main(folder: Path, thread: str) -> None:

@@ -16,7 +16,7 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import LedgerAway, LedgerError, SpoolFull
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.held_branches import Bounds
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 from contextinfinity.telemetry.counters import counters
 from tests.ledgers import open_store
 from tests.recovery.outages import SOON, engine_on, locked, said
@@ -40,11 +40,11 @@ class Chats:
     """A memory that notices soon when its ledger is away, and the store behind it."""
 
     def __init__(self, folder: Path, bounds: Bounds = SOON) -> None:
-        self.stores: list[Standby] = []
+        self.stores: list[StandbyStore] = []
         path = folder / "ledger.db"
 
-        def opened() -> Standby:
-            self.stores.append(Standby(open_store(path, patience=0.5), folder / "ledger.db-spool", bounds))
+        def opened() -> StandbyStore:
+            self.stores.append(StandbyStore(open_store(path, patience=0.5), folder / "ledger.db-spool", bounds))
             return self.stores[0]
 
         self.memory = ConversationMemory(store=opened)

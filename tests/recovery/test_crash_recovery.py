@@ -242,8 +242,10 @@ async def test_a_request_that_comes_again_while_its_turn_is_taken_over_does_not_
     async with engine_on(folder) as (engine, store), engine_on(folder) as (other, _):
         running, _ = await engine.accept(THREAD, ENDLESS)
         left, _ = await engine.accept(THREAD, WHOLE, key="once")
-        worker = other.presence.worker.id
-        await store.workers.take_over(engine.presence.worker.id, by=worker)  # and now it is being brought to its end
+        worker = other.worker_lease.worker.id
+        await store.workers.take_over(
+            engine.worker_lease.worker.id, by=worker
+        )  # and now it is being brought to its end
         parts = other._parts
         parts.taken_over.update({running.id: None, left.id: None})
         again, _ = await other.accept(THREAD, WHOLE, key="once")

@@ -17,7 +17,7 @@ from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.standby.held_branches import Bounds
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 from contextinfinity_testing.builders import exchange
 from contextinfinity_testing.stores.deletions import TTL, chat, told
 from tests.ledgers import open_store
@@ -31,11 +31,11 @@ LATER = Bounds(patience=0.05, first_pause=3600)
 """What is held waits until somebody lands it."""
 
 
-def standby(folder: Path, bounds: Bounds = SOON) -> Standby:
-    return Standby(open_store(folder / "ledger.db", patience=0.5), folder / "ledger.db-spool", bounds)
+def standby(folder: Path, bounds: Bounds = SOON) -> StandbyStore:
+    return StandbyStore(open_store(folder / "ledger.db", patience=0.5), folder / "ledger.db-spool", bounds)
 
 
-async def came_back(store: Standby) -> None:
+async def came_back(store: StandbyStore) -> None:
     """Let everybody through to the ledger again, as a probe does."""
     await until(lambda: store.held_up() == 0)
     store._held.writes.close()
@@ -59,9 +59,9 @@ async def test_a_deleted_conversation_is_not_shown_from_a_copy_nor_goes_on_in_on
     async with engine_on(tmp_path) as engine:
         await engine.ask("mine", "before")
         session = await engine.session("mine")
-        await engine.afterwards.drain(5)
+        await engine.job_runner.drain(5)
         await engine.delete("mine")
-        assert isinstance(engine.store, Standby)
+        assert isinstance(engine.store, StandbyStore)
         with locked(tmp_path):
             engine.store.take_for_away("The disk gives nothing back.")
             with pytest.raises(LedgerAway):

@@ -20,10 +20,10 @@ from contextinfinity.domain.turn import NewTurn, TurnEnd
 from contextinfinity.engine.cleanup import STILL_THERE
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.copies import note_written_elsewhere
-from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.standby.spool import Spool, Spooled, rewrite, written
-from contextinfinity.upkeep.repair import examine_and_repair
+from contextinfinity.upkeep.safe_repair import examine_and_repair
 from tests.recovery.deleting import DOOMED, KEPT, engine_on, holding, prepare, start
 from tests.recovery.doomed import ROOT
 
@@ -196,7 +196,7 @@ async def test_a_spool_that_lands_after_its_conversation_was_deleted_leaves_noth
         await engine.delete(doomed)
     turn = NewTurn(id=new_id(), branch_id=branch, message=say("user", DOOMED))
     new = NewSession(id=doomed, branch_id=branch, title=DOOMED)
-    landing = Landing(turn_id=turn.id or "", new=turn, said_at=now())
+    landing = ReplayedTurn(turn_id=turn.id or "", new=turn, said_at=now())
     spooled = Spooled(sessions={doomed: new}, turns={landing.turn_id: landing})
     rewrite(folder / "ledger.db-spool" / f"{new_id()}.spool", spooled)
     assert await start(folder, (DOOMED,)) == [[]]
@@ -212,8 +212,8 @@ async def test_what_another_process_holds_of_a_conversation_is_deleted_and_its_s
     async with engine_on(folder) as engine:
         branch = (await engine.session(doomed)).active_branch
         turn = NewTurn(id=new_id(), branch_id=branch, message=say("user", DOOMED))
-        landing = Landing(turn_id=turn.id or "", new=turn, said_at=now())
-        end = Landing(turn_id=turn.id or "", end=TurnEnd(outcome="failed"), failed=True)
+        landing = ReplayedTurn(turn_id=turn.id or "", new=turn, said_at=now())
+        end = ReplayedTurn(turn_id=turn.id or "", end=TurnEnd(outcome="failed"), failed=True)
         spool = Spool(folder / "ledger.db-spool", new_id())
         await spool.append([written(landing), written(end)])
         before = len(await engine.store.turns.history(branch))

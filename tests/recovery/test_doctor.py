@@ -23,9 +23,9 @@ from contextinfinity.storage.sqlite.backup import PARTIAL, is_whole
 from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.worker_locks import WorkerLocks
+from contextinfinity.upkeep.examine import Report, examine, settings_in_force
 from contextinfinity.upkeep.findings import KINDS, PLACES
-from contextinfinity.upkeep.integrity import Report, examine, settings_in_force
-from contextinfinity.upkeep.repair import examine_and_repair
+from contextinfinity.upkeep.safe_repair import examine_and_repair
 from contextinfinity_testing.builders import (
     commit_turn,
     exchange,

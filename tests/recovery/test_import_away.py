@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.session import Owner
-from contextinfinity.exchange.importing import import_file
+from contextinfinity.exchange.importer import import_file
 from tests.recovery.outages import locked, until
 from tests.recovery.test_deletion_away import standby
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.session import Owner
-from contextinfinity.exchange.importing import import_file
+from contextinfinity.exchange.importer import import_file
 from contextinfinity.storage.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ DOOMED = """
 import asyncio, os, sys
 from pathlib import Path
 from contextinfinity.domain.session import Owner
-from contextinfinity.exchange.importing import import_file
+from contextinfinity.exchange.importer import import_file
 from contextinfinity.storage.sqlite.store import SqliteStore
 
 def progress(read, messages):

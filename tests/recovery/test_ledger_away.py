@@ -21,13 +21,13 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import AlreadyExists, LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
-from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.spool import Spooled, read, rewrite
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 from contextinfinity.telemetry.counters import counters
-from contextinfinity.upkeep.integrity import examine
-from contextinfinity.upkeep.repair import examine_and_repair
+from contextinfinity.upkeep.examine import examine
+from contextinfinity.upkeep.safe_repair import examine_and_repair
 from contextinfinity_testing.builders import exchange, new_turn
 from contextinfinity_testing.faults import CHANGING, FailingDisk
 from tests.ledgers import open_store
@@ -38,11 +38,11 @@ LATER = 2**32
 """A time that has not come, in seconds since 1970."""
 
 
-def spooled(folder: Path, turn_id: str) -> Landing:
+def spooled(folder: Path, turn_id: str) -> ReplayedTurn:
     """A turn as the spool holds it at this moment."""
     (path,) = (folder / "ledger.db-spool").iterdir()
     landing = read(path).turns[turn_id]
-    assert isinstance(landing, Landing)
+    assert isinstance(landing, ReplayedTurn)
     return landing
 
 
@@ -102,7 +102,7 @@ async def test_a_ledger_that_others_go_on_writing_to_is_not_away(tmp_path: Path)
 async def test_what_another_process_holds_for_the_ledger_is_not_said_to_be_gone(tmp_path: Path) -> None:
     async with engine_on(tmp_path) as engine, engine_on(tmp_path) as other:
         thread = (await engine.ask("new", "before")).thread_id
-        assert isinstance(engine.store, Standby)
+        assert isinstance(engine.store, StandbyStore)
         with locked(tmp_path):
             held = await engine.ask(thread, "held here")
             assert held.durability == "local"
@@ -143,7 +143,7 @@ async def test_a_thread_whose_creation_came_through_unheard_keeps_its_ids(tmp_pa
         raise LedgerFailed("The disk failed after the commit.")
 
     ledger.sessions.create = unheard  # type: ignore[method-assign]
-    store = Standby(ledger, tmp_path / "ledger.db-spool", SOON)
+    store = StandbyStore(ledger, tmp_path / "ledger.db-spool", SOON)
     session = await store.sessions.create(NewSession())
     (held,) = await store.turns.record(session.active_branch, [exchange("one", "1")])
     assert held.durability == "local"
@@ -155,7 +155,7 @@ async def test_a_thread_whose_creation_came_through_unheard_keeps_its_ids(tmp_pa
 
 
 async def test_a_thread_that_is_created_again_while_the_ledger_is_away_is_the_one_that_is_there(tmp_path: Path) -> None:
-    store = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+    store = StandbyStore(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
     session = await store.sessions.create(NewSession(id=new_id()))
     with locked(tmp_path):
         assert await store.sessions.create(NewSession(id=session.id)) == session
@@ -305,7 +305,7 @@ async def test_an_engine_can_be_left_while_its_disk_fails(tmp_path: Path) -> Non
         async with engine_on(tmp_path, vfs=disk.name) as engine:
             await engine.ask("thread", "before")
             disk.break_down("io")
-            assert not await engine.afterwards.drain(20)
+            assert not await engine.job_runner.drain(20)
             await engine.close(job_seconds=20)
         left = {*threading.enumerate()} - before
         assert not [thread for thread in left if thread.name.startswith("ledger-")]
@@ -338,7 +338,7 @@ async def test_what_the_model_sees_while_nothing_can_be_read_is_what_was_seen_an
         for number in range(3):
             await engine.ask("thread", f"question {number}")
         standby = engine.store
-        assert isinstance(standby, Standby)
+        assert isinstance(standby, StandbyStore)
         unreadable(standby)
         with locked(tmp_path):
             await engine.ask("thread", "held one")
@@ -350,7 +350,7 @@ async def test_what_the_model_sees_while_nothing_can_be_read_is_what_was_seen_an
         assert len(await said(engine, "thread")) == 5
 
 
-def unreadable(standby: Standby) -> None:
+def unreadable(standby: StandbyStore) -> None:
     """Let reading fail as a disk would that gives nothing back, until a probe comes through."""
     standby.take_for_away()
 
@@ -396,7 +396,7 @@ async def test_a_thread_nobody_here_has_seen_is_not_made_up(tmp_path: Path) -> N
     async with engine_on(tmp_path) as engine:
         thread = (await engine.ask("new", "before")).thread_id
     async with engine_on(tmp_path) as engine:
-        assert isinstance(engine.store, Standby)
+        assert isinstance(engine.store, StandbyStore)
         unreadable(engine.store)
         with locked(tmp_path), pytest.raises(LedgerAway):
             await engine.accept(thread, "do you know me?")
@@ -441,11 +441,11 @@ async def test_a_worker_whose_spool_waits_is_not_taken_for_dead(tmp_path: Path) 
     async with engine_on(tmp_path, provider) as engine:
         turn, _ = await engine.accept("thread", "tell me")
         await provider.said.wait()
-        other = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+        other = StandbyStore(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
         with locked(tmp_path):
             provider.may_end.set()
             await heard(engine, turn.id)
-            taken = await other.workers.take_over(engine.presence.worker.id, by="other")
+            taken = await other.workers.take_over(engine.worker_lease.worker.id, by="other")
         assert taken.turns == ()
         await back(engine)
         await other.close()
@@ -494,7 +494,7 @@ async def test_an_outage_can_be_seen_and_is_told_once(tmp_path: Path, caplog: py
 
 @pytest.mark.req("CHATMEM-6")
 async def test_exchanges_are_recorded_and_read_back_while_the_ledger_is_away(tmp_path: Path) -> None:
-    store = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+    store = StandbyStore(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
     session = await store.sessions.create(NewSession(owner=Owner(user_id="ada"), kind="chat"))
     branch = session.active_branch
     await store.turns.record(branch, [exchange("one", "1")])
@@ -516,7 +516,7 @@ async def test_a_name_that_was_taken_unseen_leads_to_the_thread_that_has_it(tmp_
     async with engine_on(tmp_path) as engine:
         await engine.ask("customer-42", "long ago")
     async with engine_on(tmp_path) as engine:
-        assert isinstance(engine.store, Standby)
+        assert isinstance(engine.store, StandbyStore)
         unreadable(engine.store)
         with locked(tmp_path):
             held = await engine.ask("customer-42", "now")
@@ -555,7 +555,7 @@ async def test_a_spool_that_the_ledger_will_never_accept_makes_every_process_deg
         thread = (await engine.ask("new", "before")).thread_id
         branch_id = (await engine.session(thread)).active_branch
     known = replace(new, id=new_id(), branch_id=branch_id)
-    landings = [Landing(turn_id=each.id or "", new=each, said_at=now()) for each in (new, known)]
+    landings = [ReplayedTurn(turn_id=each.id or "", new=each, said_at=now()) for each in (new, known)]
     spools = tmp_path / "ledger.db-spool"
     spools.mkdir(exist_ok=True)
     rewrite(spools / f"{new_id()}.spool", Spooled(turns={each.turn_id: each for each in landings}))

@@ -14,7 +14,7 @@ from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.sqlite.identity import begin_new, mark_of
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.upkeep.integrity import examine
+from contextinfinity.upkeep.examine import examine
 from contextinfinity.wiring import begin_new as begin_anew
 from contextinfinity.wiring import holds_ledger, open_store
 from contextinfinity_testing.builders import new_branch

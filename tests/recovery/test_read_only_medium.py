@@ -19,7 +19,7 @@ COMMANDS = (["sessions"], ["show", "last"], ["search", "heron"], ["context", "la
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
-from contextinfinity.cli.app import app
+from contextinfinity.cli.main import app
 for command in json.loads(sys.argv[2]):
     done = CliRunner().invoke(app, [*command, "--json", "--data-dir", sys.argv[1]])
     print(json.dumps([done.exit_code, done.stdout, done.stderr]))

@@ -9,7 +9,7 @@ import pytest
 
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession
-from contextinfinity.domain.turn import NewTurn, Trail
+from contextinfinity.domain.turn import NewTurn, PrefixHashes
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity_testing.builders import WORKER
@@ -96,7 +96,7 @@ async def test_a_copy_of_a_data_dir_that_is_in_use_goes_on_after_all_that_it_hol
 
 @pytest.mark.req("TURN-13")
 async def test_a_request_is_matched_with_what_another_process_holds(tmp_path: Path) -> None:
-    trail = Trail(asked=1, before=0, body=2)
+    trail = PrefixHashes(asked=1, before=0, body=2)
     async with engine_on(tmp_path, bounds=NEVER_BACK) as one, engine_on(tmp_path) as other:
         session = await one.store.sessions.create(NewSession())
         with locked(tmp_path):

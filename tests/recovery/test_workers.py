@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from contextinfinity.domain.turn import Phase
-from contextinfinity.engine.presence import Presence
+from contextinfinity.engine.worker_lease import WorkerLease
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import broken_off, current, final_turn, new_branch, new_turn
@@ -91,7 +91,7 @@ async def test_a_paused_worker_that_wakes_after_it_was_declared_dead_changes_not
     branch, other = await new_branch(ledger), await new_branch(ledger)
     await final_turn(ledger, other.id, "leaves a job")
     now = 0.0
-    async with Presence(ledger.workers, lease_seconds=60, clock=lambda: now) as presence:
+    async with WorkerLease(ledger.workers, lease_seconds=60, clock=lambda: now) as presence:
         with working(ledger_path, branch.id) as (process, told):
             process.send_signal(signal.SIGSTOP)
             assert await presence.find_dead() == ()
@@ -124,7 +124,7 @@ async def test_a_paused_worker_that_wakes_after_it_was_declared_dead_changes_not
 @pytest.mark.req("TURN-8")
 async def test_a_beating_heart_is_never_dead_however_the_clock_jumps(ledger: SqliteStore) -> None:
     now = 0.0
-    async with Presence(ledger.workers, clock=lambda: now) as presence:
+    async with WorkerLease(ledger.workers, clock=lambda: now) as presence:
         other = await ledger.workers.enter()
         for moment in (0.0, 59.0, 118.0, 177.0):
             now = moment
@@ -136,7 +136,7 @@ async def test_a_beating_heart_is_never_dead_however_the_clock_jumps(ledger: Sql
 
 @pytest.mark.req("TURN-8")
 async def test_one_heartbeat_a_process_goes_on_by_itself(ledger: SqliteStore) -> None:
-    async with Presence(ledger.workers, beat_seconds=0.001) as presence:
+    async with WorkerLease(ledger.workers, beat_seconds=0.001) as presence:
         async with asyncio.timeout(20):
             while (await ledger.workers.list())[0].beats < 3:
                 await asyncio.sleep(0)

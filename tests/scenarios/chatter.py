@@ -10,12 +10,12 @@ from contextinfinity.domain.message import (
     Message,
     TextBlock,
 )
+from contextinfinity.domain.prefix_hash import number_of
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.continuing import Talk
+from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.running_turn import SendOptions, Terms
-from contextinfinity.engine.talks import Talks
+from contextinfinity.engine.thread_matching import SentConversation
 from tests.scenarios.desk import Desk
 
 ANN = Owner(user_id="ann")
@@ -29,7 +29,7 @@ class Chatter:
     def __init__(
         self, desk: Desk, *, system: str = "Be brief.", end_user: str = "", thread_id: str | None = None
     ) -> None:
-        self.desk, self.talks, self.system, self.thread_id = desk, Talks(desk.engine), system, thread_id
+        self.desk, self.talks, self.system, self.thread_id = desk, ResentHistory(desk.engine), system, thread_id
         self.end_user = end_user
         self.messages: list[Message] = []
 
@@ -44,7 +44,7 @@ class Chatter:
     async def post(
         self, messages: list[Message], *, is_retry: bool = False, key: int | None = None, terms: Terms | None = None
     ) -> Turn:
-        talk = Talk(
+        talk = SentConversation(
             messages=tuple(messages),
             end_user=self.end_user,
             thread_id=self.thread_id,

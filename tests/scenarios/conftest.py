@@ -10,13 +10,13 @@ import pytest
 
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, echo
+from contextinfinity.providers.scripted import Script, ScriptedProvider, ScriptedReply, echo
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity_testing.vendors import FakeVendors
 from tests.ledgers import open_store
 from tests.scenarios.wires import KEYS, engine_at
 
-Scripted = Script | list[Reply | str]
+Scripted = Script | list[ScriptedReply | str]
 Build = Callable[[Scripted], Engine]
 
 

@@ -18,7 +18,7 @@ from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider
+from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from tests.ledgers import open_store
@@ -30,7 +30,7 @@ class Desk:
     def __init__(
         self,
         folder: Path,
-        *replies: Reply | str,
+        *replies: ScriptedReply | str,
         setup: Setup | None = None,
         abilities: Abilities = ABILITIES,
         fold_pause: timedelta = timedelta(),
@@ -42,7 +42,7 @@ class Desk:
         self.thread = "new"
         waiting = list(replies)
 
-        def script(request: ProviderRequest) -> Reply | str:
+        def script(request: ProviderRequest) -> ScriptedReply | str:
             self.prompts.append(request.prompt)
             return waiting.pop(0) if waiting else "Fine."
 
@@ -67,7 +67,7 @@ class Desk:
 
     async def settle(self) -> None:
         """Wait until nothing is left to do behind the answers."""
-        assert await self.engine.afterwards.drain(20, folds=True)
+        assert await self.engine.job_runner.drain(20, folds=True)
 
     async def until_done(self, turn_id: str, pause: float = 0.001) -> None:
         """Wait until the background work of one turn is done."""

@@ -16,7 +16,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.lifecycle import QUEUE_LIMIT
 from contextinfinity.errors import InvalidInput, NotFound, QueueFull
-from contextinfinity.providers.scripted import Reply
+from contextinfinity.providers.scripted import ScriptedReply
 from tests.scenarios.conftest import Build, Scripted
 
 Talk = Callable[[Scripted], Awaitable[Engine]]
@@ -88,16 +88,22 @@ async def test_a_thread_goes_on_under_its_own_id_and_under_a_foreign_one(talk: T
 @pytest.mark.parametrize(
     ("reply", "outcome", "phase", "text", "code"),
     [
-        (Reply(text="All of it."), "completed", Phase.DONE, "All of it.", None),
-        (Reply(text=""), "completed", Phase.DONE, "", None),
-        (Reply(text="Half of", cut_after=2), "incomplete", Phase.FAILED, "Half of", "interrupted"),
-        (Reply(text="", cut_after=0), "failed", Phase.FAILED, "", "interrupted"),
-        (Reply(error=Problem(code="quota", message="No more.")), "failed", Phase.FAILED, "", "quota"),
-        (Reply(text="So far", error=Problem(code="net", message="Gone.")), "incomplete", Phase.FAILED, "So far", "net"),
+        (ScriptedReply(text="All of it."), "completed", Phase.DONE, "All of it.", None),
+        (ScriptedReply(text=""), "completed", Phase.DONE, "", None),
+        (ScriptedReply(text="Half of", cut_after=2), "incomplete", Phase.FAILED, "Half of", "interrupted"),
+        (ScriptedReply(text="", cut_after=0), "failed", Phase.FAILED, "", "interrupted"),
+        (ScriptedReply(error=Problem(code="quota", message="No more.")), "failed", Phase.FAILED, "", "quota"),
+        (
+            ScriptedReply(text="So far", error=Problem(code="net", message="Gone.")),
+            "incomplete",
+            Phase.FAILED,
+            "So far",
+            "net",
+        ),
     ],
 )
 async def test_every_outcome_has_its_phase_and_its_text(
-    talk: Talk, reply: Reply, outcome: str, phase: Phase, text: str, code: str | None
+    talk: Talk, reply: ScriptedReply, outcome: str, phase: Phase, text: str, code: str | None
 ) -> None:
     engine = await talk([reply, "and on"])
     events = [event async for event in engine.send("new", "Tell me.")]
@@ -115,7 +121,7 @@ async def test_every_outcome_has_its_phase_and_its_text(
 
 @pytest.mark.req("TURN-11")
 async def test_a_cancelled_answer_keeps_what_was_shown(talk: Talk) -> None:
-    engine = await talk([Reply(text="one two three", hang=True)])
+    engine = await talk([ScriptedReply(text="one two three", hang=True)])
     shown = ""
     async for event in engine.send("new", "Count."):
         if isinstance(event, TurnStarted):
@@ -131,7 +137,7 @@ async def test_a_cancelled_answer_keeps_what_was_shown(talk: Talk) -> None:
 
 @pytest.mark.req("TURN-11")
 async def test_a_hanging_model_and_those_who_wait_behind_it_can_be_stopped(talk: Talk) -> None:
-    engine = await talk([Reply(hang=True), "second"])
+    engine = await talk([ScriptedReply(hang=True), "second"])
     hanging, _ = await engine.accept("new", "hello?")
     waiting, _ = await engine.accept(hanging.session_id, "hello??")
     await first(engine_events(engine, hanging.id), StepStarted)  # or its answer would be somebody else's
@@ -179,7 +185,7 @@ async def test_the_next_message_is_answered_before_the_last_is_committed(talk: T
         return "noted"
 
     engine = await talk(remember)
-    await engine.afterwards.stop()
+    await engine.job_runner.stop()
     opened = await engine.ask("new", "The code word is heron.")
     assert (await stored(engine, opened.turn_id)).phase is Phase.RESPONSE_FINALIZED
     await engine.ask(opened.thread_id, "What is the code word?")
@@ -189,7 +195,7 @@ async def test_the_next_message_is_answered_before_the_last_is_committed(talk: T
 
 @pytest.mark.req("TURN-6")
 async def test_too_many_waiting_messages_are_refused_before_they_are_accepted(talk: Talk) -> None:
-    engine = await talk([Reply(hang=True)])
+    engine = await talk([ScriptedReply(hang=True)])
     running, _ = await engine.accept("new", "hang")
     async with asyncio.timeout(20):
         while (await stored(engine, running.id)).phase is not Phase.RESPONDING:
@@ -205,9 +211,9 @@ async def test_too_many_waiting_messages_are_refused_before_they_are_accepted(ta
 async def test_a_consumer_that_leaves_does_not_stop_the_answer(talk: Talk) -> None:
     go_on = asyncio.Event()
 
-    async def slowly(_: ProviderRequest) -> Reply:
+    async def slowly(_: ProviderRequest) -> ScriptedReply:
         await go_on.wait()
-        return Reply(text="said to an empty room")
+        return ScriptedReply(text="said to an empty room")
 
     engine = await talk(slowly)
     started = await first(engine.send("new", "anybody?"), TurnStarted)
@@ -225,7 +231,7 @@ async def test_a_consumer_that_leaves_does_not_stop_the_answer(talk: Talk) -> No
 
 
 async def test_many_watchers_each_hear_everything(talk: Talk) -> None:
-    engine = await talk([Reply(pieces=tuple(f"{number} " for number in range(2000)))])
+    engine = await talk([ScriptedReply(pieces=tuple(f"{number} " for number in range(2000)))])
     turn, _ = await engine.accept("new", "count")
 
     async def hear() -> str:
@@ -243,14 +249,14 @@ async def test_two_hundred_turns_at_once_lose_no_event(talk: Talk) -> None:
 
 
 async def test_a_very_long_answer_comes_whole(talk: Talk) -> None:
-    engine = await talk([Reply(pieces=("wörd ",) * 100_000)])
+    engine = await talk([ScriptedReply(pieces=("wörd ",) * 100_000)])
     answer = await engine.ask("new", "at length, please")
     assert answer.text == "wörd " * 100_000
 
 
 @pytest.mark.req("TURN-8")
 async def test_closing_in_the_middle_marks_what_was_shown(build: Build) -> None:
-    engine = build([Reply(text="this far", hang=True)])
+    engine = build([ScriptedReply(text="this far", hang=True)])
     async with engine:
         events = engine.send("new", "Tell me.")
         started = await first(events, TurnStarted)

@@ -112,7 +112,7 @@ async def test_a_stage_that_fails_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.req("CTX-14")
 async def test_calls_of_tools_that_a_plain_message_cannot_hold_are_named(tmp_path: Path) -> None:
-    from contextinfinity.providers.scripted import Reply, ToolCall
+    from contextinfinity.providers.scripted import ScriptedReply, ToolCall
     from contextinfinity.tools.toolbox import Toolbox
 
     def look(at: str) -> str:
@@ -121,7 +121,7 @@ async def test_calls_of_tools_that_a_plain_message_cannot_hold_are_named(tmp_pat
 
     box = Toolbox(mode="enabled")
     box.add(look)
-    asked = Reply(tools=(ToolCall(name="look", arguments={"at": "sky"}),))
+    asked = ScriptedReply(tools=(ToolCall(name="look", arguments={"at": "sky"}),))
     async with Desk(tmp_path, asked, "Nothing there.", setup=Setup(tools=box)) as desk:
         await desk.ask("Look at the sky.")
         await desk.settle()

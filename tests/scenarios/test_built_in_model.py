@@ -18,8 +18,8 @@ from contextinfinity.domain.turn import Completed, Incomplete
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.local import llama
 from contextinfinity.providers.local.model_file import ModelFile
-from contextinfinity.providers.local.provider import LocalProvider, Running
-from contextinfinity.providers.local.weights import SMOLLM2
+from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
+from contextinfinity.providers.local.weights_file import SMOLLM2
 from contextinfinity.settings import General, Local, ModelSettings, Settings
 from contextinfinity.wiring import open_engine
 
@@ -37,7 +37,7 @@ SCHEMA = {
 @pytest.fixture
 async def model(built_in_weights: Path) -> AsyncIterator[LocalProvider]:
     """The model, with the smallest window."""
-    provider = LocalProvider(ModelFile(built_in_weights), Running(window=SMALL))
+    provider = LocalProvider(ModelFile(built_in_weights), LocalRunSettings(window=SMALL))
     yield provider
     await provider.close()
 
@@ -147,7 +147,7 @@ async def test_whoever_stops_listening_stops_the_reading_of_the_prompt(mine: lla
 
 @pytest.mark.req("PROVIDER-1")
 async def test_two_who_ask_at_once_are_answered_one_after_the_other(built_in_weights: Path) -> None:
-    several = [LocalProvider(ModelFile(built_in_weights), Running(window=SMALL)) for _ in range(2)]
+    several = [LocalProvider(ModelFile(built_in_weights), LocalRunSettings(window=SMALL)) for _ in range(2)]
     both = await asyncio.gather(*(answer(each, request("Say yes.", tokens=5)) for each in several))
     assert all(pieces for pieces, _ in both)
     assert len([thread for thread in threading.enumerate() if thread.name.startswith("llama")]) == 1

@@ -149,7 +149,7 @@ async def test_the_history_is_a_thread_that_the_engine_can_answer(machine: Setti
         async with contextinfinity.open(machine) as engine:
             (session,) = await engine.store.sessions.list(Owner())
             reply = await engine.ask(session.id, "And now?")
-            assert await engine.afterwards.drain(30)
+            assert await engine.job_runner.drain(30)
             seen = await engine.explain(reply.turn_id)
         history = context.get_history()
         assert [message["content"] for message in history[-2:]] == ["And now?", reply.text]

@@ -12,10 +12,10 @@ import pytest
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.engine.preparing import UNREAD
+from contextinfinity.engine.prompt_material import UNREAD
 from contextinfinity.errors import BranchBusy, NotFound
 from contextinfinity.prompt.budget import Ceilings
-from contextinfinity.providers.scripted import Reply
+from contextinfinity.providers.scripted import ScriptedReply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import counters
 from contextinfinity_testing.stores.deletions import told
@@ -105,7 +105,7 @@ async def test_a_fold_that_read_what_was_deleted_meanwhile_is_not_made(tmp_path:
         branch = await with_ttl(desk)
         while not librarian.began.is_set():
             await desk.ask(f"{PRIVATE}: {SMALL_TALK}")
-        await desk.engine.afterwards.drain(5)
+        await desk.engine.job_runner.drain(5)
         (*_, last) = await desk.engine.store.turns.history(branch)
         await desk.engine.store.turns.record(branch, [told("what is left")])
         age(desk, last.turn_seq)
@@ -154,7 +154,7 @@ async def test_a_deleted_conversation_is_gone_with_its_journals(tmp_path: Path) 
 
 
 async def test_a_conversation_is_not_deleted_under_an_answer(tmp_path: Path) -> None:
-    async with Desk(tmp_path, Reply(text="Slowly.", hang=True)) as desk:
+    async with Desk(tmp_path, ScriptedReply(text="Slowly.", hang=True)) as desk:
         await with_ttl(desk)
         asking = asyncio.create_task(desk.ask("Hello?"))
         await until(lambda: _is_answered(desk))

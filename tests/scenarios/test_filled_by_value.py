@@ -10,7 +10,7 @@ import pytest
 from contextinfinity.domain.search import Hit
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.engine_setup import Retrieval, Setup
+from contextinfinity.engine.engine_setup import RetrievalParts, Setup
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
@@ -30,7 +30,7 @@ TALK = [
 
 
 def setup(target: int | None = None) -> Setup:
-    retrieval = Retrieval(embedders=Embedders(built_in), target=target)
+    retrieval = RetrievalParts(embedders=Embedders(built_in), target=target)
     return Setup(retrieval=retrieval, ceilings=FOLDING, folds=False)
 
 

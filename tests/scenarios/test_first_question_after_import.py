@@ -12,7 +12,7 @@ from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.message import say
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.engine_setup import Retrieval, Setup
+from contextinfinity.engine.engine_setup import RetrievalParts, Setup
 from contextinfinity.providers.scripted import ABILITIES
 from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
@@ -25,7 +25,7 @@ STONES = "Stone {} is grey and heavy, and it was found at the river by a man wit
 
 
 def setup(**more: object) -> Setup:
-    return Setup(retrieval=Retrieval(embedders=Embedders(built_in)), **more)  # type: ignore[arg-type]
+    return Setup(retrieval=RetrievalParts(embedders=Embedders(built_in)), **more)  # type: ignore[arg-type]
 
 
 def said(number: int) -> tuple[str, str]:

@@ -15,13 +15,13 @@ from contextinfinity.domain.message import TextBlock, ToolResultBlock, say
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.fold_sizing import PAGE
 from contextinfinity.engine.folding import NEAR
-from contextinfinity.engine.weighing import PAGE
 from contextinfinity.errors import Refused
 from contextinfinity.librarian.contract import Count, Pause, Summary, Task, no_pause
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns
-from contextinfinity.providers.scripted import Reply, ToolCall
+from contextinfinity.providers.scripted import ScriptedReply, ToolCall
 from contextinfinity.tools.toolbox import Toolbox
 from tests.scenarios.desk import Desk
 
@@ -112,7 +112,7 @@ async def test_a_fold_that_comes_to_nothing_says_none(tmp_path: Path) -> None:
     """A question, the call it led to, and its result are never parted."""
     events: list[CompactionEvent] = []
     limits = Ceilings(fold_trigger=1200, verbatim_window=200)
-    asks = Reply(text="Let me see.", tools=(ToolCall(name="look"),))
+    asks = ScriptedReply(text="Let me see.", tools=(ToolCall(name="look"),))
     async with Desk(tmp_path, asks, "Fine.", setup=Setup(ceilings=limits, tools=SHOWN)) as desk:
         following = asyncio.create_task(hear(desk, events))
         await desk.ask("Look at " + "this " * 500)
@@ -236,7 +236,7 @@ async def test_what_is_pinned_and_said_while_a_librarian_hangs_is_there_afterwar
             await asyncio.sleep(0)
         await desk.engine.pin(desk.thread, "Late fact.")
         late = await desk.ask("Said while it hung.")
-        assert await desk.engine.afterwards.drain(20)
+        assert await desk.engine.job_runner.drain(20)
         turn = await desk.engine.store.turns.get(late)
         assert turn is not None
         assert turn.phase == "Done", "a fold holds up nothing"
@@ -381,7 +381,7 @@ async def test_a_librarian_that_gave_up_is_not_asked_for_the_other_pages(tmp_pat
 
 async def test_a_call_and_its_results_leave_together_or_not_at_all(tmp_path: Path) -> None:
     limits = Ceilings(fold_trigger=600, verbatim_window=120)
-    asks = Reply(text="Let me see.", tools=(ToolCall(name="look"),))
+    asks = ScriptedReply(text="Let me see.", tools=(ToolCall(name="look"),))
     async with Desk(
         tmp_path, *["Fine. " * 60] * 12, asks, setup=Setup(ceilings=limits, folds=False, tools=SHOWN)
     ) as desk:
@@ -395,7 +395,7 @@ async def test_a_call_and_its_results_leave_together_or_not_at_all(tmp_path: Pat
 
 async def test_a_call_stays_as_long_as_its_results_may_come_however_large_it_is(tmp_path: Path) -> None:
     limits = Ceilings(fold_trigger=600, verbatim_window=120)
-    asks = Reply(text="Let me see.", tools=(ToolCall(name="look"),))
+    asks = ScriptedReply(text="Let me see.", tools=(ToolCall(name="look"),))
     async with Desk(tmp_path, *["Fine."] * 12, asks, setup=Setup(ceilings=limits, folds=False, tools=SHOWN)) as desk:
         await tell(desk, 12)
         await desk.ask("Look at " + "this " * 700)

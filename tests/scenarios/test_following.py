@@ -15,14 +15,14 @@ from contextinfinity.domain.message import ImageBlock, TextBlock
 from contextinfinity.domain.turn import Phase, Problem
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Rewriting, Setup
-from contextinfinity.engine.running_turn import How
+from contextinfinity.engine.running_turn import SendFields
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.layout import CONTEXTUALISED
-from contextinfinity.providers.scripted import Reply
-from contextinfinity.rewriting import FollowUp, Offline, Rewritten, rewrite_query
+from contextinfinity.providers.scripted import ScriptedReply
+from contextinfinity.rewriting import FollowUp, OfflineRewriter, Rewritten, rewrite_query
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import Compaction, General
-from contextinfinity.settings.sections import Rewriter as RewriterSettings
+from contextinfinity.settings.sections import RewriterSettings as RewriterSettings
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 from tests.scenarios.desk import Desk
@@ -35,7 +35,7 @@ BIDEN = "Joe Biden was a president. Joe Biden's children are Beau, Hunter, Naomi
 TRUMP = "Donald Trump is a politician. Donald Trump's children are Donald, Ivanka, Eric, Tiffany and Barron."
 
 
-def desk_at(folder: Path, *replies: Reply | str, setup: Setup = FOLLOWING) -> Desk:
+def desk_at(folder: Path, *replies: ScriptedReply | str, setup: Setup = FOLLOWING) -> Desk:
     return Desk(folder, FOUNDERS[1], *replies, setup=setup)
 
 
@@ -227,7 +227,7 @@ async def test_a_new_topic_leaves_the_question_and_nobody_is_asked_twice_in_a_ro
 @pytest.mark.parametrize("off", ["setting", "caller", "rewriter"])
 async def test_asking_back_can_be_switched_off(off: str, tmp_path: Path) -> None:
     setup = Setup(rewriting=Rewriting(asks_back=off != "setting"))
-    hows: dict[str, How] = {"caller": {"may_ask_back": False}, "rewriter": {"use_query_rewriter": False}}
+    hows: dict[str, SendFields] = {"caller": {"may_ask_back": False}, "rewriter": {"use_query_rewriter": False}}
     async with desk_at(tmp_path, "Whose birth?", setup=setup) as desk:
         await desk.ask(FOUNDERS[0])
         turn = await desk.engine.ask(desk.thread, "Where was he born?", **hows.get(off, {}))
@@ -272,7 +272,7 @@ async def long_ago(engine: Engine) -> str:
     first = await engine.ask("new", "My aunt Henrietta moved to Antwerp, into a flat above a bakery.")
     for number in range(30):
         await engine.ask(first.thread_id, f"Let us speak of plan {number}: timber, nails and paint. " * 8)
-    assert await engine.afterwards.drain(20)
+    assert await engine.job_runner.drain(20)
     await engine.fold(first.thread_id)  # unless that was done in the background
     await engine.ask(first.thread_id, "My aunt Henrietta called this morning.")
     return first.thread_id
@@ -283,7 +283,7 @@ async def long_ago(engine: Engine) -> str:
 
 @pytest.mark.req("REWRITE-5")
 async def test_a_reply_that_failed_is_said_again_and_still_answers(tmp_path: Path) -> None:
-    failing = Reply(error=Problem(code="server", message="It broke."))
+    failing = ScriptedReply(error=Problem(code="server", message="It broke."))
     async with desk_at(tmp_path, failing, "In Moscow.") as desk:
         await desk.ask(FOUNDERS[0])
         await desk.ask("Where was he born?")
@@ -309,7 +309,7 @@ async def test_what_waited_before_the_question_was_asked_does_not_answer_it(tmp_
     async def slow(follow_up: FollowUp) -> Rewritten:
         if follow_up.latest_user_message == "Where was he born?":
             await gate.wait()
-        return await Offline().rewrite(follow_up)
+        return await OfflineRewriter().rewrite(follow_up)
 
     setup = Setup(rewriting=Rewriting(rewrite=slow, seconds=30))
     async with desk_at(tmp_path, setup=setup) as desk:

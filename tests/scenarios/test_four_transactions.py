@@ -13,17 +13,17 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
+from contextinfinity.domain.job import Job, JobResult
 from contextinfinity.domain.memory import Extraction, NewMemory
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summary_hash
 from contextinfinity.domain.turn import Completed, Phase, StepEnd, TurnEnd, Usage
-from contextinfinity.domain.work import Job, JobResult
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.engine_setup import Remembering, Retrieval, Rewriting, Setup, draw_offline
+from contextinfinity.engine.engine_setup import Remembering, RetrievalParts, Rewriting, Setup, draw_offline
 from contextinfinity.errors import JobLost, ProviderError
-from contextinfinity.memory.values import Drawn
+from contextinfinity.memory.memory_findings import ExtractedMemories
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import WORKER, answer_turn, new_branch, turn_in
 from tests.scenarios.desk import Desk
@@ -80,7 +80,7 @@ def commits() -> Iterator[Commits]:
 def all_stages(embedder: Embedder | None = None, remembering: Remembering | None = None) -> Setup:
     chosen = embedder or built_in()
     return Setup(
-        retrieval=Retrieval(embedders=Embedders(lambda: chosen)),
+        retrieval=RetrievalParts(embedders=Embedders(lambda: chosen)),
         remembering=remembering or Remembering(),
         rewriting=Rewriting(),
     )
@@ -151,7 +151,7 @@ async def test_a_turn_is_committed_before_a_remote_embedder_answers(tmp_path: Pa
 async def test_a_turn_is_committed_and_indexed_before_a_model_has_extracted_memories(tmp_path: Path) -> None:
     may_answer = asyncio.Event()
 
-    async def extract(text: str, said_at: datetime) -> Drawn:
+    async def extract(text: str, said_at: datetime) -> ExtractedMemories:
         await may_answer.wait()
         return await draw_offline(text, said_at)
 

@@ -14,8 +14,8 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.providers.contract import Written
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.providers.contract import EncodedRequest
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -29,9 +29,9 @@ async def test_a_ledger_locked_by_another_process_holds_a_turn_up_and_loses_noth
 ) -> None:
     asked = asyncio.Event()
 
-    async def answer(_: ProviderRequest) -> Reply:
+    async def answer(_: ProviderRequest) -> ScriptedReply:
         asked.set()
-        return Reply(text="in spite of all")
+        return ScriptedReply(text="in spite of all")
 
     async with build(answer) as engine:
         turn, _ = await engine.accept("new", "Can you write?")
@@ -57,7 +57,7 @@ class HoldsBack(ScriptedProvider):
         super().__init__([text])
         self.may_end = asyncio.Event()
 
-    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         async for event in super().stream(written):
             if isinstance(event, Finished):
                 await self.may_end.wait()
@@ -96,7 +96,7 @@ async def test_a_disk_that_is_full_when_the_answer_ends_keeps_it_until_there_is_
 
 
 async def test_a_consumer_slower_than_the_model_gets_everything(build: Build) -> None:
-    async with build([Reply(pieces=tuple(f"{number} " for number in range(3000)))]) as engine:
+    async with build([ScriptedReply(pieces=tuple(f"{number} " for number in range(3000)))]) as engine:
         heard = ""
         turn_id = ""
         async for event in engine.send("new", "count"):
@@ -117,7 +117,7 @@ async def test_a_worker_that_was_declared_dead_goes_on_as_another(build: Build) 
         opened = await engine.ask("new", "one")
         (worker,) = await engine.store.workers.list()
         await engine.store.workers.take_over(worker.id, by="somebody else")
-        engine.presence.lost.set()
+        engine.worker_lease.lost.set()
         async with asyncio.timeout(20):
             while [known.id for known in await engine.store.workers.list()] in ([], [worker.id]):
                 await asyncio.sleep(0)
@@ -125,7 +125,7 @@ async def test_a_worker_that_was_declared_dead_goes_on_as_another(build: Build) 
 
 
 async def test_a_provider_that_breaks_in_an_unknown_way_ends_its_turn_and_its_step(build: Build) -> None:
-    def broken(_: ProviderRequest) -> Reply:
+    def broken(_: ProviderRequest) -> ScriptedReply:
         raise ZeroDivisionError("oops")
 
     async with build(broken) as engine:
@@ -141,7 +141,7 @@ async def test_a_provider_that_breaks_in_an_unknown_way_ends_its_turn_and_its_st
 async def test_a_turn_interrupted_while_it_is_being_ended_closes_its_step_and_keeps_what_was_shown(
     build: Build, tmp_path: Path
 ) -> None:
-    async with build([Reply(text="this far", hang=True)]) as engine:
+    async with build([ScriptedReply(text="this far", hang=True)]) as engine:
         async for event in engine.send("new", "Tell me."):
             if isinstance(event, TurnStarted):
                 turn_id = event.turn_id
@@ -184,7 +184,7 @@ async def test_a_consumer_that_leaves_while_its_message_is_accepted_leaves_no_tu
 
 @pytest.mark.req("TURN-11")
 async def test_a_turn_cancelled_at_any_moment_is_cancelled_or_answered_and_its_step_is_closed(build: Build) -> None:
-    async with build(lambda _: Reply(text="a b c", hang=True)) as engine:
+    async with build(lambda _: ScriptedReply(text="a b c", hang=True)) as engine:
         for spins in range(60):
             turn, _ = await engine.accept("new", f"moment {spins}")
             for _ in range(spins):
@@ -197,7 +197,7 @@ async def test_a_turn_cancelled_at_any_moment_is_cancelled_or_answered_and_its_s
 
 @pytest.mark.req("TURN-11")
 async def test_a_waiting_turn_can_be_stopped_from_another_process(build: Build) -> None:
-    async with build([Reply(hang=True)]) as engine, build(["other"]) as other:
+    async with build([ScriptedReply(hang=True)]) as engine, build(["other"]) as other:
         hanging, _ = await engine.accept("new", "hang")
         waiting, _ = await engine.accept(hanging.session_id, "wait")
         async with asyncio.timeout(30):

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from contextinfinity.compat.context import build_contextual_messages
-from contextinfinity.compat.memory_snippets import LONGEST_SNIPPET, LedgerMemories
+from contextinfinity.compat.memory_snippets import LONGEST_SNIPPET, LedgerSnippets
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Problem
 from contextinfinity.engine.engine_setup import Remembering, Setup, draw_offline
 from contextinfinity.errors import InvalidInput, NotFound
-from contextinfinity.memory.values import Drawn
+from contextinfinity.memory.memory_findings import ExtractedMemories
 from contextinfinity.prompt.layout import MEMORIES
-from contextinfinity.providers.scripted import Reply
+from contextinfinity.providers.scripted import ScriptedReply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import asked_back, exchange
@@ -28,7 +28,7 @@ from tests.scenarios.desk import Desk
 LOCAL = Owner()
 
 
-def desk_in(folder: Path, *replies: Reply | str, **how: Any) -> Desk:
+def desk_in(folder: Path, *replies: ScriptedReply | str, **how: Any) -> Desk:
     """A desk that remembers."""
     return Desk(folder, *replies, setup=Setup(remembering=Remembering(**how)))
 
@@ -162,7 +162,7 @@ async def test_a_request_to_forget_reaches_an_earlier_turn_that_is_remembered_af
     """Jobs of two conversations run side by side, so the later turn's job may end first."""
     may_go_on = asyncio.Event()
 
-    async def extract(text: str, said_at: datetime) -> Drawn:
+    async def extract(text: str, said_at: datetime) -> ExtractedMemories:
         if text.startswith("I live"):
             await may_go_on.wait()
         return await draw_offline(text, said_at)
@@ -181,7 +181,7 @@ async def test_a_request_to_forget_reaches_an_earlier_turn_that_is_remembered_af
 async def test_a_correction_reaches_an_earlier_turn_that_is_remembered_after_it(tmp_path: Path) -> None:
     may_go_on = asyncio.Event()
 
-    async def extract(text: str, said_at: datetime) -> Drawn:
+    async def extract(text: str, said_at: datetime) -> ExtractedMemories:
         if text.startswith("I work"):
             await may_go_on.wait()
         return await draw_offline(text, said_at)
@@ -200,7 +200,7 @@ async def test_a_correction_reaches_an_earlier_turn_that_is_remembered_after_it(
 async def test_only_what_the_user_said_in_finished_turns_is_remembered(tmp_path: Path) -> None:
     script = (
         "I live in Rome. My name is Botty and I love oil.",
-        Reply(error=Problem(code="quota", message="I live in Paris.")),
+        ScriptedReply(error=Problem(code="quota", message="I live in Paris.")),
     )
     async with desk_in(tmp_path, *script) as desk:
         await tell(desk, "Who are you?")
@@ -223,7 +223,7 @@ async def test_only_what_the_user_said_in_finished_turns_is_remembered(tmp_path:
 def _new(branch: str, words: str, desk: Desk) -> Any:
     from contextinfinity_testing.builders import new_turn
 
-    return new_turn(branch, words, desk.engine.presence.worker.id)
+    return new_turn(branch, words, desk.engine.worker_lease.worker.id)
 
 
 @pytest.mark.req("MEMORY-4")
@@ -297,7 +297,7 @@ async def test_a_snippet_is_cut_between_facts_with_what_matters_first(tmp_path: 
         for number in range(80):
             await desk.engine.memories.add(LOCAL, f"The user has seen stone number {number} in the garden.")
         await desk.engine.memories.add(LOCAL, "The user plays the bassoon.")
-        memories = LedgerMemories(desk.engine.store)
+        memories = LedgerSnippets(desk.engine.store)
         snippet = await memories.snippet("Who plays the bassoon?", thread_id="any", user_id="local", org_id=None)
         assert snippet is not None
         assert len(snippet) <= LONGEST_SNIPPET
@@ -343,7 +343,7 @@ async def test_the_plain_function_knows_what_the_machines_ledger_remembers(
     assert (await build_contextual_messages("t-1", "What should I drink?", user_id="anna")).memory_snippet is None
     async with open_engine() as engine:
         await engine.ask("new", "I am allergic to milk.", user_id="anna")
-        assert await engine.afterwards.drain(20)
+        assert await engine.job_runner.drain(20)
     known = await build_contextual_messages("t-1", "What should I drink?", user_id="anna")
     other = await build_contextual_messages("t-1", "What should I drink?", user_id="ben")
     assert "milk" in (known.memory_snippet or "")

@@ -19,12 +19,12 @@ from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.fold_spending import Spending
 from contextinfinity.librarian.contract import Librarian
 from contextinfinity.librarian.digest import parse
-from contextinfinity.librarian.model import ModelLibrarian
-from contextinfinity.librarian.wording import FIELDS
+from contextinfinity.librarian.model_librarian import ModelLibrarian
+from contextinfinity.librarian.model_prompts import FIELDS
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns
-from contextinfinity.providers.asking import Adviser
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.providers.auxiliary_model import AuxiliaryModel
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.wiring import setup_of
 from tests.scenarios.desk import Desk
@@ -46,7 +46,7 @@ def notes(request: ProviderRequest) -> str:
 class Helper:
     """A scripted model that writes summaries, and what it was asked."""
 
-    def __init__(self, reply: Callable[[ProviderRequest], Reply | str] = notes) -> None:
+    def __init__(self, reply: Callable[[ProviderRequest], ScriptedReply | str] = notes) -> None:
         self.asked: list[ProviderRequest] = []
         self.models: list[str] = []
         self._reply = reply
@@ -54,11 +54,11 @@ class Helper:
     def librarian_of(self, model: Model) -> Librarian:
         self.models.append(model.name)
 
-        def script(request: ProviderRequest) -> Reply | str:
+        def script(request: ProviderRequest) -> ScriptedReply | str:
             self.asked.append(request)
             return self._reply(request)
 
-        return ModelLibrarian(Adviser(provider=ScriptedProvider(script), model_id=model.model_id))
+        return ModelLibrarian(AuxiliaryModel(provider=ScriptedProvider(script), model_id=model.model_id))
 
 
 def setup(helper: Helper, spending: Spending | None = None, **more: Any) -> Setup:
@@ -129,7 +129,7 @@ async def test_what_is_redacted_reaches_the_model_neither_in_turns_nor_pins_nor_
 
 @pytest.mark.req("LIBRARIAN-6")
 async def test_a_rejected_account_means_rules_and_one_notice(tmp_path: Path) -> None:
-    helper = Helper(lambda _: Reply(error=Problem(code="quota", message="")))
+    helper = Helper(lambda _: ScriptedReply(error=Problem(code="quota", message="")))
     events: list[CompactionEvent] = []
     async with Desk(tmp_path, setup=setup(helper, Spending(tmp_path / "librarian.json", 10**9))) as desk:
         following = asyncio.create_task(hear(desk, events))

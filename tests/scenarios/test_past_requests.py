@@ -21,12 +21,12 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Helpers, Rewriting, Setup
+from contextinfinity.engine.engine_setup import AuxiliaryModels, Rewriting, Setup
 from contextinfinity.engine.explain import Explained
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.redact import by_patterns
-from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import canonical
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import Settings
@@ -68,7 +68,7 @@ class House:
         there = engine_at(vendors, folder, **more)
         setup = Setup(
             tools=toolbox(mode),
-            helpers=Helpers(memories=self.memories, retrieve=self.retrieve),
+            helpers=AuxiliaryModels(memories=self.memories, retrieve=self.retrieve),
             rewriting=Rewriting(rewrite=self.rewrite),
             ceilings=Ceilings(fold_trigger=1200, verbatim_window=200),
             redactor=by_patterns([r"\d{4}-\d{4}-\d{4}"]),
@@ -98,7 +98,7 @@ class House:
         return turn.turn_id
 
     async def settle(self) -> None:
-        assert await self.engine.afterwards.drain(20, folds=True)
+        assert await self.engine.job_runner.drain(20, folds=True)
 
     async def remember(self, turn_id: TurnId, words: str) -> str:
         """Index a piece of what was said, and find it from now on; gives its id."""
@@ -309,7 +309,7 @@ async def test_what_is_gone_since_is_named_and_the_rest_is_shown(tmp_path: Path)
     async def retrieve(turn: Turn, query: str | None) -> tuple[Artifact, ...]:
         return (gone,)
 
-    async with Desk(tmp_path, setup=Setup(helpers=Helpers(retrieve=retrieve))) as desk:
+    async with Desk(tmp_path, setup=Setup(helpers=AuxiliaryModels(retrieve=retrieve))) as desk:
         turn_id = await desk.ask("Who is Ada?")
         told = await desk.engine.explain(turn_id)
         assert told.removed == (f"artifact {gone.chunk_id}",)

@@ -16,12 +16,12 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     say,
 )
-from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange, Problem
 from contextinfinity.engine.running_turn import Terms
 from contextinfinity.errors import InvalidInput, KeyReused
-from contextinfinity.providers.scripted import Reply, ToolCall
+from contextinfinity.providers.scripted import ScriptedReply, ToolCall
 from tests.scenarios.chatter import ANN, Chatter, kept, threads
 from tests.scenarios.desk import Desk, said
 
@@ -145,14 +145,16 @@ async def test_what_failed_under_a_key_is_tried_again(tmp_path: Path) -> None:
 async def test_a_key_is_refused_for_a_request_that_differs_in_anything(tmp_path: Path) -> None:
     async with Desk(tmp_path, "Hello.") as desk:
         first = await Chatter(desk).send("Hi", key=7)
-        for terms in (Terms(system="Be rude."), Terms(system="Be brief.", wishes=Wishes(temperature=0.5))):
+        for terms in (Terms(system="Be rude."), Terms(system="Be brief.", wishes=RequestOptions(temperature=0.5))):
             with pytest.raises(KeyReused):
                 await Chatter(desk).send("Hi", key=7, terms=terms)
         assert (await Chatter(desk).send("Hi", key=7)).id == first.id
 
 
 async def test_a_request_that_failed_is_tried_again_in_its_place(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "Hello.", Reply(error=Problem(code="server", message="It broke.")), "Now.") as desk:
+    async with Desk(
+        tmp_path, "Hello.", ScriptedReply(error=Problem(code="server", message="It broke.")), "Now."
+    ) as desk:
         client = Chatter(desk)
         first = await client.send("Hi")
         failed = await client.send("And?")
@@ -162,7 +164,7 @@ async def test_a_request_that_failed_is_tried_again_in_its_place(tmp_path: Path)
         assert said(desk.prompts[-1].messages)[0] == ("user", "Hi")
 
 
-BROKEN = Reply(error=Problem(code="server", message="It broke."))
+BROKEN = ScriptedReply(error=Problem(code="server", message="It broke."))
 
 
 async def test_a_question_that_failed_goes_upstream_once_however_often_it_is_sent_again(tmp_path: Path) -> None:
@@ -197,7 +199,7 @@ async def test_a_first_question_that_failed_is_tried_again_in_its_thread(tmp_pat
 
 async def test_a_question_that_failed_and_was_taken_back_is_not_shown_any_more(tmp_path: Path) -> None:
     """A vendor may refuse it whenever it sees it."""
-    refused = Reply(error=Problem(code="filter", message="Not that."))
+    refused = ScriptedReply(error=Problem(code="filter", message="Not that."))
     async with Desk(tmp_path, "Hello.", refused, "Fine.", "Good.") as desk:
         client = Chatter(desk)
         await client.send("Hi")
@@ -214,7 +216,7 @@ async def test_a_question_that_failed_and_was_taken_back_is_not_shown_any_more(t
 
 
 async def test_a_question_that_was_half_answered_goes_upstream_once_when_it_is_sent_again(tmp_path: Path) -> None:
-    half = Reply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
+    half = ScriptedReply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
     async with Desk(tmp_path, "Hello.", half, "All of it.") as desk:
         client = Chatter(desk)
         await client.send("Hi")
@@ -226,7 +228,7 @@ async def test_a_question_that_was_half_answered_goes_upstream_once_when_it_is_s
 
 
 async def test_a_first_question_that_was_half_answered_is_answered_in_its_thread(tmp_path: Path) -> None:
-    half = Reply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
+    half = ScriptedReply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
     async with Desk(tmp_path, half, half, "All of it.") as desk:
         client = Chatter(desk)
         cut = [await client.send("Which?", keep=False) for _ in range(2)]
@@ -249,7 +251,7 @@ async def test_a_question_that_failed_in_a_named_thread_goes_upstream_once(tmp_p
 
 async def test_results_of_tools_that_failed_go_upstream_once(tmp_path: Path) -> None:
     call = ToolCall(call_id="c1", name="weather", arguments={"town": "Bonn"})
-    async with Desk(tmp_path, Reply(tools=(call,)), BROKEN, "It rains.") as desk:
+    async with Desk(tmp_path, ScriptedReply(tools=(call,)), BROKEN, "It rains.") as desk:
         client = Chatter(desk)
         terms = Terms(tools=(ToolSpec(name="weather", description="Tells it.", parameters={"type": "object"}),))
         await client.send("How is it in Bonn?", terms=terms)
@@ -262,7 +264,7 @@ async def test_results_of_tools_that_failed_go_upstream_once(tmp_path: Path) -> 
 async def test_tools_are_the_clients_own(tmp_path: Path) -> None:
     weather = ToolSpec(name="weather", description="Tells it.", parameters={"type": "object"})
     call = ToolCall(call_id="c1", name="weather", arguments={"town": "Bonn"})
-    async with Desk(tmp_path, Reply(text="Let me look.", tools=(call,)), "It rains.") as desk:
+    async with Desk(tmp_path, ScriptedReply(text="Let me look.", tools=(call,)), "It rains.") as desk:
         client = Chatter(desk)
         terms = Terms(tools=(weather,))
         asked = await client.send("How is it in Bonn?", terms=terms)
@@ -386,7 +388,7 @@ async def test_a_request_is_answered_anew_however_often_it_was_made_before(tmp_p
 
 async def test_results_find_their_calls_also_where_the_client_names_them_anew(tmp_path: Path) -> None:
     calls = tuple(ToolCall(call_id=f"c{number}", name="weather", arguments={"day": number}) for number in range(2))
-    async with Desk(tmp_path, Reply(text="Let me look.", tools=calls), "It rains.", "It rains again.") as desk:
+    async with Desk(tmp_path, ScriptedReply(text="Let me look.", tools=calls), "It rains.", "It rains again.") as desk:
         client = Chatter(desk)
         terms = Terms(tools=(ToolSpec(name="weather", description="Tells it.", parameters={"type": "object"}),))
         asked = await client.send("How is it?", terms=terms)
@@ -408,7 +410,7 @@ async def test_results_find_their_calls_also_where_the_client_names_them_anew(tm
 async def test_a_first_message_that_failed_twice_is_shown_once(tmp_path: Path) -> None:
     """The second attempt broke off in the middle, so that the third stands on a branch of its own."""
     broken = Problem(code="server", message="It broke.")
-    replies = (Reply(error=broken), Reply(pieces=("Half of",), error=broken), "Fine.")
+    replies = (ScriptedReply(error=broken), ScriptedReply(pieces=("Half of",), error=broken), "Fine.")
     async with Desk(tmp_path, *replies) as desk:
         for _ in replies:
             await Chatter(desk).post([say("user", "yes")])

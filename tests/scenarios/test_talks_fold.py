@@ -12,7 +12,7 @@ from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.running_turn import Terms
 from contextinfinity.prompt.budget import Ceilings
-from contextinfinity.providers.scripted import ABILITIES, Reply, ToolCall
+from contextinfinity.providers.scripted import ABILITIES, ScriptedReply, ToolCall
 from tests.scenarios.chatter import Chatter, threads
 from tests.scenarios.desk import Desk
 
@@ -45,12 +45,12 @@ def check(prompt: Prompt) -> None:
 @pytest.mark.parametrize("kept", [1000, 6])
 async def test_folding_never_parts_a_call_from_its_result(tmp_path: Path, kept: int) -> None:
     """Once with a client that sends everything, once with one that trims."""
-    replies: list[Reply | str] = []
+    replies: list[ScriptedReply | str] = []
     for number in range(ROUNDS):
         looks = tuple(
             ToolCall(call_id=f"c{number}-{n}", name="look", arguments={"at": number, "n": n}) for n in range(2)
         )
-        replies += [Reply(text=f"Looking, {number}.", tools=looks), f"{number}: {LONG}"]
+        replies += [ScriptedReply(text=f"Looking, {number}.", tools=looks), f"{number}: {LONG}"]
     async with Desk(tmp_path, *replies, setup=Setup(ceilings=SMALL), abilities=WINDOW) as desk:
         client, folds = Chatter(desk), set[int]()
         for number in range(ROUNDS):

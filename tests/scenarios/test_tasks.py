@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.engine.running_turn import Terms
-from contextinfinity.providers.scripted import ABILITIES, Reply, ToolCall
+from contextinfinity.providers.scripted import ABILITIES, ScriptedReply, ToolCall
 from tests.scenarios.chatter import Chatter
 from tests.scenarios.desk import Desk
 
@@ -60,9 +60,11 @@ def calls_of(message: Message) -> list[str]:
     return [block.tool_use_id for block in message.blocks if isinstance(block, ToolUseBlock)]
 
 
-def replies(rounds: int, name: str = "c") -> list[Reply | str]:
+def replies(rounds: int, name: str = "c") -> list[ScriptedReply | str]:
     looks = [
-        Reply(tools=(ToolCall(call_id=f"{name}{number}", name="read", arguments={"path": f"module_{number}.py"}),))
+        ScriptedReply(
+            tools=(ToolCall(call_id=f"{name}{number}", name="read", arguments={"path": f"module_{number}.py"}),)
+        )
         for number in range(rounds)
     ]
     return [*looks, "Renamed everywhere."]
@@ -118,7 +120,7 @@ async def test_a_slightly_longer_tool_result_loses_slightly_more(tmp_path: Path)
     kept = []
     sizes = [*range(8_000, 80_000, 4_000)]
     abilities = replace(ABILITIES, context_limit=WINDOW)
-    call = Reply(tools=(ToolCall(call_id="c0", name="read", arguments={}),))
+    call = ScriptedReply(tools=(ToolCall(call_id="c0", name="read", arguments={}),))
     async with Desk(tmp_path, *[part for _ in sizes for part in (call, "Done.")], abilities=abilities) as desk:
         for size in sizes:
             client = Chatter(desk)

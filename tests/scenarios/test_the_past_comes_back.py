@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.arrival import Arrival
 from contextinfinity.domain.events import Delta, TurnStarted
+from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import Phase
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.engine_setup import Retrieval, Setup
+from contextinfinity.engine.engine_setup import RetrievalParts, Setup
 from contextinfinity.errors import InvalidInput, NotFound, ProviderError
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns
-from contextinfinity.providers.scripted import Reply
+from contextinfinity.providers.scripted import ScriptedReply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import counters
 from contextinfinity_testing.builders import exchange
@@ -40,7 +40,7 @@ FOLDING = Ceilings(fold_trigger=1200, verbatim_window=300)
 def setup(embedder: Embedder | None = None, **more: object) -> Setup:
     """An engine that finds the past, with the built-in embedder unless told otherwise."""
     chosen = embedder or built_in()
-    return Setup(retrieval=Retrieval(embedders=Embedders(lambda: chosen)), ceilings=FOLDING, **more)  # type: ignore[arg-type]
+    return Setup(retrieval=RetrievalParts(embedders=Embedders(lambda: chosen)), ceilings=FOLDING, **more)  # type: ignore[arg-type]
 
 
 async def grown(desk: Desk, *planted: str) -> None:
@@ -262,7 +262,7 @@ async def test_a_hit_names_the_chunk_it_shows(tmp_path: Path) -> None:
 
 @pytest.mark.req("RETRIEVE-5")
 async def test_what_was_just_said_is_found_at_once(tmp_path: Path) -> None:
-    async with Desk(tmp_path, Reply(text="One moment.", hang=True), "The Adriatic.", setup=setup()) as desk:
+    async with Desk(tmp_path, ScriptedReply(text="One moment.", hang=True), "The Adriatic.", setup=setup()) as desk:
         events = desk.engine.send("new", PLANTED)
         started = await anext(events)
         assert isinstance(started, TurnStarted)
@@ -293,7 +293,7 @@ async def test_indexing_again_inserts_nothing_twice(tmp_path: Path) -> None:
         state, (namespace,) = await desk.engine.store.index.state(), await desk.engine.store.vectors.namespaces()
         assert len(before) == state.chunks == namespace.placed == 2
         await desk.engine.store.jobs.enqueue("index_turn", turn.branch_id, turn_id)
-        desk.engine.afterwards.wake()
+        desk.engine.job_runner.wake()
         await desk.settle()
         await desk.engine.bring_in_step(anew=True)
         after = await desk.engine.store.chunks.of_turn(turn_id)
@@ -325,10 +325,12 @@ async def test_what_was_imported_is_indexed_with_its_names_and_times(tmp_path: P
         await desk.ask("Hello.")
         await desk.settle()
         said = [
-            Arrival(
+            ImportedMessage(
                 message=say("user", PLANTED), place=0, external_id="D1:1", created_at=then, details={"name": "Ann"}
             ),
-            Arrival(message=say("assistant", "A fine name."), place=1, external_id="D1:2", details={"name": "Bob"}),
+            ImportedMessage(
+                message=say("assistant", "A fine name."), place=1, external_id="D1:2", details={"name": "Bob"}
+            ),
         ]
         await desk.engine.store.arrivals.add(await desk.branch(), said)
         (hit, *_) = (await desk.engine.search("boat")).hits
@@ -346,7 +348,9 @@ async def test_another_embedder_fills_a_namespace_of_its_own_and_is_switched_to_
     async with Desk(tmp_path, setup=setup()) as desk:
         await grown(desk, PLANTED)
     other = Turned()
-    both = Setup(retrieval=Retrieval(embedders=Embedders(lambda: other, {built_in().name: built_in})), ceilings=FOLDING)
+    both = Setup(
+        retrieval=RetrievalParts(embedders=Embedders(lambda: other, {built_in().name: built_in})), ceilings=FOLDING
+    )
     async with Desk(tmp_path, setup=both) as desk:
         vectors = desk.engine.store.vectors
         await vectors.open(other.name, other.dim)
@@ -385,8 +389,8 @@ async def test_an_embedder_that_is_not_chosen_any_more_is_not_switched_to(tmp_pa
 @pytest.mark.req("RETRIEVE-3")
 async def test_who_chose_earlier_follows_who_chose_later(tmp_path: Path) -> None:
     other = Turned()
-    later = Retrieval(embedders=Embedders(lambda: other, {built_in().name: built_in}))
-    earlier = Retrieval(embedders=Embedders(built_in, {other.name: lambda: other}))
+    later = RetrievalParts(embedders=Embedders(lambda: other, {built_in().name: built_in}))
+    earlier = RetrievalParts(embedders=Embedders(built_in, {other.name: lambda: other}))
     async with (
         Desk(tmp_path, setup=Setup(retrieval=earlier)) as first,
         Desk(tmp_path, setup=Setup(retrieval=later)) as second,

@@ -14,9 +14,9 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Helpers, Setup
+from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
 from contextinfinity.errors import Refused
-from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider, ToolCall
+from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox
 from contextinfinity_testing.builders import exchange
@@ -37,13 +37,13 @@ def tools(mode: str = "enabled") -> Toolbox:
     return box
 
 
-def calls(at: str, call_id: str = "c1") -> Reply:
-    return Reply(tools=(ToolCall(name="look", arguments={"at": at}, call_id=call_id),))
+def calls(at: str, call_id: str = "c1") -> ScriptedReply:
+    return ScriptedReply(tools=(ToolCall(name="look", arguments={"at": at}, call_id=call_id),))
 
 
 @pytest.mark.req("CTX-10", "CTX-3")
 async def test_a_branch_made_while_an_answer_runs_waits_for_it_and_shows_it_for_ever(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "one", Reply(text="two words", hang=True), "three") as desk:
+    async with Desk(tmp_path, "one", ScriptedReply(text="two words", hang=True), "three") as desk:
         await desk.ask("1")
         running, _ = await desk.engine.accept(desk.thread, "2")
         async for stamped in desk.engine.watch(running.id):
@@ -117,7 +117,7 @@ async def test_standing_memories_keep_to_their_share(tmp_path: Path) -> None:
     async def memories(turn: Turn) -> str:
         return "\n".join(f"Fact {number}: the user likes tea of kind {number}." for number in range(500))
 
-    async with Desk(tmp_path, setup=Setup(helpers=Helpers(memories=memories)), abilities=SMALL) as desk:
+    async with Desk(tmp_path, setup=Setup(helpers=AuxiliaryModels(memories=memories)), abilities=SMALL) as desk:
         await desk.ask("Hello.")
         shown = desk.prompts[-1].system[1]
     assert "Fact 0: the user likes tea of kind 0." in shown

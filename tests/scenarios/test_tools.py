@@ -20,29 +20,29 @@ from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.prompt.render import render_turn
-from contextinfinity.providers.scripted import ABILITIES, Reply, Script, ScriptedProvider, ToolCall
+from contextinfinity.providers.scripted import ABILITIES, Script, ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox
 from tests.ledgers import open_store
 
 
-def asks(*names: str, text: str = "One moment.", **arguments: Any) -> Reply:
+def asks(*names: str, text: str = "One moment.", **arguments: Any) -> ScriptedReply:
     """A reply that asks for tools."""
     tools = tuple(ToolCall(name=name, arguments=arguments, call_id=f"c{n}") for n, name in enumerate(names, start=1))
-    return Reply(text=text, tools=tools)
+    return ScriptedReply(text=text, tools=tools)
 
 
 class Desk:
     """An engine with a scripted model and a toolbox, and all the model was ever shown."""
 
-    def __init__(self, folder: Path, replies: list[Reply | str] | Script, box: Toolbox) -> None:
+    def __init__(self, folder: Path, replies: list[ScriptedReply | str] | Script, box: Toolbox) -> None:
         self.shown: list[ProviderRequest] = []
         scripted = ScriptedProvider(replies)
 
-        async def script(request: ProviderRequest) -> Reply | str:
+        async def script(request: ProviderRequest) -> ScriptedReply | str:
             self.shown.append(request)
             told = scripted._script(request)
-            return told if isinstance(told, Reply | str) else await told
+            return told if isinstance(told, ScriptedReply | str) else await told
 
         model = Model(name="m", provider=ScriptedProvider(script), model_id="m")
         models = Models(by_name={"m": model}, default="m")
@@ -65,7 +65,7 @@ Desks = Callable[..., Desk]
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desks:
-    def make(replies: list[Reply | str] | Script, *tools: Callable[..., Any], **how: Any) -> Desk:
+    def make(replies: list[ScriptedReply | str] | Script, *tools: Callable[..., Any], **how: Any) -> Desk:
         box = Toolbox(**{"mode": "enabled", **how})
         for tool in tools:
             box.add(tool)

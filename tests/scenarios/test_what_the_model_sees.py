@@ -15,12 +15,12 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.engine.engine_setup import Helpers, Rewriting, Setup
+from contextinfinity.engine.engine_setup import AuxiliaryModels, Rewriting, Setup
 from contextinfinity.errors import Refused
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.layout import CONTEXTUALISED, SUMMARY
-from contextinfinity.prompt.sections import Artifact
-from contextinfinity.providers.scripted import ABILITIES, Reply
+from contextinfinity.prompt.prompt_sections import Artifact
+from contextinfinity.providers.scripted import ABILITIES, ScriptedReply
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import General
@@ -34,7 +34,7 @@ from tests.unit.prompt.material import artifact
 SMALL = replace(ABILITIES, context_limit=2048)
 ASKED = re.compile(r"(?:^|\n)(?:#\d+ )?Question (\d+),")
 """A question, said or told in a line."""
-TOO_LARGE = Reply(error=Problem(code="size", message="Too long for this model."))
+TOO_LARGE = ScriptedReply(error=Problem(code="size", message="Too long for this model."))
 
 
 def rows(path: Path) -> list[tuple[object, ...]]:
@@ -65,7 +65,7 @@ async def test_history_is_read_before_the_message_is_touched_and_nothing_is_writ
         await look(turn)
         return ()
 
-    setup = Setup(helpers=Helpers(memories=look, retrieve=retrieve), rewriting=Rewriting(rewrite=rewrite))
+    setup = Setup(helpers=AuxiliaryModels(memories=look, retrieve=retrieve), rewriting=Rewriting(rewrite=rewrite))
     async with Desk(tmp_path, setup=setup) as desk:
         await desk.ask("Who is Ada?")
         await desk.ask("Was she married?")
@@ -85,7 +85,7 @@ async def test_every_earlier_turn_stands_before_the_message_in_order(tmp_path: P
     async def retrieve(turn: Turn, query: str | None) -> tuple[Artifact, ...]:
         return (artifact(1, f"found for {query}"),) if query else ()
 
-    setup = Setup(helpers=Helpers(retrieve=retrieve), rewriting=Rewriting(rewrite=rewrite))
+    setup = Setup(helpers=AuxiliaryModels(retrieve=retrieve), rewriting=Rewriting(rewrite=rewrite))
     async with Desk(tmp_path, "A mathematician.", "In London.", setup=setup) as desk:
         for question in ("Who is Ada?", "Where did she live?", "When?"):
             turn_id = await desk.ask(question)
@@ -112,7 +112,7 @@ async def test_every_earlier_turn_stands_before_the_message_in_order(tmp_path: P
 async def test_the_next_message_sees_the_turn_that_is_not_committed_yet(tmp_path: Path) -> None:
     """Document E's acceptance test 1."""
     async with Desk(tmp_path, "A mathematician.", "In London.") as desk:
-        await desk.engine.afterwards.stop()  # from now on nothing is committed
+        await desk.engine.job_runner.stop()  # from now on nothing is committed
         first = await desk.ask("Who is Ada?")
         second = await desk.ask("Where did she live?")
         await desk.ask("When?")
@@ -133,7 +133,7 @@ async def test_the_next_message_sees_the_turn_that_is_not_committed_yet(tmp_path
 
 @pytest.mark.req("TURN-6")
 async def test_a_message_sent_while_another_is_answered_waits_and_sees_it(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "one", Reply(text="two three", delay=0.001), "four") as desk:
+    async with Desk(tmp_path, "one", ScriptedReply(text="two three", delay=0.001), "four") as desk:
         await desk.ask("1")
         await desk.engine.accept(desk.thread, "2")
         third = await desk.engine.ask(desk.thread, "3")
@@ -153,9 +153,9 @@ async def test_a_stage_that_fails_is_left_out_and_named(
         raise ConnectionError("the index is away")
 
     setup = {
-        "memory": Setup(helpers=Helpers(memories=broken)),
+        "memory": Setup(helpers=AuxiliaryModels(memories=broken)),
         "rewriting": Setup(rewriting=Rewriting(rewrite=broken)),  # type: ignore[arg-type]
-        "retrieval": Setup(helpers=Helpers(retrieve=broken)),  # type: ignore[arg-type]
+        "retrieval": Setup(helpers=AuxiliaryModels(retrieve=broken)),  # type: ignore[arg-type]
     }[stage]
     async with Desk(tmp_path, "A mathematician.", setup=setup) as desk:
         await desk.ask("Who is Ada?")
@@ -176,7 +176,7 @@ async def test_a_request_goes_on_without_all_of_them(tmp_path: Path) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError("x" * 10_000)
 
-    helpers = Helpers(memories=broken, retrieve=broken)  # type: ignore[arg-type]
+    helpers = AuxiliaryModels(memories=broken, retrieve=broken)  # type: ignore[arg-type]
     setup = Setup(helpers=helpers, rewriting=Rewriting(rewrite=broken))  # type: ignore[arg-type]
     async with Desk(tmp_path, setup=setup) as desk:
         await desk.ask("Who is Ada?")
@@ -199,7 +199,7 @@ async def test_memory_and_rewriting_are_left_out_where_they_are_not_wanted(tmp_p
         called.append("rewrite")
         return Rewritten(query="made explicit")
 
-    setup = Setup(helpers=Helpers(memories=memories), rewriting=Rewriting(rewrite=rewrite))
+    setup = Setup(helpers=AuxiliaryModels(memories=memories), rewriting=Rewriting(rewrite=rewrite))
     async with Desk(tmp_path, setup=setup) as desk:
         await desk.ask("one")
         assert "Ann likes tea." in desk.prompts[-1].system[1]
@@ -230,8 +230,8 @@ async def test_a_prompt_that_is_refused_shrinks_in_the_agreed_order_and_the_same
         return tuple(artifact(number, f"piece {number} " * 150, 1 - number / 10) for number in range(3))
 
     async def conversation(folder: Path) -> tuple[list[Plan], list[Prompt]]:
-        setup = Setup(helpers=Helpers(retrieve=retrieve), folds=False)
-        replies: list[Reply | str] = [
+        setup = Setup(helpers=AuxiliaryModels(retrieve=retrieve), folds=False)
+        replies: list[ScriptedReply | str] = [
             "A dog. " * 300,
             "Ann's. " * 300,
             "Yes. " * 300,
@@ -374,7 +374,7 @@ async def test_retrieved_text_keeps_to_its_share(tmp_path: Path) -> None:
         return pieces
 
     most = sum(piece.tokens for piece in pieces[:4]) + 10
-    setup = Setup(helpers=Helpers(retrieve=retrieve), ceilings=Ceilings(retrieval=most))
+    setup = Setup(helpers=AuxiliaryModels(retrieve=retrieve), ceilings=Ceilings(retrieval=most))
     async with Desk(tmp_path, setup=setup) as desk:
         plan = await desk.plan(await desk.ask("What do we know?"))
         assert [placed.chunk_id for placed in plan.retrieved] == [piece.chunk_id for piece in pieces[:4]]
@@ -415,8 +415,10 @@ async def test_within_an_epoch_each_request_begins_with_the_one_before(tmp_path:
     async def memories(turn: Turn) -> str:
         return known[-1]
 
-    failing = Reply(error=Problem(code="quota", message="No more."))
-    async with Desk(tmp_path, "one", "two", failing, "four", setup=Setup(helpers=Helpers(memories=memories))) as desk:
+    failing = ScriptedReply(error=Problem(code="quota", message="No more."))
+    async with Desk(
+        tmp_path, "one", "two", failing, "four", setup=Setup(helpers=AuxiliaryModels(memories=memories))
+    ) as desk:
         plans = []
         for question in "abcd":
             plans.append(await desk.plan(await desk.ask(question)))
@@ -434,7 +436,7 @@ async def test_within_an_epoch_each_request_begins_with_the_one_before(tmp_path:
 
 @pytest.mark.req("TURN-12")
 async def test_a_question_that_failed_and_is_asked_again_in_the_same_words_is_shown_once(tmp_path: Path) -> None:
-    broken = Reply(error=Problem(code="server", message="It broke."))
+    broken = ScriptedReply(error=Problem(code="server", message="It broke."))
     async with Desk(tmp_path, "Hello.", broken, broken, "Now.", broken, "Well.") as desk:
         await desk.ask("Hi")
         for _ in range(3):
@@ -456,7 +458,7 @@ async def test_a_turn_that_failed_before_it_was_sent_ends_no_epoch(tmp_path: Pat
         known.append("Ann likes coffee.")
         return known[-2]
 
-    setup = Setup(helpers=Helpers(memories=memories))
+    setup = Setup(helpers=AuxiliaryModels(memories=memories))
     async with Desk(tmp_path, setup=setup, abilities=SMALL) as desk:
         await desk.ask("one")
         failed = await desk.engine.ask(desk.thread, "word " * 3000)

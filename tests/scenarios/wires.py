@@ -10,10 +10,10 @@ from contextinfinity.domain.events import Event
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Rewriting, Setup
-from contextinfinity.providers.opening import address, overrides, wire
+from contextinfinity.providers.factory import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.transport import Connection
+from contextinfinity.providers.transport import VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox
@@ -59,7 +59,10 @@ def engine_at(
     for name in NAMES:
         said = model_settings(vendors, name, **more)
         provider = RemoteProvider(
-            wire(said, settings or Settings()), Connection(address(said)), overrides=overrides(said), policy=AT_ONCE
+            wire(said, settings or Settings()),
+            VendorConnection(address(said)),
+            overrides=overrides(said),
+            policy=AT_ONCE,
         )
         by_name[name] = Model(name=name, provider=provider, model_id=str(said.model_id), options=said.options)
     models = Models(by_name=by_name, default="openai")

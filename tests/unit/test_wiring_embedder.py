@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.errors import ProviderError, SettingsError
-from contextinfinity.settings import General, Local, ModelSettings, Retrieval, Settings
+from contextinfinity.settings import General, Local, ModelSettings, RetrievalSettings, Settings
 from contextinfinity.wiring.embedding import embedder_of
 from contextinfinity_testing.vendors import FakeVendors
 
@@ -19,7 +19,7 @@ OWN = "http://localhost:11434/v1"
 
 def settings(name: str, **model: Any) -> Settings:
     models = {name: ModelSettings(**model)} if model else {}
-    return Settings(retrieval=Retrieval(embedding_model=name), models=models)
+    return Settings(retrieval=RetrievalSettings(embedding_model=name), models=models)
 
 
 @pytest.mark.req("RETRIEVE-3", "CONFIG-1")
@@ -62,7 +62,7 @@ def test_the_built_in_embedder_is_minilm_where_its_weights_are_and_nothing_is_fe
     for path in minilm_files:
         (tmp_path / path.name).symlink_to(path)
     assert embedder_of(built_in).name == "local/all-MiniLM-L6-v2/384/1"
-    assert embedder_of(replace(built_in, retrieval=Retrieval(embedding_model="static"))).dim == 256
+    assert embedder_of(replace(built_in, retrieval=RetrievalSettings(embedding_model="static"))).dim == 256
 
 
 @pytest.mark.req("CONFIG-1")
@@ -114,7 +114,7 @@ async def test_minilm_is_found_in_the_models_folder(minilm_files: tuple[Path, Pa
     for path in minilm_files:
         (tmp_path / "models" / path.name).symlink_to(path)
     embedder = embedder_of(
-        Settings(general=General(data_dir=str(tmp_path)), retrieval=Retrieval(embedding_model="minilm"))
+        Settings(general=General(data_dir=str(tmp_path)), retrieval=RetrievalSettings(embedding_model="minilm"))
     )
     row, same = await embedder.embed(["The cat sleeps.", "The cat sleeps."])
     assert np.array_equal(row, same)

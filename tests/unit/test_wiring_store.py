@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from contextinfinity.domain.session import NewSession
 from contextinfinity.errors import SettingsError, SpoolFull
 from contextinfinity.settings import BUILT_IN, Compaction, General, Settings, Storage
-from contextinfinity.settings.sections import Librarian
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.settings.sections import LibrarianSettings
+from contextinfinity.storage.standby.store import StandbyStore
 from contextinfinity.wiring import models_of, open_standby, open_store, setup_of
 from contextinfinity_testing.builders import exchange
 
@@ -37,7 +37,7 @@ def test_a_store_this_release_does_not_have_is_refused_in_words() -> None:
 
 @pytest.mark.parametrize("section", ["librarian", "compaction"])
 def test_the_built_in_model_is_never_a_helper(tmp_path: Path, section: str) -> None:
-    kinds = {"librarian": Librarian(model=BUILT_IN), "compaction": Compaction(detector_model=BUILT_IN)}
+    kinds = {"librarian": LibrarianSettings(model=BUILT_IN), "compaction": Compaction(detector_model=BUILT_IN)}
     settings = replace(Settings(general=General(data_dir=str(tmp_path))), **{section: kinds[section]})
     with pytest.raises(SettingsError, match="too small to summarise"):
         setup_of(settings, models_of(settings))
@@ -49,7 +49,7 @@ async def test_an_engine_has_a_spool_beside_its_ledger_of_the_size_the_settings_
         general=General(data_dir=str(tmp_path)), storage=Storage(url=f"sqlite:///{elsewhere}", spool_mb=1)
     )
     store = open_standby(settings)
-    assert isinstance(store, Standby)
+    assert isinstance(store, StandbyStore)
     store.take_for_away()
     session = await store.sessions.create(NewSession())
     with pytest.raises(SpoolFull):

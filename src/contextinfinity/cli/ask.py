@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from contextinfinity.cli.options import Branch, Means, Model, Session, command
-from contextinfinity.cli.printing import remark
-from contextinfinity.cli.workspace import Folder, way_in
+from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
+from contextinfinity.cli.output import remark
+from contextinfinity.cli.workspace_option import Folder, way_in
 from contextinfinity.errors import InvalidInput
 
 STANDARD_INPUT = "-"
@@ -31,7 +31,7 @@ Files = Annotated[list[Path] | None, typer.Option("--file", metavar="F", help="A
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class AskInput:
     """What goes with a question."""
 
     attach: Attach = None
@@ -39,30 +39,30 @@ class Material:
     workspace: Folder = None
 
 
-NO_MATERIAL = Material()
+NO_MATERIAL = AskInput()
 
 
 @command
 def ask(
-    means: Means,
+    means: CommonOptions,
     question: Question = None,
     session: Session = "new",
     branch: Branch = None,
     model: Model = None,
-    material: Material = NO_MATERIAL,
+    material: AskInput = NO_MATERIAL,
 ) -> None:
     """Ask one question and print the answer."""
-    from contextinfinity.cli.answering import NEW, Answer, Plainly, has_failed, remark_on
-    from contextinfinity.cli.printing import print_json, say
-    from contextinfinity.cli.weights import prepare
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.answer_output import NEW, Answer, PlainAnswer, has_failed, remark_on
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, say
+    from contextinfinity.cli.weights_download import prepare
 
     asked = "\n\n".join([_with_standard_input(question), *map(_file, material.file or ())])
     prepare(means, model, creates=session == NEW)
     with working(means, creates=session == NEW) as work:
         thread, how = way_in(work, means, material.workspace, session, branch, model)
         how["attach"] = tuple(material.attach or ())
-        turn = Answer(work, thread, asked, how).wait(None if means.as_json else Plainly().hear)
+        turn = Answer(work, thread, asked, how).wait(None if means.as_json else PlainAnswer().hear)
         if means.as_json:
             print_json(turn)
         elif turn.text:

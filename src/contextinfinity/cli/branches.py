@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Branch, Means, Thread, command
+from contextinfinity.cli.command_options import Branch, CommonOptions, Thread, command
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from contextinfinity.client.values import ShownBranch
+    from contextinfinity.client.results import ShownBranch
 
 BRANCH_HELP = "A label, an id, or the first or last 6 or more characters of one."
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help=BRANCH_HELP, show_default=False)]
@@ -20,11 +20,11 @@ AtState = Annotated[int | None, typer.Option("--state", metavar="N", min=0, help
 
 
 @command
-def branches(means: Means, thread: Thread) -> None:
+def branches(means: CommonOptions, thread: Thread) -> None:
     """List the branches of a conversation."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.printing import print_json
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+    from contextinfinity.cli.thread_choice import place
 
     with working(means) as work:
         found = work.do(work.client.threads.branches(place(work, means, thread)[0]))
@@ -35,10 +35,10 @@ def branches(means: Means, thread: Thread) -> None:
 
 
 @command
-def switch(means: Means, thread: Thread, branch: BranchName) -> None:
+def switch(means: CommonOptions, thread: Thread, branch: BranchName) -> None:
     """Make another branch the active one."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.thread_choice import place
 
     with working(means) as work:
         thread_id, wanted = place(work, means, thread, branch)
@@ -47,10 +47,10 @@ def switch(means: Means, thread: Thread, branch: BranchName) -> None:
 
 
 @command
-def fork(means: Means, thread: Thread, at: At = None, state: AtState = None, branch: Branch = None) -> None:
+def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = None, branch: Branch = None) -> None:
     """Start a new branch after a turn (pins go along) or from a state (with its pins); the active one stays active."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.thread_choice import place
 
     if at is not None and state is not None:
         raise InvalidInput("--at and --state name two places.", hint="Give one of them, or none for the end.")
@@ -61,10 +61,10 @@ def fork(means: Means, thread: Thread, at: At = None, state: AtState = None, bra
 
 
 @command
-def rollback(means: Means, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None) -> None:
+def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None) -> None:
     """Go back to a turn (pins go along) or a state (with its pins), on a new branch that becomes the active one."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.thread_choice import place
 
     if (to is None) == (state is None):
         raise InvalidInput("A rollback needs one place.", hint="Name it with --to SEQ or --state N.")
@@ -74,8 +74,8 @@ def rollback(means: Means, thread: Thread, to: To = None, state: AtState = None,
     _print_branch(means, made, f"is active now and goes on after turn {made.fork_seq}")
 
 
-def _print_branch(means: Means, branch: ShownBranch, what: str) -> None:
-    from contextinfinity.cli.printing import print_json
+def _print_branch(means: CommonOptions, branch: ShownBranch, what: str) -> None:
+    from contextinfinity.cli.output import print_json
 
     if means.as_json:
         print_json(branch)
@@ -84,7 +84,7 @@ def _print_branch(means: Means, branch: ShownBranch, what: str) -> None:
 
 
 def _print_branches(branches: tuple[ShownBranch, ...]) -> None:
-    from contextinfinity.cli.printing import moment, print_table, shown_id
+    from contextinfinity.cli.output import moment, print_table, shown_id
 
     rows = (
         (
@@ -101,6 +101,6 @@ def _print_branches(branches: tuple[ShownBranch, ...]) -> None:
 
 
 def _origin(branch: ShownBranch) -> str:
-    from contextinfinity.cli.printing import shown_id
+    from contextinfinity.cli.output import shown_id
 
     return f"from {shown_id(branch.parent_id)} after turn {branch.fork_seq}" if branch.parent_id else ""

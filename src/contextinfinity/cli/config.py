@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, NoServer, settings_for, told_in_words
+from contextinfinity.cli.command_options import Config, DataDir, Json, NoServer, settings_for, told_in_words
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, Means, Server, check_folder, told_in_words
+from contextinfinity.cli.command_options import (
+    CommonOptions,
+    Config,
+    DataDir,
+    Json,
+    Server,
+    check_folder,
+    told_in_words,
+)
 from contextinfinity.errors import InvalidInput
 from contextinfinity.text.plurals import counted
 
@@ -20,8 +28,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from contextinfinity.storage.sqlite.integrity import Progress
+    from contextinfinity.upkeep.examine import Report
     from contextinfinity.upkeep.findings import Finding
-    from contextinfinity.upkeep.integrity import Report
 
 Repair = Annotated[bool, typer.Option("--repair", help="Set right what is safe to set right, after a backup.")]
 
@@ -36,8 +44,8 @@ def doctor(
     """Check the ledger and everything around it; with --server, ask that server how it does."""
     if server is not None:
         return _ask(server, as_json=as_json, repair=repair)
-    from contextinfinity.upkeep.integrity import examine, settings_in_force
-    from contextinfinity.upkeep.repair import examine_and_repair
+    from contextinfinity.upkeep.examine import examine, settings_in_force
+    from contextinfinity.upkeep.safe_repair import examine_and_repair
 
     with told_in_words():
         check_folder(data_dir)
@@ -57,12 +65,12 @@ def doctor(
 def _ask(server: str, *, as_json: bool, repair: bool) -> None:
     """Tell what a server says of itself; what is amiss there is looked for and set right on its own machine."""
     with told_in_words():
-        from contextinfinity.cli.printing import print_json
-        from contextinfinity.cli.working import working
+        from contextinfinity.cli.engine_thread import working
+        from contextinfinity.cli.output import print_json
 
         if repair:
             raise InvalidInput("A ledger is repaired on its own machine.", hint="Run it there, without --server.")
-        with working(Means(user="local", config=None, data_dir=None, as_json=as_json, server=server)) as work:
+        with working(CommonOptions(user="local", config=None, data_dir=None, as_json=as_json, server=server)) as work:
             health = work.do(work.client.health())
         if as_json:
             print_json({"ok": health.status == "ready", "status": health.status, "reasons": health.reasons})
@@ -105,7 +113,7 @@ def _print_for_people(report: Report) -> None:
 
 
 def _print_findings(console: Console, report: Report) -> None:
-    from contextinfinity.cli.printing import print_table
+    from contextinfinity.cli.output import print_table
 
     if not report.findings and not report.schema:
         folder = Path(report.ledger).parent
@@ -131,7 +139,7 @@ def _row(finding: Finding) -> tuple[str | Text, ...]:
 @contextmanager
 def _progress_bar() -> Iterator[Progress]:
     """Show on a terminal how far the work is; elsewhere nothing."""
-    from contextinfinity.upkeep.integrity import silent
+    from contextinfinity.upkeep.examine import silent
 
     if not sys.stderr.isatty():
         yield silent

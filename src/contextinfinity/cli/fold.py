@@ -6,23 +6,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Branch, Means, Thread, command
+from contextinfinity.cli.command_options import Branch, CommonOptions, Thread, command
 from contextinfinity.errors import InvalidInput
 from contextinfinity.text.plurals import span
 
 if TYPE_CHECKING:
-    from contextinfinity.client.values import ShownFold
+    from contextinfinity.client.results import ShownFold
 
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would leave and what would stay; change nothing.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Go back to the summary before the last fold.")]
 
 
 @command
-def fold(means: Means, thread: Thread, preview: Preview = False, undo: Undo = False, branch: Branch = None) -> None:
+def fold(
+    means: CommonOptions, thread: Thread, preview: Preview = False, undo: Undo = False, branch: Branch = None
+) -> None:
     """Fold old turns into the summary now, as previewed if they were; nothing said is lost."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.printing import print_json
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+    from contextinfinity.cli.thread_choice import place
 
     if preview and undo:
         raise InvalidInput("--preview and --undo ask for two things.", hint="Give one of them.")
@@ -43,7 +45,7 @@ def fold(means: Means, thread: Thread, preview: Preview = False, undo: Undo = Fa
 
 def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix fold --undo") -> None:
     """Print for people what a fold does or did; ``by`` and ``undone_by`` are the commands for it."""
-    from contextinfinity.cli.printing import remark, tame
+    from contextinfinity.cli.output import remark, tame
 
     if shown.case == "none":
         covered = shown.covers_turn_seq
@@ -68,7 +70,7 @@ def _print_summaries(shown: ShownFold) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from contextinfinity.cli.printing import console, tame
+    from contextinfinity.cli.output import console, tame
 
     old, new = shown.summary_before.splitlines(), shown.summary.splitlines()
     known = {*old}

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Branch, Means, Thread, command
+from contextinfinity.cli.command_options import Branch, CommonOptions, Thread, command
 
 if TYPE_CHECKING:
-    from contextinfinity.client.values import Pins
+    from contextinfinity.client.results import Pins
 
 Fact = Annotated[str, typer.Argument(metavar="FACT", help="What the model must always see.", show_default=False)]
 Number = Annotated[int, typer.Argument(metavar="N", help="Its number in `cix pins`.", show_default=False)]
 
 
 @command
-def pin(means: Means, thread: Thread, fact: Fact, branch: Branch = None) -> None:
+def pin(means: CommonOptions, thread: Thread, fact: Fact, branch: Branch = None) -> None:
     """Pin a fact: the model sees it in every request."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.thread_choice import place
 
     with working(means) as work:
         thread_id, branch_id = place(work, means, thread, branch)
@@ -28,10 +28,10 @@ def pin(means: Means, thread: Thread, fact: Fact, branch: Branch = None) -> None
 
 
 @command
-def pins(means: Means, thread: Thread, branch: Branch = None) -> None:
+def pins(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
     """List the pinned facts."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.thread_choice import place
 
     with working(means) as work:
         thread_id, branch_id = place(work, means, thread, branch)
@@ -40,10 +40,10 @@ def pins(means: Means, thread: Thread, branch: Branch = None) -> None:
 
 
 @command
-def unpin(means: Means, thread: Thread, number: Number, branch: Branch = None) -> None:
+def unpin(means: CommonOptions, thread: Thread, number: Number, branch: Branch = None) -> None:
     """Let go of a pinned fact."""
-    from contextinfinity.cli.places import place
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.thread_choice import place
 
     with working(means) as work:
         thread_id, branch_id = place(work, means, thread, branch)
@@ -51,8 +51,8 @@ def unpin(means: Means, thread: Thread, number: Number, branch: Branch = None) -
     _print(means, pinned)
 
 
-def _print(means: Means, pinned: Pins) -> None:
-    from contextinfinity.cli.printing import print_json
+def _print(means: CommonOptions, pinned: Pins) -> None:
+    from contextinfinity.cli.output import print_json
 
     if means.as_json:
         print_json(pinned)
@@ -62,7 +62,7 @@ def _print(means: Means, pinned: Pins) -> None:
 
 def print_pins(pinned: Pins) -> None:
     """Print the pinned facts for people."""
-    from contextinfinity.cli.printing import print_table, remark
+    from contextinfinity.cli.output import print_table, remark
 
     if pinned.pins:
         print_table(("n", "fact"), ((str(pin.n), pin.fact) for pin in pinned.pins), whole=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Means, command_for_all_users, settings_for
+from contextinfinity.cli.command_options import CommonOptions, command_for_all_users, settings_for
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Log = Annotated[str | None, typer.Option("--log", metavar="json|text", help=LOG_
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listening:
+class ListenAddress:
     """Where the server listens, with how many processes."""
 
     host: Host = None
@@ -31,13 +31,13 @@ class Listening:
 
 
 @command_for_all_users
-def serve(means: Means, listening: Listening, log: Log = None) -> None:
+def serve(means: CommonOptions, listening: ListenAddress, log: Log = None) -> None:
     """Serve conversations over HTTP until told to end; options that are not given are taken from [server]."""
     import asyncio
 
     from msgspec.structs import replace
 
-    from contextinfinity.cli.printing import print_json, remark
+    from contextinfinity.cli.output import print_json, remark
     from contextinfinity.server import serving
     from contextinfinity.wiring import open_client, open_store
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, Unpack
 
-from contextinfinity.client.values import (
+from contextinfinity.client.results import (
     Committed,
     Conversation,
     Health,
@@ -35,15 +35,15 @@ from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, TurnId
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.search import Brought, Hits, HowFar
+from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
-from contextinfinity.engine.engine import Content, Where
+from contextinfinity.engine.engine import Content, TurnTarget
+from contextinfinity.engine.event_stream import StampedEvent, end_of
 from contextinfinity.engine.explain import Explained, Quoted
-from contextinfinity.engine.running_turn import How
-from contextinfinity.engine.watch import Stamped, end_of
-from contextinfinity.exchange.values import Format, Imported, Progress
-from contextinfinity.memory.values import Finding
+from contextinfinity.engine.running_turn import SendFields
+from contextinfinity.exchange.import_progress import Format, Imported, Progress
+from contextinfinity.memory.memory_findings import MemoryFinding
 
 __all__ = [
     "LOCAL",
@@ -52,16 +52,16 @@ __all__ = [
     "Conversations",
     "Explained",
     "Folds",
-    "How",
+    "HistoryClient",
     "Imports",
-    "Memories",
-    "Past",
+    "MemoryClient",
     "PinnedFacts",
     "Quoted",
-    "Stamped",
+    "SendFields",
+    "StampedEvent",
     "Threads",
-    "Tokens",
-    "Where",
+    "TokenClient",
+    "TurnTarget",
     "end_of",
 ]
 
@@ -73,8 +73,8 @@ class Conversations(Protocol):
     """Talking, and what was said."""
 
     def send(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
-    ) -> AsyncIterator[Stamped]:
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+    ) -> AsyncIterator[StampedEvent]:
         """Say something and hear what follows, from ``TurnStarted`` to ``TurnDone``; without ``words`` only these.
 
         The answer goes on when nobody listens any more. An empty message, and a model nobody knows, are
@@ -82,11 +82,11 @@ class Conversations(Protocol):
         """
         ...
 
-    async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
         ...
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
+    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[StampedEvent]:
         """Join a turn, running or over, from its first step on or after an event's id; or hear only how it ends."""
         ...
 
@@ -225,19 +225,19 @@ class Folds(Protocol):
         ...
 
 
-class Past(Protocol):
+class HistoryClient(Protocol):
     """What was said, found again."""
 
-    async def search(self, q: str, **where: Unpack[Where]) -> Hits:
+    async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
         """Find what was said; with a budget, what would be packed into it. A blank question is ``InvalidInput``."""
         ...
 
-    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
         """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
         ...
 
 
-class Memories(Protocol):
+class MemoryClient(Protocol):
     """What is remembered of a user across conversations. Whatever is another's is ``NotFound``."""
 
     async def list(
@@ -278,7 +278,7 @@ class Memories(Protocol):
         """Read all of them, with what was true once."""
         ...
 
-    async def audit(self, owner: Owner = LOCAL) -> tuple[Finding, ...]:
+    async def audit(self, owner: Owner = LOCAL) -> tuple[MemoryFinding, ...]:
         """Hold them against what was said, against each other, and against the time."""
         ...
 
@@ -303,7 +303,7 @@ class Imports(Protocol):
         ...
 
 
-class Tokens(Protocol):
+class TokenClient(Protocol):
     """Who may use a server."""
 
     async def create(
@@ -340,10 +340,10 @@ class Client(Protocol):
     threads: Threads
     pins: PinnedFacts
     folds: Folds
-    past: Past
-    memories: Memories
+    past: HistoryClient
+    memories: MemoryClient
     imports: Imports
-    tokens: Tokens
+    tokens: TokenClient
 
     def acting_for(self, owner: Owner) -> Client:
         """Return a client of the same engine that finds and makes only what is the owner's."""

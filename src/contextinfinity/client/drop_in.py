@@ -10,23 +10,23 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ContentBlock, Message, with_reasoning
+from contextinfinity.domain.prefix_hash import number_of
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import Incomplete, Turn
-from contextinfinity.engine.continuing import Talk
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.event_stream import StampedEvent
+from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.respond import UPSTREAM
 from contextinfinity.engine.running_turn import SendOptions, Terms
 from contextinfinity.engine.step import longest
-from contextinfinity.engine.talks import Talks
-from contextinfinity.engine.watch import Stamped
+from contextinfinity.engine.thread_matching import SentConversation
 from contextinfinity.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from contextinfinity.domain.vectors import Rows
 
-__all__ = ["UPSTREAM", "Answered", "DropIn", "SendOptions", "Talk", "Terms", "number_of"]
+__all__ = ["UPSTREAM", "Answered", "DropIn", "SendOptions", "SentConversation", "Terms", "number_of"]
 
 AUTO = "auto"
 """The model that stands for none: the router chooses."""
@@ -46,12 +46,12 @@ class Answered(Struct, frozen=True, kw_only=True):
 class DropIn:
     """Conversations that are sent whole, and what their clients ask for besides."""
 
-    def __init__(self, engine: Engine, talks: Talks, acting: Owner | None) -> None:
+    def __init__(self, engine: Engine, talks: ResentHistory, acting: Owner | None) -> None:
         self._engine = engine
         self._talks = talks
         self._acting = acting or Owner()
 
-    async def begin(self, talk: Talk, asked: SendOptions) -> tuple[Turn, bool]:
+    async def begin(self, talk: SentConversation, asked: SendOptions) -> tuple[Turn, bool]:
         """Make what is new of a conversation durable and begin to answer it; also return whether its thread existed."""
         return await self._talks.begin(talk, self._acting, asked)
 
@@ -63,7 +63,7 @@ class DropIn:
         """Record that a turn's request was answered."""
         self._talks.note_delivered(turn_id)
 
-    def watch(self, turn_id: TurnId, *, words: bool = True, reasoning: bool = False) -> AsyncIterator[Stamped]:
+    def watch(self, turn_id: TurnId, *, words: bool = True, reasoning: bool = False) -> AsyncIterator[StampedEvent]:
         """Watch a turn, from its beginning to its end, or its end alone."""
         return self._engine.watch(turn_id, words=words, reasoning=reasoning)
 

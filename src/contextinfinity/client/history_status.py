@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextinfinity.domain.session import Session
-from contextinfinity.engine.caches import read_back
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.workspace.history import messages_of
 

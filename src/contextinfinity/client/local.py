@@ -17,24 +17,21 @@ from contextinfinity.client.contract import (
     Content,
     Conversations,
     Folds,
-    How,
+    HistoryClient,
     Imports,
-    Memories,
-    Past,
+    MemoryClient,
     PinnedFacts,
-    Stamped,
+    SendFields,
+    StampedEvent,
     Threads,
-    Tokens,
-    Where,
+    TokenClient,
+    TurnTarget,
 )
 from contextinfinity.client.drop_in import DropIn
-from contextinfinity.client.memories import LocalMemories
-from contextinfinity.client.noun import Noun
+from contextinfinity.client.memory_client import LocalMemories
 from contextinfinity.client.references import LAST, fits, the_one
-from contextinfinity.client.responses import KeptConversations, Responses
-from contextinfinity.client.thread_listing import list_threads, read_branch, show_thread
-from contextinfinity.client.tokens import LocalTokens, health_of
-from contextinfinity.client.values import (
+from contextinfinity.client.resource import ClientResource
+from contextinfinity.client.results import (
     Committed,
     Conversation,
     Health,
@@ -50,22 +47,25 @@ from contextinfinity.client.values import (
     shown_turn,
     turn_account,
 )
+from contextinfinity.client.stored_responses import ResponseClient, StoredConversations
+from contextinfinity.client.thread_listing import list_threads, read_branch, show_thread
+from contextinfinity.client.token_client import LocalTokens, health_of
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, Position, TurnId, is_id
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.search import Brought, Hits, HowFar
+from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
-from contextinfinity.engine.afterwards import commit_pending
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
+from contextinfinity.engine.job_runner import commit_pending
 from contextinfinity.engine.repeated_requests import for_session, once_of
-from contextinfinity.engine.talks import Talks
+from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.errors import LedgerError, NotFound
-from contextinfinity.exchange.values import Format, Imported, Progress
+from contextinfinity.exchange.import_progress import Format, Imported, Progress
 
 if TYPE_CHECKING:
-    from contextinfinity.client.workspace import WorkspaceConversations
+    from contextinfinity.client.workspace_client import WorkspaceConversations
 
 PAGE = 500
 """How many sessions are read at a time when one is looked for by a part of its id."""
@@ -80,17 +80,17 @@ class LocalClient:
     threads: Threads
     pins: PinnedFacts
     folds: Folds
-    past: Past
-    memories: Memories
+    past: HistoryClient
+    memories: MemoryClient
     imports: Imports
-    tokens: Tokens
+    tokens: TokenClient
     drop_in: DropIn
-    responses: Responses
-    kept_conversations: KeptConversations
+    responses: ResponseClient
+    kept_conversations: StoredConversations
 
     def __init__(self, engine: Engine) -> None:
         self.tokens = LocalTokens(engine)
-        self._talks = Talks(engine)
+        self._talks = ResentHistory(engine)
         self._bind(engine, None)
 
     def _bind(self, engine: Engine, owner: Owner | None) -> None:
@@ -99,12 +99,12 @@ class LocalClient:
         self.threads = LocalThreads(engine, owner)
         self.pins = LocalPins(engine, owner)
         self.folds = LocalFolds(engine, owner)
-        self.past = LocalPast(engine, owner)
+        self.past = LocalHistory(engine, owner)
         self.memories = LocalMemories(engine, owner)
         self.imports = LocalImports(engine, owner)
         self.drop_in = DropIn(engine, self._talks, owner)
-        self.responses = Responses(engine, owner)
-        self.kept_conversations = KeptConversations(engine, owner)
+        self.responses = ResponseClient(engine, owner)
+        self.kept_conversations = StoredConversations(engine, owner)
 
     def acting_for(self, owner: Owner) -> LocalClient:
         """Return a client of the same engine that finds and makes only what is the owner's."""
@@ -122,7 +122,7 @@ class LocalClient:
 
         ``model`` decides how large its section may be, ``folder`` where in the repository's own folder the history is.
         """
-        from contextinfinity.client.workspace import WorkspaceConversations
+        from contextinfinity.client.workspace_client import WorkspaceConversations
 
         there = WorkspaceConversations(self._engine, self._owner, root, model=model, folder=folder)
         self.conversations = there
@@ -152,28 +152,28 @@ class LocalClient:
         await self._engine.close(answer_seconds=answer_seconds)
 
 
-class LocalConversations(Noun):
+class LocalConversations(ClientResource):
     """``Conversations`` of an engine."""
 
     def send(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
-    ) -> AsyncIterator[Stamped]:
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+    ) -> AsyncIterator[StampedEvent]:
         """Say something and hear what follows."""
         return self._engine.stream(thread_id, content, words=words, **self._how(how))
 
-    async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
         return await self._engine.ask(thread_id, content, **self._how(how))
 
-    def _how(self, how: How) -> How:
+    def _how(self, how: SendFields) -> SendFields:
         return how if self._acting is None else {**how, **_names(self._acting)}
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
+    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[StampedEvent]:
         """Join a turn."""
         events = self._engine.watch(turn_id, after=after, words=words)
         return events if self._acting is None else self._of_own(turn_id, events)
 
-    async def _of_own(self, turn_id: TurnId, events: AsyncIterator[Stamped]) -> AsyncIterator[Stamped]:
+    async def _of_own(self, turn_id: TurnId, events: AsyncIterator[StampedEvent]) -> AsyncIterator[StampedEvent]:
         await self._check_turns(turn_id)
         async for stamped in events:
             yield stamped
@@ -213,7 +213,7 @@ class LocalConversations(Noun):
         return self._engine.models.names
 
 
-class LocalThreads(Noun):
+class LocalThreads(ClientResource):
     """``Threads`` of an engine."""
 
     async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
@@ -297,7 +297,7 @@ class LocalThreads(Noun):
     async def commit(self, thread_id: str, *, branch_id: BranchId | None = None, seconds: float = 10.0) -> Committed:
         """Have the answers that wait committed now."""
         session, branch = await self._place(thread_id, branch_id)
-        left = await commit_pending(self._store, self._engine.afterwards, branch, seconds=seconds)
+        left = await commit_pending(self._store, self._engine.job_runner, branch, seconds=seconds)
         now = await self._branch(branch)
         return Committed(
             thread_id=session.id, branch_id=branch, state=now.head_seq, head_state=now.head_state, pending=left
@@ -323,7 +323,7 @@ class LocalThreads(Noun):
             after = page[-1].position
 
 
-class LocalPins(Noun):
+class LocalPins(ClientResource):
     """``PinnedFacts`` of an engine."""
 
     async def list(self, thread_id: str, *, branch_id: BranchId | None = None) -> Pins:
@@ -342,7 +342,7 @@ class LocalPins(Noun):
         return shown_pins(await self._engine.unpin(session.id, number, branch_id=branch), branch)
 
 
-class LocalFolds(Noun):
+class LocalFolds(ClientResource):
     """``Folds`` of an engine."""
 
     async def fold(self, thread_id: str, *, preview: bool = False, branch_id: BranchId | None = None) -> ShownFold:
@@ -372,19 +372,19 @@ class LocalFolds(Noun):
                 yield event
 
 
-class LocalPast(Noun):
-    """``Past`` of an engine."""
+class LocalHistory(ClientResource):
+    """``HistoryClient`` of an engine."""
 
-    async def search(self, q: str, **where: Unpack[Where]) -> Hits:
+    async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
         """Find what was said."""
         return await self._engine.search(q, **(where if self._acting is None else {**where, **_names(self._acting)}))
 
-    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
         """Do all that is missing in the index."""
         return await self._engine.bring_in_step(anew=anew, progress=progress)
 
 
-class LocalImports(Noun):
+class LocalImports(ClientResource):
     """``Imports`` into an engine's ledger."""
 
     async def load(
@@ -397,7 +397,7 @@ class LocalImports(Noun):
         progress: Progress | None = None,
     ) -> Imported:
         """Import a file of messages."""
-        from contextinfinity.exchange.importing import import_file
+        from contextinfinity.exchange.importer import import_file
 
         whose = self._whose(owner)
         imported = await import_file(self._store, path, owner=whose, form=form, thread_id=thread_id, progress=progress)
@@ -406,15 +406,15 @@ class LocalImports(Noun):
                 session = await self._store.sessions.get(one.thread_id) if one.added >= LONG_IMPORT else None
                 if session is not None:
                     await self._store.jobs.enqueue("fold_branch", session.active_branch)
-            self._engine.afterwards.wake()
+            self._engine.job_runner.wake()
         return imported
 
 
-class _Names(TypedDict):
+class _OwnerNames(TypedDict):
     user_id: str
     org_id: str
 
 
-def _names(owner: Owner) -> _Names:
+def _names(owner: Owner) -> _OwnerNames:
     """Return an owner as the options of ``send`` and ``search`` name it."""
     return {"user_id": owner.user_id, "org_id": owner.org_id}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from contextinfinity.client.values import ShownThread, shown_thread
+from contextinfinity.client.results import ShownThread, shown_thread
 from contextinfinity.errors import NotFound
 
 if TYPE_CHECKING:

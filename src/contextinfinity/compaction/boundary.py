@@ -49,7 +49,7 @@ SAFE_BOUNDARY = TopicBoundary(
 """What is said when nothing can be said: all belongs together."""
 
 
-class Spoken(Struct, frozen=True, kw_only=True):
+class TopicMessage(Struct, frozen=True, kw_only=True):
     """A message as the search for topics sees it; ``index`` is its place in the list that was given."""
 
     index: int
@@ -76,7 +76,7 @@ def find_topic_boundary(messages: Iterable[object]) -> TopicBoundary:
     )
 
 
-def spoken(messages: Iterable[object]) -> list[Spoken]:
+def spoken(messages: Iterable[object]) -> list[TopicMessage]:
     """Read the last messages of a list; ``InvalidInput`` when it is none."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise InvalidInput(
@@ -87,7 +87,7 @@ def spoken(messages: Iterable[object]) -> list[Spoken]:
     return [_read(index, message) for index, message in numbered[-LOOKED_AT:]]
 
 
-def _scores(said: list[Spoken]) -> list[float]:
+def _scores(said: list[TopicMessage]) -> list[float]:
     from contextinfinity.embedders.static import built_in
 
     texts = [one.text[:LONGEST] for one in said]
@@ -99,14 +99,14 @@ def _scores(said: list[Spoken]) -> list[float]:
 # --- Reading messages -------------------------------------------------------------------------------
 
 
-def _read(index: int, message: object) -> Spoken:
+def _read(index: int, message: object) -> TopicMessage:
     if not isinstance(message, Mapping) and not hasattr(message, "role"):
         raise InvalidInput(
             f"Message {index} is a {type(message).__name__}; it has no role and no content.",
             hint="A message is a mapping, or an object, with role and content.",
         )
     content = _part(message, "content")
-    return Spoken(
+    return TopicMessage(
         index=index,
         role=_words(_part(message, "role")).strip().lower(),
         text=_words(_part(message, "blocks") if content is None else content),
@@ -147,7 +147,7 @@ def _seconds(time: object) -> float | None:
 # --- Saying what was found --------------------------------------------------------------------------
 
 
-def _reason(said: list[Spoken], place: int) -> str:
+def _reason(said: list[TopicMessage], place: int) -> str:
     if phrase := cues.leaves_topic(said[place].text):
         return f'It says "{neutral(phrase)}".'
     before, now = said[place - 1].seconds, said[place].seconds
@@ -156,7 +156,7 @@ def _reason(said: list[Spoken], place: int) -> str:
     return "It has little in common with what was said before it."
 
 
-def _terms(said: list[Spoken]) -> str:
+def _terms(said: list[TopicMessage]) -> str:
     """Say in a few words what messages were about: what they name most, then their commonest words."""
     texts = [one.text[:LONGEST] for one in said if one.role != "system"]
     named = Counter(found.text for text in texts for found in entities(text) if found.kind in HARD - {"number", "date"})

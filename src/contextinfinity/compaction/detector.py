@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from contextinfinity.compaction.boundary import SAFE_BOUNDARY, Spoken, TopicBoundary, spoken
+from contextinfinity.compaction.boundary import SAFE_BOUNDARY, TopicBoundary, TopicMessage, spoken
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.asking import Adviser
+from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 from contextinfinity.text.orders import neutral
 
 SHOWN = 1_000
@@ -67,7 +67,7 @@ _REASON = re.compile("boundary_reason" + _SENTENCE, re.I)
 _SUMMARY = re.compile("summary" + _SENTENCE, re.I)
 
 
-async def detect(adviser: Adviser, messages: Iterable[object]) -> TopicBoundary:
+async def detect(adviser: AuxiliaryModel, messages: Iterable[object]) -> TopicBoundary:
     """Ask a model where the newest topic begins; ``SAFE_BOUNDARY`` when it cannot say."""
     said = spoken(messages)
     if len(said) < 2:
@@ -79,12 +79,12 @@ async def detect(adviser: Adviser, messages: Iterable[object]) -> TopicBoundary:
     return read_boundary(answer, said)
 
 
-def record(said: Sequence[Spoken]) -> str:
+def record(said: Sequence[TopicMessage]) -> str:
     """Write messages down for the model, one a line."""
     return "\n".join(f"[{one.index}] {_role(one.role)}: {_shown(one.text)}" for one in said)
 
 
-def read_boundary(answer: str, said: Sequence[Spoken]) -> TopicBoundary:
+def read_boundary(answer: str, said: Sequence[TopicMessage]) -> TopicBoundary:
     """Read what a model said: JSON, JSON in a fence, or at least its fields."""
     told = _told(answer[:_LONGEST_ANSWER])
     index, confidence = told.get("boundary_index"), _share(told.get("confidence"))

@@ -20,7 +20,7 @@ CONFIDENT = 0.5
 """How sure a topic boundary has to be before a fold cuts there."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class FoldLimits(Struct, frozen=True, kw_only=True):
     """What decides, in tokens, messages and exchanges."""
 
     trigger: int
@@ -34,7 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.trigger // 4
 
 
-class Piece(Struct, frozen=True, kw_only=True):
+class FoldableTurn(Struct, frozen=True, kw_only=True):
     """A turn of the word-for-word part, and what it takes.
 
     ``joined``: it brings results of tools that the one before asked for; ``waits``: it asked for some itself.
@@ -47,21 +47,21 @@ class Piece(Struct, frozen=True, kw_only=True):
     waits: bool = False
 
 
-class Cut(Struct, frozen=True, kw_only=True):
+class FoldCut(Struct, frozen=True, kw_only=True):
     """How many of the pieces leave, and why there."""
 
     leaves: int
     case: Literal["truncate", "summarize"]
 
 
-def is_due(pieces: Sequence[Piece], limits: Limits, *, since: int = 0) -> bool:
+def is_due(pieces: Sequence[FoldableTurn], limits: FoldLimits, *, since: int = 0) -> bool:
     """Tell whether the word-for-word part is too long; ``since``: only what came after that turn counts."""
     return sum(piece.tokens for piece in pieces if piece.turn_seq > since) > limits.trigger
 
 
 def choose_cut(
-    pieces: Sequence[Piece], limits: Limits, topic: int | None = None, *, most: int | None = None
-) -> Cut | None:
+    pieces: Sequence[FoldableTurn], limits: FoldLimits, topic: int | None = None, *, most: int | None = None
+) -> FoldCut | None:
     """Find where to cut; ``topic`` is the place of the piece that begins a new one. None: nothing can leave.
 
     ``most``: no more than the first so many can.
@@ -76,21 +76,21 @@ def choose_cut(
         between -= 1
     inside = min(leaves, len(pieces) - 1)
     if between == 0 and sum(piece.tokens for piece in pieces[1:inside]) >= limits.pays:
-        return Cut(leaves=inside, case="summarize")  # one task is all there is, and its opening message stays
-    return Cut(leaves=between, case="truncate" if over else "summarize") if between else None
+        return FoldCut(leaves=inside, case="summarize")  # one task is all there is, and its opening message stays
+    return FoldCut(leaves=between, case="truncate" if over else "summarize") if between else None
 
 
-def pays(pieces: Sequence[Piece], cut: Cut, limits: Limits) -> bool:
+def pays(pieces: Sequence[FoldableTurn], cut: FoldCut, limits: FoldLimits) -> bool:
     """Tell whether a cut frees enough to be worth a new front."""
     return sum(piece.tokens for piece in pieces[: cut.leaves]) >= limits.pays
 
 
-def _parts(pieces: Sequence[Piece], place: int) -> bool:
+def _parts(pieces: Sequence[FoldableTurn], place: int) -> bool:
     """Tell whether a cut would part a call from its results, or from those that may still come."""
     return pieces[place].joined if place < len(pieces) else pieces[-1].waits
 
 
-def _floor(pieces: Sequence[Piece], limits: Limits) -> int:
+def _floor(pieces: Sequence[FoldableTurn], limits: FoldLimits) -> int:
     """Find the latest place to cut at."""
 
     def needed(kept: int, count: int) -> bool:
@@ -103,7 +103,7 @@ def _floor(pieces: Sequence[Piece], limits: Limits) -> int:
     return min(floor, len(pieces) - 1) if spare_last else floor
 
 
-def _start(pieces: Sequence[Piece], stays: Callable[[int, int], bool]) -> int:
+def _start(pieces: Sequence[FoldableTurn], stays: Callable[[int, int], bool]) -> int:
     """Go back from the newest while one more may stay: told what would be kept then, in tokens and in pieces."""
     place, kept = len(pieces), 0
     while place > 0 and stays(kept + pieces[place - 1].tokens, len(pieces) - place + 1):

@@ -26,9 +26,9 @@ from contextinfinity.errors import AccessDenied, InvalidInput, LedgerAway, Ledge
 from contextinfinity.settings.sections import Retention
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies
+from contextinfinity.storage.invariants import LONGEST_NAME, check_json, is_blank
 from contextinfinity.storage.loop_thread import LOOK_SECONDS
-from contextinfinity.storage.rules import LONGEST_NAME, check_json, is_blank
-from contextinfinity.storage.standby.store import Standby
+from contextinfinity.storage.standby.store import StandbyStore
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ def _check_unicode(name: str, text: str) -> None:
         raise ValueError(f"{name}: it holds a NUL character at {text.index(NUL)}, which is no text; leave it out.")
 
 
-class Foreign(Exception):
+class ForeignSession(Exception):
     """The session is another user's, or was before it was deleted."""
 
 
@@ -190,12 +190,12 @@ class ChatLedger:
             try:
                 session = await self.store.sessions.create(new)
             except AccessDenied as error:
-                raise Foreign(session_id) from error
+                raise ForeignSession(session_id) from error
         if session.owner.user_id == user_id:
             return session
         # Two users may have begun a session under one id while the ledger was away: the second has it as a name.
         if (named := await self.store.sessions.find(Owner(user_id=user_id), session_id)) is None:
-            raise Foreign(session_id)
+            raise ForeignSession(session_id)
         return named
 
     async def write(self, session_id: SessionId, user_id: str, said: Exchange) -> Turn:
@@ -244,7 +244,7 @@ class ChatLedger:
         return await Cleaner(self.store, self._copies).clean_up()
 
     async def _land_left(self) -> None:
-        if isinstance(self.store, Standby):
+        if isinstance(self.store, StandbyStore):
             try:
                 await self.store.land_left()
             except LedgerError as error:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from contextinfinity.compat.context_history import History, load_history
-from contextinfinity.compat.memory_snippets import CHOSEN, Memories, shortened
+from contextinfinity.compat.memory_snippets import CHOSEN, SnippetSource, shortened
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Front, LeftOut
-from contextinfinity.engine.preparing import LONGEST_REWRITING
+from contextinfinity.engine.prompt_material import LONGEST_REWRITING
 from contextinfinity.engine.recall import SYSTEM
 from contextinfinity.prompt.layout import CONTEXTUALISED, summary_pair, system_texts
-from contextinfinity.rewriting import Chosen, FollowUp, Rewriter, Rewritten, rewrite
+from contextinfinity.rewriting import ChosenAntecedent, FollowUp, Rewriter, Rewritten, rewrite
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +59,13 @@ class ContextBuilder:
     def __init__(
         self,
         *,
-        memories: Memories | None = None,
+        memories: SnippetSource | None = None,
         rewriter: Rewriter | None = None,
         system: str = SYSTEM,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._memories = memories or CHOSEN
-        self._rewriter = rewriter or Chosen()
+        self._rewriter = rewriter or ChosenAntecedent()
         self._system = system
         self._patience = patience
 

@@ -25,7 +25,7 @@ from contextinfinity.domain.turn import UNFINISHED
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.engine.folding import fold
 from contextinfinity.errors import LedgerError
-from contextinfinity.prompt.sections import Shown, shown_turns
+from contextinfinity.prompt.prompt_sections import Shown, shown_turns
 from contextinfinity.storage.contract import Store
 
 log = logging.getLogger(__name__)

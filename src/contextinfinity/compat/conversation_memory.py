@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from contextinfinity.compat.chat_sessions import (
     ChatLedger,
-    Foreign,
+    ForeignSession,
     QueryContext,
     Turn,
     check_text,
@@ -173,7 +173,7 @@ class ConversationMemory:
         """Do something with the ledger; what fails is logged, and nothing of what people said."""
         try:
             return self._loop.wait(work)
-        except Foreign as error:
+        except ForeignSession as error:
             raise ValueError("user_id: it must be the user the session belongs to.") from error
         except LedgerClosed:
             raise
@@ -198,11 +198,17 @@ async def _nothing() -> None:
 async def _context(session_id: str, query: str, history: list[Turn]) -> QueryContext:
     from contextinfinity.domain.thread import Turn as Said
     from contextinfinity.prompt.layout import CONTEXTUALISED
-    from contextinfinity.rewriting import FollowUp, Offline, rewrite  # what it knows of words takes time to load
+    from contextinfinity.rewriting import (
+        FollowUp,
+        OfflineRewriter,
+        rewrite,
+    )  # what it knows of words takes time to load
 
     said = [pair for turn in history for pair in (("user", turn.query_text), ("assistant", turn.response_text))]
     before = tuple(Said(role=role, content=content) for role, content in said)
-    told = await rewrite(Offline(), FollowUp(latest_user_message=query, recent_history=before, thread_id=session_id))
+    told = await rewrite(
+        OfflineRewriter(), FollowUp(latest_user_message=query, recent_history=before, thread_id=session_id)
+    )
     beside = "" if told.query.strip() == query.strip() else f"\n\n{CONTEXTUALISED}\n{told.query}"
     messages = [{"role": role, "content": content} for role, content in (*said, ("user", query + beside))]
     return QueryContext(

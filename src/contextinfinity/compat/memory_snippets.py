@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.standing import known_from, nobodys, recall
+from contextinfinity.engine.standing_memories import known_from, nobodys, recall
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.loop_thread import LoopThread
 
@@ -26,7 +26,7 @@ WIRING = "contextinfinity.wiring"
 """Who opens ledgers by their settings. It stands above this module, so it is named, not imported."""
 
 
-class Memories(Protocol):
+class SnippetSource(Protocol):
     """Remembers facts about users and threads."""
 
     async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
@@ -34,8 +34,8 @@ class Memories(Protocol):
         ...
 
 
-class LedgerMemories:
-    """``Memories`` of a ledger: the user's own, and those of the thread where it is one of theirs."""
+class LedgerSnippets:
+    """``SnippetSource`` of a ledger: the user's own, and those of the thread where it is one of theirs."""
 
     def __init__(self, store: Store, remembering: Remembering | None = None) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class LedgerMemories:
 
 
 class ChosenMemories:
-    """``Memories`` of the ledger that the machine's settings name; none where there is no such ledger yet.
+    """``SnippetSource`` of the ledger that the machine's settings name; none where there is no such ledger yet.
 
     The ledger stays open for the next question, on an event loop of its own: the next caller may have another loop. It
     is opened again where the settings name another file, the file was replaced, or the process was forked.
@@ -77,7 +77,7 @@ class ChosenMemories:
                 return None
             settings, remembering = chosen
             loop, store = self._open(settings, settings.ledger_path)
-            memories = LedgerMemories(store, remembering)
+            memories = LedgerSnippets(store, remembering)
             return loop.wait(lambda: memories.snippet(question, thread_id=thread_id, user_id=user_id, org_id=org_id))
 
         return await asyncio.to_thread(ask)

@@ -19,7 +19,7 @@ WIRING = "contextinfinity.wiring"
 """Who opens a place by its settings. It stands above this module, so it is named, not imported."""
 
 
-class _Choice:
+class _StoreInUse:
     """The place in use. What was opened here is closed here; what was given belongs to its giver."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _Choice:
             return self._opened
 
 
-_choice = _Choice()
+_choice = _StoreInUse()
 
 
 def place() -> ThreadLog:

@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ContentBlock, Json, Message, ReasoningBlock
-from contextinfinity.domain.prompt import CallPiece, ToolSpec, Wishes
+from contextinfinity.domain.prompt import CallPiece, RequestOptions, ToolSpec
 from contextinfinity.domain.turn import Problem, Usage
 
 Stop: TypeAlias = Literal["end", "length", "filter", "tools", "stop"]
 """Why an answer ended; ``stop``: one of the texts was reached that the client named."""
 
 
-class Incoming(Struct, frozen=True, kw_only=True):
+class IncomingRequest(Struct, frozen=True, kw_only=True):
     """What a vendor's client asks for, in our terms."""
 
     model: str
@@ -29,7 +29,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     system: str = ""
     """The system texts in front of the first message, one paragraph each."""
     tools: tuple[ToolSpec, ...] = ()
-    wishes: Wishes = Wishes()
+    wishes: RequestOptions = RequestOptions()
     response_format: Json = None
     """A JSON schema that the answer has to follow."""
     stream: bool = False
@@ -58,7 +58,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     """How many answers are asked for."""
 
 
-class Spoken(Struct, frozen=True, kw_only=True):
+class AnswerView(Struct, frozen=True, kw_only=True):
     """An answer, or as much of one as is known when it begins."""
 
     id: str
@@ -74,7 +74,7 @@ class Spoken(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-class Writer(Protocol):
+class SseWriter(Protocol):
     """Writes one answer as a stream of server-sent events, in bytes as they go out."""
 
     def begin(self) -> bytes:
@@ -93,7 +93,7 @@ class Writer(Protocol):
         """Write a piece of a tool call; called where ``streams_calls`` is set."""
         ...
 
-    def end(self, spoken: Spoken) -> bytes:
+    def end(self, spoken: AnswerView) -> bytes:
         """Write what follows the last word: calls of tools that were not written in pieces, why it ended, what it took.
 
         Text that ``spoken`` holds has been written by then, piece by piece.
@@ -115,15 +115,15 @@ class Dialect(Protocol):
     shows_reasoning: bool
     """Whether an answer has to hold the model's reasoning."""
 
-    def read(self, body: bytes) -> Incoming:
+    def read(self, body: bytes) -> IncomingRequest:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
         ...
 
-    def whole(self, spoken: Spoken) -> Json:
+    def whole(self, spoken: AnswerView) -> Json:
         """Write an answer in one piece."""
         ...
 
-    def writer(self, begun: Spoken, *, with_usage: bool) -> Writer:
+    def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
         """Begin to write an answer piece by piece."""
         ...
 

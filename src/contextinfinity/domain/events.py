@@ -105,7 +105,7 @@ class Retrying(Struct, frozen=True, kw_only=True, tag="retry"):
     wait_seconds: float
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
+class ClarificationOption(Struct, frozen=True, kw_only=True):
     """One of the things a clarification asks about. A reply that is its id, or its name, chooses it."""
 
     id: str
@@ -116,12 +116,12 @@ class Clarification(Struct, frozen=True, kw_only=True, tag="clarification"):
     """The question which of several candidates is meant."""
 
     question: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ClarificationOption, ...]
 
     @classmethod
     def of(cls, question: str, names: Iterable[str]) -> Clarification:
         """Number the names of a plan: the id of a candidate is its place in the question, from 1."""
-        numbered = (Candidate(id=str(number), name=name) for number, name in enumerate(names, start=1))
+        numbered = (ClarificationOption(id=str(number), name=name) for number, name in enumerate(names, start=1))
         return cls(question=question, candidates=tuple(numbered))
 
 

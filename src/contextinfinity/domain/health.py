@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class StoreHealth(Struct, frozen=True, kw_only=True):
     """``degraded``: messages are answered, and some of what was said is not in the ledger yet, or may never be."""
 
     status: Literal["ready", "degraded"] = "ready"

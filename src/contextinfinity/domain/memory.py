@@ -115,7 +115,7 @@ class Recall(Struct, frozen=True, kw_only=True):
     """How many always matter at most; half as many are found by words."""
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
+class MemoryMatch(Struct, frozen=True, kw_only=True):
     """A memory that may matter: how well its words match, and its vector with the name of who made it."""
 
     memory: Memory
@@ -123,14 +123,14 @@ class Candidate(Struct, frozen=True, kw_only=True):
     vector: Embedding | None = None
 
 
-class Recalled(Struct, frozen=True, kw_only=True):
+class MemoryRecall(Struct, frozen=True, kw_only=True):
     """What was found by words, and what always matters, the weightiest and newest first."""
 
-    found: tuple[Candidate, ...] = ()
-    standing: tuple[Candidate, ...] = ()
+    found: tuple[MemoryMatch, ...] = ()
+    standing: tuple[MemoryMatch, ...] = ()
 
 
-class Placed(Struct, frozen=True, array_like=True):
+class MemoryReference(Struct, frozen=True, array_like=True):
     """A memory in a prompt, by its id and the beginning of its text's hash: the text is kept in one place only."""
 
     id: MemoryId

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import ChunkId, TurnId
-from contextinfinity.domain.memory import Placed
+from contextinfinity.domain.memory import MemoryReference
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.route import Route
 
@@ -128,7 +128,7 @@ class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
     system: str
     pinned_facts: tuple[str, ...] = ()
     memories: str = ""
-    standing: tuple[Placed, ...] = ()
+    standing: tuple[MemoryReference, ...] = ()
     """The memories that are written there. A front that names them is kept without their text: it can be forgotten."""
     summary: str = ""
     tools: Json = None
@@ -159,7 +159,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gathered: tuple[int, int] | None = None
     """The earlier turns it was made from: the first and the last; ``shrunk`` says which of them gave way."""
     retrieved: tuple[Retrieved, ...] = ()
-    remembered: tuple[Placed, ...] = ()
+    remembered: tuple[MemoryReference, ...] = ()
     """The memories that rode with the question; those of the front stand in that."""
     left_out: tuple[LeftOut, ...] = ()
     bridge: tuple[int, int] | None = None

@@ -43,7 +43,7 @@ SENT = "as_sent"
 """The option that holds a client's own parameters and headers, for a provider of the wire that the client speaks."""
 
 
-class Wishes(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RequestOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How whoever asks wants a model to answer, in no vendor's words; None and empty: as the model does by itself."""
 
     temperature: float | None = None

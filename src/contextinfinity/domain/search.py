@@ -40,23 +40,23 @@ class Scope(Struct, frozen=True, kw_only=True):
         )
 
 
-class Place(Struct, frozen=True):
+class TextPosition(Struct, frozen=True):
     """Where something was said."""
 
     turn_id: TurnId
     side: ChunkSide
 
 
-def place_of(chunk: Chunk) -> Place:
+def place_of(chunk: Chunk) -> TextPosition:
     """Tell where a chunk stands."""
-    return Place(chunk.source_turn, chunk.side)
+    return TextPosition(chunk.source_turn, chunk.side)
 
 
 class WordHit(Struct, frozen=True):
     """A place that holds some of the words: bit n of ``own`` says that it says word n itself, of ``lent`` that it is
     said just before."""
 
-    place: Place
+    place: TextPosition
     own: int
     lent: int = 0
 
@@ -71,18 +71,18 @@ class WordHits(Struct, frozen=True, kw_only=True):
     """How many places there are."""
 
 
-class NearHit(Struct, frozen=True):
+class VectorHit(Struct, frozen=True):
     """A chunk whose vector is near; ``similarity`` is the cosine."""
 
-    place: Place
+    place: TextPosition
     chunk_id: ChunkId
     similarity: float
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class IndexedMessage(Struct, frozen=True, kw_only=True):
     """A place, read."""
 
-    place: Place
+    place: TextPosition
     session_id: SessionId
     branch_id: BranchId
     turn_seq: int
@@ -151,7 +151,7 @@ HowFar: TypeAlias = Callable[[int, int], None]
 """Told how much is done, and of how much; 0 where nobody knows."""
 
 
-class Brought(Struct, frozen=True, kw_only=True):
+class RetrievedMessage(Struct, frozen=True, kw_only=True):
     """What of the index was brought in step with the ledger."""
 
     turns: int = 0

@@ -27,7 +27,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     org_id: str = ""
 
 
-class Once(Struct, frozen=True, kw_only=True):
+class IdempotencyKey(Struct, frozen=True, kw_only=True):
     """A request that may come again and is done once: what its caller calls it, and what it asks for.
 
     Both are SHA-256 in hex. ``key`` is of the caller and the name together: two callers never share one.
@@ -49,7 +49,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     ttl_hours: float | None = None
     branch_id: BranchId | None = None
     """The id of its first branch, where that was given out before the session could be made."""
-    once: Once | None = None
+    once: IdempotencyKey | None = None
     metadata: dict[str, Json] = {}
 
 
@@ -90,7 +90,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     label: str | None = None
 
 
-class Stretch(Struct, frozen=True, kw_only=True):
+class TurnRange(Struct, frozen=True, kw_only=True):
     """The turns ``first`` to ``last`` of one branch; ``last`` None: to its end."""
 
     branch_id: BranchId
@@ -101,14 +101,14 @@ class Stretch(Struct, frozen=True, kw_only=True):
 class Lineage(Struct, frozen=True, kw_only=True):
     """Whose turns a branch sees, oldest stretch first, its own last. Stretches neither overlap nor leave gaps."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[TurnRange, ...]
 
     @staticmethod
     def of(chain: list[tuple[BranchId, int]]) -> Lineage:
         """Build it from (branch, turn_seq where it left its parent), the branch itself first, its root last."""
         ends = [None, *(fork_seq for _, fork_seq in chain)]
         stretches = [
-            Stretch(branch_id=branch, first=fork_seq + 1, last=end)
+            TurnRange(branch_id=branch, first=fork_seq + 1, last=end)
             for (branch, fork_seq), end in zip(chain, ends, strict=False)
             if end is None or end > fork_seq
         ]

@@ -19,7 +19,7 @@ from msgspec import Struct
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import AssistantItem, Json, Message, TextBlock, ToolOutputItem, TranscriptItem
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.session import NewSession, Once
+from contextinfinity.domain.session import IdempotencyKey, NewSession
 
 
 class Phase(StrEnum):
@@ -132,7 +132,7 @@ class Problem(Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Trail(Struct, frozen=True, kw_only=True):
+class PrefixHashes(Struct, frozen=True, kw_only=True):
     """The hashes (``domain.trail``) of a message that came with a resent conversation, and which request brought it."""
 
     asked: int | None = None
@@ -166,8 +166,8 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     metadata: Json = None
     queue_limit: int | None = None
     begin: bool = False
-    once: Once | None = None
-    trail: Trail | None = None
+    once: IdempotencyKey | None = None
+    trail: PrefixHashes | None = None
     creates: NewSession | None = None
 
 

@@ -39,7 +39,7 @@ SHORTEST = 100
 """Characters below which a text is not cut further: whatever the endpoint says, its length is not the trouble."""
 
 
-class Line(Protocol):
+class EndpointConnection(Protocol):
     """The way to an endpoint."""
 
     async def post(self, path: str, body: bytes) -> bytes:
@@ -83,7 +83,7 @@ class _Row(Struct, frozen=True):
     index: int | None = None
 
 
-class _Reply(Struct, frozen=True):
+class _EmbeddingReply(Struct, frozen=True):
     data: list[_Row]
 
 
@@ -92,7 +92,7 @@ class EndpointEmbedder:
 
     is_remote = True
 
-    def __init__(self, endpoint: Endpoint, line: Line) -> None:
+    def __init__(self, endpoint: Endpoint, line: EndpointConnection) -> None:
         self.name = endpoint.name
         self.dim = endpoint.dim
         self._endpoint = endpoint
@@ -168,7 +168,7 @@ class EndpointEmbedder:
         import numpy as np
 
         try:
-            found = msgspec.json.decode(answer, type=_Reply).data
+            found = msgspec.json.decode(answer, type=_EmbeddingReply).data
             vectors = [_numbers(row.embedding) for row in found]
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise self._garbled(f"what came has not the form of vectors: {error}") from None

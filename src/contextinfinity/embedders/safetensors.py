@@ -21,7 +21,7 @@ class Tensor(Struct, frozen=True, kw_only=True):
     length: int
 
 
-class _Told(Struct, frozen=True):
+class _TensorInfo(Struct, frozen=True):
     dtype: str
     shape: tuple[int, ...]
     data_offsets: tuple[int, int]
@@ -35,7 +35,7 @@ def tensors(path: Path) -> dict[str, Tensor]:
     try:
         told = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
         told.pop("__metadata__", None)
-        found = {name: _tensor(msgspec.json.decode(raw, type=_Told), 8 + length) for name, raw in told.items()}
+        found = {name: _tensor(msgspec.json.decode(raw, type=_TensorInfo), 8 + length) for name, raw in told.items()}
     except msgspec.DecodeError as error:
         raise ValueError(f"{path} has no header: {error}") from error
     if path.stat().st_size < max((tensor.start + tensor.length for tensor in found.values()), default=0):
@@ -43,7 +43,7 @@ def tensors(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def _tensor(told: _Told, numbers: int) -> Tensor:
+def _tensor(told: _TensorInfo, numbers: int) -> Tensor:
     begin, end = told.data_offsets
     if begin < 0 or end - begin != prod(told.shape) * _BYTES.get(told.dtype, 0):
         raise ValueError(f"{told.shape} numbers of {told.dtype} do not take {end - begin} bytes")

@@ -11,18 +11,18 @@ from msgspec.structs import replace
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId, SessionId, is_id
 from contextinfinity.domain.plan import Retrieved
-from contextinfinity.domain.search import Entry, Place, Scope, place_of
+from contextinfinity.domain.search import IndexedMessage, Scope, TextPosition, place_of
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import NotFound
-from contextinfinity.prompt.sections import Artifact
+from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.storage.contract import Store
 
 if TYPE_CHECKING:
-    from contextinfinity.retrieval.packing import Piece
+    from contextinfinity.retrieval.packing import PackedPassage
 
 
-def artifact_of(piece: Piece, session_id: SessionId, *, is_cut: bool = True) -> Artifact:
+def artifact_of(piece: PackedPassage, session_id: SessionId, *, is_cut: bool = True) -> Artifact:
     """Give a packed piece as the prompt of a conversation shows it."""
     first = piece.chunks[0]
     return Artifact(
@@ -85,16 +85,16 @@ async def owned_chunk(store: Store, owner: Owner | None, chunk_id: ChunkId) -> C
     return chunk
 
 
-async def _place(store: Store, placed: Retrieved) -> Place | None:
+async def _place(store: Store, placed: Retrieved) -> TextPosition | None:
     """Find the side of a turn that a piece is of."""
     if placed.uncut is not None:
         turn_id, side = placed.uncut
-        return Place(turn_id, side)
+        return TextPosition(turn_id, side)
     chunk = await store.chunks.get(placed.chunk_id)
     return None if chunk is None else place_of(chunk)
 
 
-def _artifact(entry: Entry, session_id: SessionId, chunk_id: ChunkId, text: str) -> Artifact:
+def _artifact(entry: IndexedMessage, session_id: SessionId, chunk_id: ChunkId, text: str) -> Artifact:
     return Artifact(
         chunk_id=chunk_id,
         side=entry.place.side,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan
-from contextinfinity.domain.prompt import SENT, Finished, Wishes
+from contextinfinity.domain.prompt import SENT, Finished, RequestOptions
 from contextinfinity.domain.turn import Step, Turn
 from contextinfinity.engine.running_turn import Terms
 from contextinfinity.errors import InvalidInput
@@ -35,7 +35,7 @@ LARGEST_COUNTING_ERROR = 4
 """
 
 
-class Away:
+class UnavailableModel:
     """Models that failed a moment ago, and how."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Model:
             return {**(self.options or {}), SENT: terms.params}
         return self.options_with(terms.wishes)
 
-    def options_with(self, wishes: Wishes) -> Json:
+    def options_with(self, wishes: RequestOptions) -> Json:
         """Put what a caller wishes for over what is configured."""
         wished = self.provider.options_for(wishes, self.model_id).options
         return joined(self.options, wished) if wished else self.options
@@ -172,7 +172,7 @@ class Models:
 
     by_name: Mapping[str, Model]
     default: str
-    away: Away = field(default_factory=Away)
+    away: UnavailableModel = field(default_factory=UnavailableModel)
 
     @property
     def names(self) -> tuple[str, ...]:

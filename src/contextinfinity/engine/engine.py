@@ -17,34 +17,34 @@ from msgspec.structs import replace
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnStarted
-from contextinfinity.domain.health import Health
+from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import BranchId, TurnId, new_id
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.route import Route
-from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
-from contextinfinity.domain.session import Branch, NewSession, Once, Owner, Session
+from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage, Scope
+from contextinfinity.domain.session import Branch, IdempotencyKey, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.domain.unicode import NUL
-from contextinfinity.engine import folding, trial
-from contextinfinity.engine.afterwards import Throttle
+from contextinfinity.engine import dry_run, folding
 from contextinfinity.engine.configured_models import Model, Models
+from contextinfinity.engine.event_stream import StampedEvent, end_of, watch
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
+from contextinfinity.engine.image_content import with_kept_pictures
+from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.lookup import Lookup, check_references
-from contextinfinity.engine.pictures import with_kept_pictures
 from contextinfinity.engine.repeated_requests import failed_just_now, for_message, for_session
-from contextinfinity.engine.running_turn import How, SendOptions, acting_owner
-from contextinfinity.engine.watch import Stamped, end_of, watch
+from contextinfinity.engine.running_turn import SendFields, SendOptions, acting_owner
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
+from contextinfinity.storage.invariants import check_id, check_message
 from contextinfinity.storage.journal import parse_event_id
-from contextinfinity.storage.rules import check_id, check_message
 from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from contextinfinity.engine.memories import KeptMemories
+    from contextinfinity.engine.memory_editing import MemoryEditing
 
 Content: TypeAlias = str | tuple[ContentBlock, ...]
 
@@ -53,7 +53,7 @@ MOST_HITS = 10
 """How many hits are given where nobody says how many."""
 
 
-class Where(TypedDict, total=False):
+class TurnTarget(TypedDict, total=False):
     """Where to look for something, and how much of it to give: what ``search`` takes by name.
 
     Without ``thread_id`` in all conversations of the user; with ``branch_id`` only in what that branch sees.
@@ -79,20 +79,20 @@ class Engine(Lookup):
         """The tools that models may call; ``engine.tools.add`` adds one."""
         return self.setup.tools
 
-    def health(self) -> Health:
+    def health(self) -> StoreHealth:
         """Say whether all is well: ``degraded`` while the ledger is away, with the reason and what is held for it."""
         return self.store.health()
 
     # --- talking ---
 
-    async def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Event]:
+    async def send(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> AsyncIterator[Event]:
         """Say something and hear what follows; the first event comes once the message is durable."""
         async for stamped in self.stream(thread_id, content, **how):
             yield stamped.event
 
     async def stream(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
-    ) -> AsyncIterator[Stamped]:
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+    ) -> AsyncIterator[StampedEvent]:
         """Do as ``send`` does, and give the events with the ids from which ``watch`` goes on."""
         turn, found = await self.accept(thread_id, content, **how)
         started = TurnStarted(
@@ -104,15 +104,15 @@ class Engine(Lookup):
             turns_loaded=turn.turn_seq - 1,
             durability=UNSET if turn.durability == "ledger" else turn.durability,
         )
-        yield Stamped(event=started)
+        yield StampedEvent(event=started)
         async for stamped in self.watch(turn.id, words=words):
             yield stamped
 
-    async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
         return await end_of(self.stream(thread_id, content, words=False, **how))
 
-    async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
+    async def accept(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
         sending = _checked(self.models, content, how)
         once = for_message(sending.owner, sending.key, thread_id, content, to_builtins(sending))
@@ -132,7 +132,7 @@ class Engine(Lookup):
         return turn, known is not None
 
     async def _accept_in(
-        self, known: Session | None, thread_id: str, message: Message, sending: SendOptions, once: Once | None
+        self, known: Session | None, thread_id: str, message: Message, sending: SendOptions, once: IdempotencyKey | None
     ) -> Turn:
         """Accept a message in a thread, or together with a new thread (None)."""
         creates, retry_of = None, sending.retry_of
@@ -156,18 +156,18 @@ class Engine(Lookup):
         )
         return await self.accept_turn(new, sending, found=known is not None)
 
-    async def route(self, thread_id: str, content: Content, **how: Unpack[How]) -> Route:
+    async def route(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> Route:
         """Say which model would answer a message, and why; nothing is sent, and nothing is kept."""
         sending = _checked(self.models, content, how)
         session = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
         if session is None:
-            return await trial.route_of_first(self._parts, sending.owner, _message(content), sending)
+            return await dry_run.route_of_first(self._parts, sending.owner, _message(content), sending)
         branch = await self.branch_of(session, sending.branch_id)
-        return await trial.route_of(self._parts, session, branch, _message(content), sending)
+        return await dry_run.route_of(self._parts, session, branch, _message(content), sending)
 
     def watch(
         self, turn_id: TurnId, *, after: str | None = None, words: bool = True, reasoning: bool = False
-    ) -> AsyncIterator[Stamped]:
+    ) -> AsyncIterator[StampedEvent]:
         """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends.
 
         ``reasoning``: with what the model thinks before it speaks, and with tool calls as it writes them.
@@ -256,9 +256,9 @@ class Engine(Lookup):
 
     # --- the past ---
 
-    async def search(self, q: str, **where: Unpack[Where]) -> Hits:
+    async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
         """Find what was said, the best first; with a budget, what would be packed into it."""
-        from contextinfinity.engine.finding import search  # what it knows of words takes time to load
+        from contextinfinity.engine.history_search import search  # what it knows of words takes time to load
 
         if not q.strip():
             raise InvalidInput("There is nothing to look for.", hint="Name some words, or ask a question.")
@@ -281,7 +281,7 @@ class Engine(Lookup):
         )
         return await search(self._parts, q, scope, budget=budget, limit=limit)
 
-    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
         """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
         from contextinfinity.engine.indexing import bring_in_step, look_over
 
@@ -289,17 +289,17 @@ class Engine(Lookup):
         brought = await bring_in_step(self._parts, anew=anew, progress=progress)
         if not anew or self.setup.remembering is None:
             return brought
-        from contextinfinity.engine.remembering import remember_again  # its phrases take time to load
+        from contextinfinity.engine.memory_jobs import remember_again  # its phrases take time to load
 
         pause = Throttle(self._running).take
         return replace(brought, memories=await remember_again(self.store, self.setup.remembering, progress, pause))
 
     @property
-    def memories(self) -> KeptMemories:
+    def memories(self) -> MemoryEditing:
         """What is remembered of users: to be looked at, added to, edited and forgotten."""
-        from contextinfinity.engine.memories import KeptMemories
+        from contextinfinity.engine.memory_editing import MemoryEditing
 
-        return KeptMemories(self.store, self.setup.remembering)
+        return MemoryEditing(self.store, self.setup.remembering)
 
     # --- deleting ---
 
@@ -322,7 +322,7 @@ class Engine(Lookup):
         return await self.branch_of(await self.session(thread_id), branch_id)
 
 
-def _checked(models: Models, content: Content, how: How) -> SendOptions:
+def _checked(models: Models, content: Content, how: SendFields) -> SendOptions:
     """Refuse what cannot be sent, before anything is stored."""
     sending = SendOptions(**how)
     if len(sending.attach) > MOST_ATTACHED:

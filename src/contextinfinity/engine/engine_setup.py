@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
-from contextinfinity.engine.caches import MOST_BYTES
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.fold_spending import Spending
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
+from contextinfinity.engine.turn_cache import MOST_BYTES
 from contextinfinity.librarian.contract import Librarian
 from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.redact import Redactor
-from contextinfinity.prompt.sections import Artifact
 from contextinfinity.settings import Router
 from contextinfinity.storage.copies import Copies
 from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from contextinfinity.compaction.boundary import TopicBoundary
-    from contextinfinity.memory.values import Drawn
+    from contextinfinity.memory.memory_findings import ExtractedMemories
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
 
 AT_ONCE = 200
@@ -39,7 +39,7 @@ async def _no_text(*_: object) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Helpers:
+class AuxiliaryModels:
     """What makes a prompt better and is never needed for it; each may fail."""
 
     retrieve: Callable[[Turn, str | None], Awaitable[tuple[Artifact, ...]]] | None = None
@@ -61,7 +61,7 @@ async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBou
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval:
+class RetrievalParts:
     """How the past is found and brought back."""
 
     embedders: Embedders
@@ -82,9 +82,9 @@ class Retrieval:
 
 async def rewrite_offline(follow_up: FollowUp) -> Rewritten:
     """Make a message explicit without a model."""
-    from contextinfinity.rewriting import Offline  # loaded by then, see ``lazy_modules``
+    from contextinfinity.rewriting import OfflineRewriter  # loaded by then, see ``lazy_modules``
 
-    return await Offline().rewrite(follow_up)
+    return await OfflineRewriter().rewrite(follow_up)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +98,10 @@ class Rewriting:
     """Whether a message that may mean several things is answered by asking which."""
 
 
-async def draw_offline(message: str, said_at: datetime) -> Drawn:
+async def draw_offline(message: str, said_at: datetime) -> ExtractedMemories:
     """Draw memories from what a user said, without a model."""
     await loaded(*FOR_MEMORIES)
-    from contextinfinity.memory.drawing import draw
+    from contextinfinity.memory.extraction import draw
     from contextinfinity.retrieval.dates import told_of
 
     if len(message) <= AT_ONCE:
@@ -113,7 +113,7 @@ async def draw_offline(message: str, said_at: datetime) -> Drawn:
 class Remembering:
     """How facts are kept across conversations."""
 
-    draw: Callable[[str, datetime], Awaitable[Drawn]] = draw_offline
+    draw: Callable[[str, datetime], Awaitable[ExtractedMemories]] = draw_offline
     asks_model: bool = False
     """Whether ``draw`` waits for a model."""
     expiry: timedelta = timedelta(days=90)
@@ -129,7 +129,7 @@ class Setup:
     """How an engine is set up beside its ledger and its models."""
 
     tools: Toolbox = field(default_factory=Toolbox)
-    helpers: Helpers = field(default_factory=Helpers)
+    helpers: AuxiliaryModels = field(default_factory=AuxiliaryModels)
     ceilings: Ceilings = field(default_factory=Ceilings)
     redactor: Redactor | None = None
     remembering: Remembering | None = None
@@ -137,7 +137,7 @@ class Setup:
     rewriting: Rewriting | None = None
     """None: messages are taken as they are."""
     router: Router = field(default_factory=Router)
-    retrieval: Retrieval | None = None
+    retrieval: RetrievalParts | None = None
     """None: nothing is brought back by itself, and nothing is placed."""
     folds: bool = True
     """Whether old turns are folded into the summary."""

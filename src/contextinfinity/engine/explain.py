@@ -22,17 +22,17 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Step, Turn, Usage
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import artifact_again
-from contextinfinity.engine.pictures import with_pictures
+from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.recall import NEAR, session_of
-from contextinfinity.engine.standing import written, written_out
+from contextinfinity.engine.standing_memories import written, written_out
 from contextinfinity.engine.workspace_parts import restored
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prefix import shared
+from contextinfinity.prompt.prompt_sections import Artifact, Sections, Shown, message_of
 from contextinfinity.prompt.redact import Span, apply
 from contextinfinity.prompt.render import render_rounds
-from contextinfinity.prompt.sections import Artifact, Sections, Shown, message_of
 from contextinfinity.prompt.tasks import shown_with_opening
 from contextinfinity.providers.rebuild_request import written_again
 from contextinfinity.storage.contract import Store

@@ -21,7 +21,7 @@ REJECTED_SECONDS = 3600.0
 """How long no model is asked after the provider rejected the account: 401, 402, 429."""
 
 
-class _Kept(msgspec.Struct):
+class _SpendingRecord(msgspec.Struct):
     day: str = ""
     tokens: int = 0
     announced: bool = False
@@ -35,7 +35,7 @@ class Spending:
     def __init__(self, path: Path | None, limit: int) -> None:
         self._path = path
         self._limit = limit
-        self._kept = _Kept()
+        self._kept = _SpendingRecord()
         self._rejected_until = 0.0
         self._told: set[str] = set()
 
@@ -79,7 +79,7 @@ class Spending:
     def _read(self) -> None:
         if self._path is not None:
             with suppress(OSError, msgspec.DecodeError):
-                self._kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+                self._kept = msgspec.json.decode(self._path.read_bytes(), type=_SpendingRecord)
         today = datetime.now(UTC).date().isoformat()
         if self._kept.day != today:
             self._kept.day, self._kept.tokens = today, 0

@@ -21,14 +21,14 @@ import msgspec
 from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pays
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
+from contextinfinity.domain.job import Job
 from contextinfinity.domain.plan import LAYOUT_VERSION, Budget
 from contextinfinity.domain.state import FOLDS, FoldCandidate, summary_hash
 from contextinfinity.domain.turn import Usage
-from contextinfinity.domain.work import Job
 from contextinfinity.engine.engine_setup import boundary_offline
+from contextinfinity.engine.fold_sizing import PAGE, FoldContext, leaving, look, said
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
 from contextinfinity.librarian.contract import Librarian, Summary, Task
 from contextinfinity.prompt.cutting import line
 from contextinfinity.prompt.redact import hidden
@@ -130,7 +130,7 @@ async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
     return made
 
 
-async def proposed(here: Here) -> Fold | None:
+async def proposed(here: FoldContext) -> Fold | None:
     """Give the fold that was previewed, if it still goes on from the summary there is."""
     candidate = await here.parts.store.states.proposal(here.branch_id)
     if candidate is None or not candidate.continues(here.head):
@@ -138,7 +138,7 @@ async def proposed(here: Here) -> Fold | None:
     return Fold(candidate=candidate, summary_before=here.head.summary)
 
 
-async def is_time(here: Here) -> bool:
+async def is_time(here: FoldContext) -> bool:
     """Tell whether the word-for-word part is too long; after an undoing, whether it grew by as much since."""
     if not is_due(here.pieces, here.limits):
         return False
@@ -147,7 +147,7 @@ async def is_time(here: Here) -> bool:
     return is_due(here.pieces, here.limits, since=held)
 
 
-async def work_out(here: Here, *, insist: bool) -> Fold | None:
+async def work_out(here: FoldContext, *, insist: bool) -> Fold | None:
     """Find where to cut, and let the librarian summarise what leaves; None when that would not pay."""
     boundary, topic = await topic_begins(here)
     cut = choose_cut(here.pieces, here.limits, topic, most=here.committed)
@@ -185,7 +185,7 @@ async def work_out(here: Here, *, insist: bool) -> Fold | None:
     )
 
 
-async def topic_begins(here: Here) -> tuple[TopicBoundary, int | None]:
+async def topic_begins(here: FoldContext) -> tuple[TopicBoundary, int | None]:
     """Find the turn with which the newest topic begins; gives its place too, if it is sure enough to cut there."""
     places, messages = [], []
     for place, (turn, shown) in enumerate(zip(here.turns, here.shown, strict=True)):
@@ -198,13 +198,13 @@ async def topic_begins(here: Here) -> tuple[TopicBoundary, int | None]:
     return found, places[found.boundary_index] if found.boundary_index is not None and sure else None
 
 
-async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tuple[Summary, int]:
+async def summarise(here: FoldContext, covers: int, over: TopicBoundary | None) -> tuple[Summary, int]:
     """Give the summary that covers the turns up to one, and what those that leave for it took.
 
     ``over``: what they were about is over.
     """
     await loaded(*FOR_FOLDS)
-    from contextinfinity.librarian.offline import OfflineLibrarian
+    from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 
     summary, left, failed = Summary(text=here.head.summary), 0, False
     known, by_rule = {piece.turn_seq: piece.tokens for piece in here.pieces}, OfflineLibrarian()
@@ -236,7 +236,7 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
     return summary, left
 
 
-def _librarian(here: Here) -> Librarian | None:
+def _librarian(here: FoldContext) -> Librarian | None:
     """Choose who writes: the librarian that the settings name, or that of the model that answered the newest turn."""
     setup = here.parts.setup
     if setup.librarian is None and setup.librarian_of is None:
@@ -250,7 +250,7 @@ def _librarian(here: Here) -> Librarian | None:
     return None if model is None else setup.librarian_of(model)
 
 
-def _notice(here: Here, summary: Summary) -> str:
+def _notice(here: FoldContext, summary: Summary) -> str:
     spending = here.parts.setup.spending
     tokens = summary.usage.input_tokens + summary.usage.output_tokens
     if spending is None or not (tokens or summary.rejected):

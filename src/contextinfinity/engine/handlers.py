@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from typing import TypeVar
 
 from contextinfinity.domain.chunk import NewChunk
+from contextinfinity.domain.job import AnsweredTurn, Job, JobResult, JobType
 from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.state import StateDraft
-from contextinfinity.domain.work import AnsweredTurn, Job, JobResult, JobType
-from contextinfinity.engine.afterwards import Handler
 from contextinfinity.engine.folding import fold
+from contextinfinity.engine.job_runner import Handler
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
 from contextinfinity.engine.parts import Parts
 from contextinfinity.storage.index import BORROWED_FROM
@@ -88,7 +88,7 @@ async def _memories(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) 
     if remembering.asks_model and not may_wait:
         return None
     await loaded(*FOR_A_TURN)
-    from contextinfinity.engine.remembering import extract_turn
+    from contextinfinity.engine.memory_jobs import extract_turn
 
     return await extract_turn(parts.store, parts.caches.texts, remembering, turn)
 

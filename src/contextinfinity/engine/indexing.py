@@ -15,21 +15,21 @@ from itertools import repeat
 
 import numpy as np
 
-from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.search import Brought, HowFar, Namespace
+from contextinfinity.domain.imported import Origin
+from contextinfinity.domain.job import AnsweredTurn
+from contextinfinity.domain.search import HowFar, Namespace, RetrievedMessage
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.vectors import packed
-from contextinfinity.domain.work import AnsweredTurn
 from contextinfinity.embedders.contract import Embedder
-from contextinfinity.engine.afterwards import Throttle
+from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
 from contextinfinity.prompt.redact import hidden
-from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
+from contextinfinity.retrieval.chunking import ChunkDraft, Speakers, chunks_of
 from contextinfinity.storage.index import BORROWED_FROM
-from contextinfinity.storage.rules import ENDED
+from contextinfinity.storage.invariants import ENDED
 from contextinfinity.telemetry.counters import count
 from contextinfinity.text.keywords import VERSION
 
@@ -67,14 +67,14 @@ async def look_over(parts: Parts) -> None:
         await breath.take()
 
 
-async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
     """Do all that is missing in the index; ``anew``: make words and chunks of every turn again as well."""
     told = progress or (lambda _done, _all: None)
     state = await parts.store.index.state()
     turns = await _again(parts, told) if anew or state.version != VERSION else 0
     turns += await _fill(parts, told)
     vectors, switched = await _place(parts, told)
-    return Brought(turns=turns, vectors=vectors, switched=switched)
+    return RetrievedMessage(turns=turns, vectors=vectors, switched=switched)
 
 
 async def placing(parts: Parts) -> Embedder | None:
@@ -101,7 +101,7 @@ async def cut_turns(
     """Cut turns and place their chunks."""
     origins = await parts.store.arrivals.origins([turn.id for turn in turns])
     breath = Throttle(parts.running)
-    cuts: list[tuple[Turn, tuple[Cut, ...]]] = []
+    cuts: list[tuple[Turn, tuple[ChunkDraft, ...]]] = []
     for place, turn in enumerate(turns):
         earlier = await _earlier(parts, turns[:place], turn)
         cuts.append((turn, await _cut(turn, earlier, _speakers(origins.get(turn.id, ())))))
@@ -115,7 +115,7 @@ def _speakers(origins: Sequence[Origin]) -> Speakers:
 
 
 async def _placed(
-    parts: Parts, cuts: Sequence[tuple[Turn, tuple[Cut, ...]]], embedder: Embedder | None
+    parts: Parts, cuts: Sequence[tuple[Turn, tuple[ChunkDraft, ...]]], embedder: Embedder | None
 ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
     """Embed the chunks of turns."""
     texts = [hidden(cut.text, parts.setup.redactor) for _, found in cuts for cut in found]
@@ -150,7 +150,7 @@ async def _each_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [nowhere if row is None else row for row in found]
 
 
-async def _cut(turn: Turn, earlier: Sequence[Turn], speakers: Speakers) -> tuple[Cut, ...]:
+async def _cut(turn: Turn, earlier: Sequence[Turn], speakers: Speakers) -> tuple[ChunkDraft, ...]:
     if len(turn.user_message.rendered_text) + len(turn.text) <= AT_ONCE and not turn.rounds:
         return chunks_of(turn, earlier, speakers=speakers)
     return await asyncio.to_thread(chunks_of, turn, earlier, speakers=speakers)
@@ -165,7 +165,7 @@ async def _earlier(parts: Parts, page: Sequence[Turn], turn: Turn) -> Sequence[T
     return await parts.store.turns.history(turn.branch_id, limit=BORROWED_FROM, before=turn.turn_seq)
 
 
-def _new(cut: Cut, embedder: Embedder | None, row: bytes | None) -> NewChunk:
+def _new(cut: ChunkDraft, embedder: Embedder | None, row: bytes | None) -> NewChunk:
     vector = None if embedder is None or row is None else Embedding(model=embedder.name, dim=embedder.dim, values=row)
     return NewChunk(
         side=cut.side,

@@ -16,14 +16,14 @@ from contextinfinity.text.tokens import counter_of
 log = logging.getLogger(__name__)
 
 FOR_A_TURN = (
-    "contextinfinity.routing.route",
+    "contextinfinity.routing.router",
     "contextinfinity.rewriting.clarification",
     "contextinfinity.rewriting",
-    "contextinfinity.engine.finding",
-    "contextinfinity.engine.remembering",
+    "contextinfinity.engine.history_search",
+    "contextinfinity.engine.memory_jobs",
 )
-FOR_MEMORIES = ("contextinfinity.retrieval.dates", "contextinfinity.memory.drawing")
-FOR_FOLDS = ("contextinfinity.compaction.boundary", "contextinfinity.librarian.offline")
+FOR_MEMORIES = ("contextinfinity.retrieval.dates", "contextinfinity.memory.extraction")
+FOR_FOLDS = ("contextinfinity.compaction.boundary", "contextinfinity.librarian.offline_librarian")
 FOR_THE_INDEX = ("contextinfinity.engine.indexing",)
 ALL = (*FOR_A_TURN, *FOR_THE_INDEX, *FOR_MEMORIES, *FOR_FOLDS)
 PRELOAD_SECONDS = 0.3

@@ -18,19 +18,19 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId, new_id
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
-from contextinfinity.engine.afterwards import Afterwards
-from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.engine.configured_models import Models
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.handlers import handlers
+from contextinfinity.engine.job_runner import JobRunner
 from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
-from contextinfinity.engine.running_turn import Running, SendOptions
+from contextinfinity.engine.running_turn import RunningTurn, SendOptions
 from contextinfinity.engine.step import watch_for_cancels
 from contextinfinity.engine.turn import answer, wait_for_any
+from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.engine.worker_lease import WorkerLease
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies, Journals
@@ -60,13 +60,13 @@ class Lifecycle:
         self.models = models
         setup = setup or Setup()
         self.setup = setup if setup.copies else dataclasses.replace(setup, copies=Copies(Journals(journals.folder)))
-        self.presence = Presence(store.workers)
+        self.worker_lease = WorkerLease(store.workers)
         self.tasks: set[asyncio.Task[None]] = set()
         self.unindexed = asyncio.Event()
         """To be set when turns came that no job will index."""
         self.cleaner = Cleaner(store, self.setup.copies)
         self._journals = journals
-        self._running: dict[TurnId, Running] = {}
+        self._running: dict[TurnId, RunningTurn] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False
         self._upkeep: set[asyncio.Task[None]] = set()
@@ -91,12 +91,12 @@ class Lifecycle:
         """Register this process as a worker, finish what dead ones left, and start the background work."""
         await self.cleaner.finish()  # while nobody reads here, so that the log can be emptied
         async with AsyncExitStack() as undo:
-            await undo.enter_async_context(self.presence)
-            self._take_up_work(self.presence.worker.id)
-            await recover(self._parts, await self.presence.find_dead())
+            await undo.enter_async_context(self.worker_lease)
+            self._take_up_work(self.worker_lease.worker.id)
+            await recover(self._parts, await self.worker_lease.find_dead())
             undo.pop_all()
         self._unwritable = None
-        self.afterwards.start()
+        self.job_runner.start()
         self._upkeep = {
             asyncio.create_task(self._keep_house(), name="housekeeping"),
             asyncio.create_task(self._keep_index(), name="indexing"),
@@ -124,8 +124,8 @@ class Lifecycle:
         watching = set() if self._watching_cancels is None else {self._watching_cancels}
         await _stop({*self.tasks, *self._upkeep, *watching})
         if self._unwritable is None:
-            await self.afterwards.stop(drain_seconds=job_seconds)
-            await self.presence.__aexit__(None, None, None)
+            await self.job_runner.stop(drain_seconds=job_seconds)
+            await self.worker_lease.__aexit__(None, None, None)
         await self._let_go()
 
     async def accept_turn(self, new: NewTurn, options: SendOptions, *, found: bool) -> Turn:
@@ -155,9 +155,9 @@ class Lifecycle:
             worker=worker,
             caches=Caches(self.store, self.setup.cached_bytes),
             running=self._running,
-            run_job=lambda job: self.afterwards.run(job),
+            run_job=lambda job: self.job_runner.run(job),
         )
-        self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))
+        self.job_runner = JobRunner(self.store.jobs, worker, handlers(self._parts))
 
     def _count(self, text: str) -> int:
         return self.models.named(None).counter.count(text)
@@ -177,7 +177,7 @@ class Lifecycle:
             except WorkerLost:  # housekeeping makes us a new worker in a moment
                 if self._closed:
                     raise
-                self.presence.lost.set()
+                self.worker_lease.lost.set()
                 await asyncio.sleep(self._parts.look_seconds)
             else:
                 if self._is_to_be_begun(turn):
@@ -199,7 +199,7 @@ class Lifecycle:
             done.exception()  # its caller hears of it, or has gone
 
     def _begin(self, turn: Turn, options: SendOptions) -> None:
-        running = self._running[turn.id] = Running(turn, options)
+        running = self._running[turn.id] = RunningTurn(turn, options)
         if self._watching_cancels is None or self._watching_cancels.done():
             self._watching_cancels = asyncio.create_task(watch_for_cancels(self._parts), name="cancels")
         task = asyncio.create_task(answer(self._parts, running), name=f"turn-{turn.turn_seq}")
@@ -208,7 +208,7 @@ class Lifecycle:
         def over(done: asyncio.Task[None]) -> None:
             self.tasks.discard(done)
             self._running.pop(turn.id, None)
-            self.afterwards.wake()
+            self.job_runner.wake()
 
         task.add_done_callback(over)
 
@@ -225,10 +225,10 @@ class Lifecycle:
                     await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
                 settled = False
                 self._parts.caches.turns.drop_idle()
-                await wait_for_any(self.presence.lost, seconds=HOUSEKEEPING_SECONDS)
-                if self.presence.lost.is_set():
+                await wait_for_any(self.worker_lease.lost, seconds=HOUSEKEEPING_SECONDS)
+                if self.worker_lease.lost.is_set():
                     await self._enter_again()
-                await recover(self._parts, await self.presence.find_dead())
+                await recover(self._parts, await self.worker_lease.find_dead())
                 settled = True
             except Exception as error:  # whatever it is, it must not end the housekeeping
                 log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
@@ -276,12 +276,12 @@ class Lifecycle:
     async def _enter_again(self) -> None:
         """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""
         await _stop(set(self.tasks))
-        await self.afterwards.stop()
-        await self.presence.__aexit__(None, None, None)
-        self.presence = Presence(self.store.workers)
-        await self.presence.__aenter__()
-        self._take_up_work(self.presence.worker.id)
-        self.afterwards.start()
+        await self.job_runner.stop()
+        await self.worker_lease.__aexit__(None, None, None)
+        self.worker_lease = WorkerLease(self.store.workers)
+        await self.worker_lease.__aenter__()
+        self._take_up_work(self.worker_lease.worker.id)
+        self.job_runner.start()
 
 
 async def _stop(tasks: set[asyncio.Task[None]]) -> None:

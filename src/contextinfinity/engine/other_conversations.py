@@ -17,11 +17,11 @@ from contextinfinity.domain.search import Scope
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.artifacts import Need
+from contextinfinity.engine.memory_jobs import MOST_KNOWN, is_off_record
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.recall import Recalled, run_optional
-from contextinfinity.engine.remembering import MOST_KNOWN, is_off_record
-from contextinfinity.prompt.sections import Artifact
-from contextinfinity.rewriting.message import asks
+from contextinfinity.engine.recall import PriorContext, run_optional
+from contextinfinity.prompt.prompt_sections import Artifact
+from contextinfinity.rewriting.question_detection import asks
 from contextinfinity.text.cues import carries_content
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.vocabulary import everywhere
@@ -39,7 +39,9 @@ _RECALLING: Final = re.compile("|".join(rf"\b(?:{one})" for one in everywhere("f
 _ADVICE: Final = re.compile(rf"\W*(?:{'|'.join(everywhere('first_person', 'advice'))})", re.I)
 
 
-async def said_elsewhere(parts: Parts, recalled: Recalled, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+async def said_elsewhere(
+    parts: Parts, recalled: PriorContext, need: Need, missing: list[LeftOut]
+) -> tuple[Artifact, ...]:
     """Find what the user said in other conversations, where a question about them has no answer at hand."""
     owner, text = recalled.session.owner, need.turn.user_message.rendered_text
     if owner.user_id == ANONYMOUS or parts.setup.retrieval is None or parts.setup.remembering is None:
@@ -59,7 +61,7 @@ def asks_about_user(text: str) -> bool:
     return not said.isdisjoint(_OWNING) or _RECALLING.search(text) is not None or any(word in text for word in _INSIDE)
 
 
-def is_at_hand(text: str, recalled: Recalled) -> bool:
+def is_at_hand(text: str, recalled: PriorContext) -> bool:
     """Return whether a memory, or a turn that is shown, has most words of a question."""
     wanted = _content(text)
     known = () if recalled.known is None else (*recalled.known.asked, *recalled.known.standing)
@@ -68,7 +70,7 @@ def is_at_hand(text: str, recalled: Recalled) -> bool:
 
 
 async def _found(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    from contextinfinity.engine.finding import bring_back  # its word lists take time to load
+    from contextinfinity.engine.history_search import bring_back  # its word lists take time to load
 
     wanted = _content(need.turn.user_message.rendered_text)
     pieces = [piece for piece in await bring_back(parts, need, missing) if wanted & _content(piece.text)]

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId
+from contextinfinity.domain.job import Job
 from contextinfinity.domain.plan import Budget
-from contextinfinity.domain.work import Job
-from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.engine.running_turn import Broadcast, News, Running, Terms
+from contextinfinity.engine.running_turn import Broadcast, RunningTurn, Terms, TurnNotification
+from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.prompt.budget import share_out, share_out_resent
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
@@ -30,12 +30,12 @@ class Parts:
     worker: WorkerId
     caches: Caches
     setup: Setup = field(default_factory=Setup)
-    running: Mapping[TurnId, Running] = field(default_factory=dict)
+    running: Mapping[TurnId, RunningTurn] = field(default_factory=dict)
     """The turns that are being answered here."""
     taken_over: dict[TurnId, None] = field(default_factory=dict)
     """Turns of dead workers that are ours now and not brought to an end yet, oldest first."""
     recovering: asyncio.Lock = field(default_factory=asyncio.Lock)
-    branches: News = field(default_factory=News)
+    branches: TurnNotification = field(default_factory=TurnNotification)
     """Told whenever a turn ends: a branch may be free."""
     folds: Broadcast = field(default_factory=Broadcast)
     """Told of folding, as it goes on."""

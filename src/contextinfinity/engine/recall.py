@@ -22,16 +22,16 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import Need, attachments
-from contextinfinity.engine.caches import length, read_back
-from contextinfinity.engine.choosing import home_of
 from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.model_choice import home_of
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.running_turn import Running, Terms
-from contextinfinity.engine.standing import Known, corrected, known_to, written_out
+from contextinfinity.engine.running_turn import RunningTurn, Terms
+from contextinfinity.engine.standing_memories import StandingMemories, corrected, known_to, written_out
+from contextinfinity.engine.turn_cache import length, read_back
 from contextinfinity.errors import NotFound
-from contextinfinity.prompt.fronts import Last
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.sections import Artifact, RenderCache, shown_turns
+from contextinfinity.prompt.prompt_front import PreviousFront
+from contextinfinity.prompt.prompt_sections import Artifact, RenderCache, shown_turns
 from contextinfinity.prompt.tasks import goes_on, is_by_a_person
 from contextinfinity.storage.contract import Store
 from contextinfinity.telemetry.counters import count
@@ -46,21 +46,21 @@ FAR_TOO_MANY = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recalled:
+class PriorContext:
     """What stands before a message: nothing of it depends on who will answer."""
 
     session: Session
     state: State
     earlier: list[Turn]
     """The turns that the summary does not stand for, oldest first."""
-    last: Last | None
+    last: PreviousFront | None
     """The request before this one."""
     home: Model
     """Who answers unless something speaks for another."""
     branch_model: str | None = None
     """The model that the branch stays with; None where it has none yet."""
     memories: str = ""
-    known: Known | None = None
+    known: StandingMemories | None = None
     """The memories that may be shown; ``memories`` are what a rewriter gets of them."""
     missing: list[LeftOut] = field(default_factory=list)
     """What the request goes without; every stage may add to it."""
@@ -92,7 +92,7 @@ class Recalled:
         return (begin, first - 1) if self.has_more and first > begin else None
 
 
-def needs_fold(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
+def needs_fold(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
     """Tell whether turns have to be folded before this request: some were not read, or they arrived and do not fit.
 
     Turns that were answered here are folded in the background; until then the shrinker makes them fit.
@@ -103,7 +103,7 @@ def needs_fold(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
     return recalled.unread(turn) is not None or (arrived and not _fit(parts, recalled, turn))
 
 
-def _fit(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
+def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
     """Tell whether the turns fit into a request to the branch's model, or to any where a rule goes by the context."""
     by_context = any(rule.goes_by_context for rule in parts.setup.router.rules)
     models = parts.models.by_name.values() if by_context else (recalled.home,)
@@ -119,7 +119,7 @@ def _fit(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
     return front + turns + measure.message(turn.user_message) <= limit
 
 
-async def recall(parts: Parts, running: Running, session: Session | None = None) -> Recalled:
+async def recall(parts: Parts, running: RunningTurn, session: Session | None = None) -> PriorContext:
     """Read what was said before a message, and what is known of who says it; ``session`` if it was just read."""
     turn, missing = running.turn, list[LeftOut]()
     session = session or await session_of(parts.store, turn)
@@ -129,7 +129,7 @@ async def recall(parts: Parts, running: Running, session: Session | None = None)
     known = await wanted(
         running.asked.use_memory, "memory", missing, lambda: known_to(parts.store.memories, parts.setup, session, turn)
     )
-    recalled = Recalled(
+    recalled = PriorContext(
         session=session,
         state=state,
         earlier=earlier,
@@ -150,7 +150,7 @@ async def recall(parts: Parts, running: Running, session: Session | None = None)
     return recalled
 
 
-async def stands_before(parts: Parts, running: Running) -> tuple[State, list[Turn], RenderCache]:
+async def stands_before(parts: Parts, running: RunningTurn) -> tuple[State, list[Turn], RenderCache]:
     """Read the state and the turns that its summary does not cover; or as many as the caller sent, and no state."""
     state, terms = await parts.store.states.head(running.turn.branch_id), running.asked.terms
     if terms is None or terms.only_last is None:
@@ -197,7 +197,7 @@ def largest_window(parts: Parts) -> int:
     return max(model.abilities.context_limit for model in parts.models.by_name.values())
 
 
-async def settled_before(parts: Parts, running: Running, covers: int) -> tuple[list[Turn], RenderCache]:
+async def settled_before(parts: Parts, running: RunningTurn, covers: int) -> tuple[list[Turn], RenderCache]:
     """Read the earlier turns; where one is still being answered on the branch we came from, wait for its end."""
     room = largest_window(parts) * FAR_TOO_MANY
     while True:
@@ -213,7 +213,7 @@ async def settled_before(parts: Parts, running: Running, covers: int) -> tuple[l
 
 async def before_this(
     parts: Parts, session: Session, earlier: list[Turn], turn: Turn
-) -> tuple[Last | None, str | None]:
+) -> tuple[PreviousFront | None, str | None]:
     """Find the request before this one in the lineage, with its front, and the model that the branch stays with.
 
     Turns that failed before any request are passed over; whom a failed turn was given to binds nobody.
@@ -232,7 +232,7 @@ async def before_this(
             silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
             kept = await written_out(parts.store.memories, session.owner, loads(Front, text))
             since = await corrected(parts.store.memories, parts.setup, session, turn.branch_id, kept.front)
-            last = Last(
+            last = PreviousFront(
                 front=kept.front,
                 plan=plan,
                 silence=silence,
@@ -246,7 +246,7 @@ async def before_this(
 
 
 async def retrieve(
-    parts: Parts, running: Running, recalled: Recalled, explicit: str | None, terms: tuple[str, ...] = ()
+    parts: Parts, running: RunningTurn, recalled: PriorContext, explicit: str | None, terms: tuple[str, ...] = ()
 ) -> tuple[Artifact, ...]:
     """Bring back what was said before and matters now, after what the caller attached.
 
@@ -278,7 +278,7 @@ async def brought_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tupl
         return tuple(sorted(await found(need.turn, need.explicit), key=lambda artifact: -artifact.score))
     if parts.setup.retrieval is None or need.first_shown <= 1 or need.room <= 0:
         return ()
-    from contextinfinity.engine.finding import bring_back  # what it knows of words takes time to load
+    from contextinfinity.engine.history_search import bring_back  # what it knows of words takes time to load
 
     return await bring_back(parts, need, missing)
 

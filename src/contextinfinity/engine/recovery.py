@@ -25,7 +25,7 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.respond import from_finished, with_counts
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
-from contextinfinity.storage.journal import END, REASONING, Entry, JournalFolder
+from contextinfinity.storage.journal import END, REASONING, JournalEntry, JournalFolder
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[Tur
     return with_counts(ended, shown, shown), ended.error is None
 
 
-def after_last_word(step: Step, finished: Finished, entries: Sequence[Entry], why: Problem) -> TurnEnd:
+def after_last_word(step: Step, finished: Finished, entries: Sequence[JournalEntry], why: Problem) -> TurnEnd:
     """Say how a step ended whose provider had said all: as it said, unless tools were being run."""
     outputs = [_OUTPUT.decode(msgspec.json.encode(e.payload)) for e in entries if e.event_type == "output"]
     ended = from_finished(finished, step.id, outputs)
@@ -125,7 +125,7 @@ def after_last_word(step: Step, finished: Finished, entries: Sequence[Entry], wh
     return ended
 
 
-def cut_off(step: Step, text: str, entries: Sequence[Entry], why: Problem) -> TurnEnd:
+def cut_off(step: Step, text: str, entries: Sequence[JournalEntry], why: Problem) -> TurnEnd:
     """Say how a step ended that its provider did not end: stopped by a person, failed, or cut by the crash."""
     answer = say("assistant", text) if text else None
     items = (AssistantItem(blocks=answer.blocks),) if answer else ()
@@ -139,7 +139,7 @@ def cut_off(step: Step, text: str, entries: Sequence[Entry], why: Problem) -> Tu
     return TurnEnd(outcome="incomplete" if answer else "failed", answer=answer, step=end, error=problem)
 
 
-def _known_end(entries: Sequence[Entry]) -> tuple[str | None, Problem | None]:
+def _known_end(entries: Sequence[JournalEntry]) -> tuple[str | None, Problem | None]:
     """Read how the step ended from its journal's last line, where its worker came to write one."""
     known = entries[-1].payload if entries and entries[-1].event_type == END else {}
     with suppress(msgspec.ValidationError):
@@ -147,9 +147,9 @@ def _known_end(entries: Sequence[Entry]) -> tuple[str | None, Problem | None]:
     return known.get("outcome"), None
 
 
-def _entries(journals: JournalFolder, step: Step) -> list[Entry]:
+def _entries(journals: JournalFolder, step: Step) -> list[JournalEntry]:
     """Read a journal as far as it can be read: one that is damaged must not keep the engine from starting."""
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     try:
         for entry in journals.read(step.id):
             if not _is_whole(entry):
@@ -161,7 +161,7 @@ def _entries(journals: JournalFolder, step: Step) -> list[Entry]:
     return entries
 
 
-def _is_whole(entry: Entry) -> bool:
+def _is_whole(entry: JournalEntry) -> bool:
     """Tell whether an entry is what we would have written."""
     try:
         match entry.event_type:

@@ -15,8 +15,8 @@ import msgspec
 
 from contextinfinity.domain.ids import BranchId, TurnId
 from contextinfinity.domain.message import Message
-from contextinfinity.domain.session import Once, Owner
-from contextinfinity.domain.trail import says_the_same
+from contextinfinity.domain.prefix_hash import says_the_same
+from contextinfinity.domain.session import IdempotencyKey, Owner
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import InvalidInput, LedgerAway
@@ -28,16 +28,16 @@ LONGEST_KEY = 255
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
-def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> Once:
+def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> IdempotencyKey:
     """Name a request by its caller and the caller's key, and hash what it asks for."""
     if not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
         raise InvalidInput(f"A key has 1 to {LONGEST_KEY} visible characters.")
-    return Once(key=_hash((owner, key)), asked=_hash(asked))
+    return IdempotencyKey(key=_hash((owner, key)), asked=_hash(asked))
 
 
 def for_message(
     owner: Owner, key: str | None, thread_id: str, content: object, how: Mapping[str, object]
-) -> Once | None:
+) -> IdempotencyKey | None:
     """Name a message that is sent under a key, if it is; its metadata say nothing of what is asked for."""
     if key is None:
         return None
@@ -45,9 +45,9 @@ def for_message(
     return once_of(owner, key, {"thread_id": thread_id, "content": content, "how": how})
 
 
-def for_session(once: Once) -> Once:
+def for_session(once: IdempotencyKey) -> IdempotencyKey:
     """Name the part of such a request that makes a session."""
-    return Once(key=_hash(("session", once.key)), asked=once.asked)
+    return IdempotencyKey(key=_hash(("session", once.key)), asked=once.asked)
 
 
 def _hash(value: object) -> str:

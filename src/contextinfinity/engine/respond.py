@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import StepId
+from contextinfinity.domain.job import Job
 from contextinfinity.domain.message import AssistantItem, ImageBlock, Json, Message, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished, Retry
@@ -36,21 +37,20 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     TurnOutcome,
 )
-from contextinfinity.domain.work import Job
-from contextinfinity.engine.choosing import chat_notes, has, instead
 from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.model_choice import chat_notes, has, instead
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.preparing import Material, Prepared, prepare
-from contextinfinity.engine.recall import Recalled
-from contextinfinity.engine.running_turn import Running, Terms
-from contextinfinity.engine.step import INTERRUPTED, Heard, ask, problem_of, run_tools, take
+from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, prepare
+from contextinfinity.engine.recall import PriorContext
+from contextinfinity.engine.running_turn import RunningTurn, Terms
+from contextinfinity.engine.step import INTERRUPTED, StepProgress, ask, problem_of, run_tools, take
 from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
+from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.render import render_rounds
-from contextinfinity.prompt.sections import Sections
 from contextinfinity.prompt.tasks import goes_on
 from contextinfinity.telemetry.stages import timed
-from contextinfinity.telemetry.turns import note_step
+from contextinfinity.telemetry.turn_metrics import note_step
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -136,7 +136,7 @@ def _in_short(reason: str) -> str:
     return " ".join([*others, last])
 
 
-async def respond(parts: Parts, running: Running, material: Material, route: Route) -> None:
+async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, route: Route) -> None:
     """Ask the model until it has said its last word, or another where it fails, and make the answer final."""
     attempt = await begin(parts, running, material, route)
     closes: StepEnd | None = None
@@ -182,7 +182,7 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
         raise heard.interrupted
 
 
-async def begin(parts: Parts, running: Running, material: Material, route: Route) -> Attempt:
+async def begin(parts: Parts, running: RunningTurn, material: PromptMaterial, route: Route) -> Attempt:
     """Prepare a model's try."""
     model = parts.models.named(route.model)
     prepared = await prepare(parts, running, material, model)
@@ -199,13 +199,13 @@ async def begin(parts: Parts, running: Running, material: Material, route: Route
     return attempt
 
 
-def note_upstream(running: Running, upstream: Mapping[str, Json]) -> None:
+def note_upstream(running: RunningTurn, upstream: Mapping[str, Json]) -> None:
     """Keep what the vendor said of a failure with the turn, for clients that know the vendor."""
     if running.asked.terms is not None and upstream:
         running.notes[UPSTREAM] = dict(upstream)
 
 
-def learn(model: Model, assembled: Assembled, heard: Heard) -> None:
+def learn(model: Model, assembled: Assembled, heard: StepProgress) -> None:
     """Learn from a provider's reply how it counts, or how large its window is."""
     model.learn(assembled.plan, heard.finished)
     if heard.window is not None:
@@ -214,7 +214,7 @@ def learn(model: Model, assembled: Assembled, heard: Heard) -> None:
         model.learn_window(tokens, heard.max_output_tokens, heard.window)
 
 
-def failed(parts: Parts, running: Running, attempt: Attempt, heard: Heard) -> Route | None:
+def failed(parts: Parts, running: RunningTurn, attempt: Attempt, heard: StepProgress) -> Route | None:
     """Say who answers instead of a model that failed before anything of its answer was shown; None: nobody."""
     if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
         parts.models.away.forget(attempt.model.name)
@@ -224,14 +224,14 @@ def failed(parts: Parts, running: Running, attempt: Attempt, heard: Heard) -> Ro
     return somebody_else(parts, running, attempt, heard.problem or _unfinished(heard))
 
 
-def somebody_else(parts: Parts, running: Running, attempt: Attempt, problem: Problem) -> Route | None:
+def somebody_else(parts: Parts, running: RunningTurn, attempt: Attempt, problem: Problem) -> Route | None:
     """Say who answers after a problem; nobody once tools were run: what was thought belongs to who thought it."""
     if running.rounds or running.cancelled.is_set():
         return None
     return instead(parts, attempt.route, attempt.model, problem)
 
 
-async def in_emergency(parts: Parts, running: Running, assembled: Assembled) -> bool:
+async def in_emergency(parts: Parts, running: RunningTurn, assembled: Assembled) -> bool:
     """Tell whether the earlier turns are over twice the trigger because folding them failed."""
     budget = assembled.plan.budget
     turns = sum(section.tokens for section in assembled.plan.sections if section.name == "turns")
@@ -250,7 +250,7 @@ def with_fewer_turns(prepared: Prepared) -> Prepared:
 
 
 async def fold_if_due(
-    parts: Parts, running: Running, material: Material, attempt: Attempt, assembled: Assembled
+    parts: Parts, running: RunningTurn, material: PromptMaterial, attempt: Attempt, assembled: Assembled
 ) -> None:
     """Ask for a fold once the word-for-word part is too long for the branch's model, or had to be shortened for it.
 
@@ -269,7 +269,7 @@ async def fold_if_due(
             await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
 
 
-def lines_are_many(plan: Plan, recalled: Recalled) -> bool:
+def lines_are_many(plan: Plan, recalled: PriorContext) -> bool:
     """Tell whether turns of a resent conversation that left the prompt are worth a fold.
 
     Whole tasks always are; rounds of the running task, which a line each stands for, once they are many.
@@ -281,24 +281,24 @@ def lines_are_many(plan: Plan, recalled: Recalled) -> bool:
     return len(opened) > 1 or len(left) > MANY_LINES
 
 
-def too_large(heard: Heard) -> bool:
+def too_large(heard: StepProgress) -> bool:
     """Tell whether a call came to nothing because the prompt did not fit."""
     return heard.problem is not None and heard.problem.code == "size" and not heard.pieces
 
 
-def told(heard: Heard) -> tuple[Message, ...]:
+def told(heard: StepProgress) -> tuple[Message, ...]:
     """Give what a step adds to the next one's prompt: what the model said, thought and called, and what came of it."""
     said = heard.finished.items if heard.finished else ()
     return render_rounds((*said, *heard.outputs), running=True)
 
 
-async def announce(parts: Parts, running: Running, heard: Heard, attempt: int, reason: str) -> None:
+async def announce(parts: Parts, running: RunningTurn, heard: StepProgress, attempt: int, reason: str) -> None:
     """Tell watchers that a prompt is sent again, and why."""
     running.journal = running.journal or parts.journals.open(heard.step.id, heard.step.provider)
     take(Retry(attempt=attempt, reason=reason, wait_seconds=0), heard, running.journal)
 
 
-async def going_on(running: Running, heard: Heard) -> StepEnd:
+async def going_on(running: RunningTurn, heard: StepProgress) -> StepEnd:
     """End the journal of a step that another one follows, and say how the step ended."""
     finished = heard.finished
     went_well = finished is not None and not isinstance(finished.outcome, Failed)
@@ -309,7 +309,7 @@ async def going_on(running: Running, heard: Heard) -> StepEnd:
     return step
 
 
-async def end(parts: Parts, running: Running, heard: Heard) -> None:
+async def end(parts: Parts, running: RunningTurn, heard: StepProgress) -> None:
     """End the journal, then make the turn final or failed."""
     ended = running.noted(await end_journal(running, how_it_ended(running, heard)))
     note_step(heard.step, ended.step)
@@ -319,7 +319,7 @@ async def end(parts: Parts, running: Running, heard: Heard) -> None:
         running.move(await insist(lambda: parts.store.turns.fail(running.turn.id, parts.worker, ended)))
 
 
-async def finalise(parts: Parts, running: Running, ended: TurnEnd) -> None:
+async def finalise(parts: Parts, running: RunningTurn, ended: TurnEnd) -> None:
     """Make the answer final (TX-A) and claim the job that commits the turn."""
     turns, run_job = parts.store.turns, parts.run_job
     if run_job is None:
@@ -331,7 +331,7 @@ async def finalise(parts: Parts, running: Running, ended: TurnEnd) -> None:
     running.move(turn)
 
 
-async def end_journal(running: Running, ended: TurnEnd) -> TurnEnd:
+async def end_journal(running: RunningTurn, ended: TurnEnd) -> TurnEnd:
     """Say in the journal that nothing more follows there; note how much of it was shown and durable."""
     if (journal := running.journal) is None:
         return ended
@@ -341,7 +341,7 @@ async def end_journal(running: Running, ended: TurnEnd) -> TurnEnd:
     return with_counts(ended, counts.displayed, counts.durable)
 
 
-def how_it_ended(running: Running, heard: Heard) -> TurnEnd:
+def how_it_ended(running: RunningTurn, heard: StepProgress) -> TurnEnd:
     """Say how a turn ended, from what was heard."""
     if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
         ended = from_finished(heard.finished, heard.step.id, heard.outputs)
@@ -375,7 +375,7 @@ def from_finished(finished: Finished, step_id: StepId, outputs: Sequence[ToolOut
     )
 
 
-def _unfinished(heard: Heard) -> Problem:
+def _unfinished(heard: StepProgress) -> Problem:
     if heard.finished is not None and isinstance(heard.finished.outcome, Failed):
         return Problem(code=heard.finished.outcome.code, message=heard.finished.outcome.message)
     return Problem(

@@ -13,18 +13,18 @@ from msgspec.structs import replace
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import BranchId, ChunkId, StepId, TurnId
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import NewStep, Turn, TurnEnd
-from contextinfinity.domain.workspace import WorkspaceText
+from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.storage.journal import Journal
-from contextinfinity.telemetry.turns import note_turn
+from contextinfinity.telemetry.turn_metrics import note_turn
 
 MOST_UNHEARD = 100
 """How many events are kept for one who follows and is slow."""
 
 
-class How(TypedDict, total=False):
+class SendFields(TypedDict, total=False):
     """The fields of ``SendOptions`` that ``send`` and ``ask`` take by name."""
 
     user_id: str | None
@@ -47,7 +47,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     response_format: Json = None
-    wishes: Wishes = Wishes()
+    wishes: RequestOptions = RequestOptions()
     form: str = ""
     """The wire form that the caller speaks (``domain.sent_form``)."""
     sent: Json = None
@@ -96,7 +96,7 @@ def acting_owner(user_id: str | None, org_id: str | None) -> Owner | None:
     return None if user_id is None and org_id is None else Owner(user_id=user_id or "local", org_id=org_id or "")
 
 
-class News:
+class TurnNotification:
     """An event that others wait for, again and again.
 
     A task takes the present event first, looks, and then waits for it, so that it misses nothing in between.
@@ -120,7 +120,7 @@ class Broadcast:
 
     def __init__(self) -> None:
         self._followers: list[deque[CompactionEvent]] = []
-        self._news = News()
+        self._news = TurnNotification()
 
     def tell(self, event: CompactionEvent) -> None:
         """Tell all who follow."""
@@ -156,7 +156,7 @@ class Cancellation(asyncio.Event):
         super().set()
 
 
-class Running:
+class RunningTurn:
     """A turn that is being answered in this process, as its watchers see it."""
 
     def __init__(self, turn: Turn, asked: SendOptions | None = None) -> None:
@@ -176,7 +176,7 @@ class Running:
         self.latency_ms: dict[str, float] = {}
         self.journal: Journal | None = None
         self.cancelled = Cancellation()
-        self.news = News()
+        self.news = TurnNotification()
         self.ended = False
 
     def move(self, turn: Turn) -> None:

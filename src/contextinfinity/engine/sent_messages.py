@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId
 from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.prefix_hash import says_the_same
 from contextinfinity.domain.sent_form import all_in_form
-from contextinfinity.domain.trail import says_the_same
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.engine.continuing import Said
+from contextinfinity.engine.thread_matching import HashedConversation
 from contextinfinity.engine.trimmed_history import rows_of, side_of
-from contextinfinity.prompt.sections import THIS, as_sent_field, shown_turns
+from contextinfinity.prompt.prompt_sections import THIS, as_sent_field, shown_turns
 from contextinfinity.storage.contract import Store
 
 PAGE = 100
@@ -40,7 +40,9 @@ class SentMessages:
         self._known: OrderedDict[TurnId, bytes] = OrderedDict()
         """By a turn that this process accepted: the exact hash of all messages of its request."""
 
-    async def differing(self, branch_id: BranchId, follows: int | None, said: Said, kept: Message) -> dict[str, Json]:
+    async def differing(
+        self, branch_id: BranchId, follows: int | None, said: HashedConversation, kept: Message
+    ) -> dict[str, Json]:
         """Compare what was sent with the branch up to the turn that it follows; ``kept``: the message as it is stored.
 
         Return the metadata field that keeps what differs.
@@ -67,7 +69,7 @@ class SentMessages:
         stored = {turn.id: (turn.user_message, *(() if turn.answer is None else (turn.answer,))) for turn in turns}
         return as_sent_field(found, {**stored, THIS: (kept,)})
 
-    def note(self, turn_id: TurnId, said: Said) -> None:
+    def note(self, turn_id: TurnId, said: HashedConversation) -> None:
         """Remember what the request of a turn sent."""
         self._known[turn_id] = _hash([message for row in rows_of([*said.history, *said.sent]) for message in row])
         if len(self._known) > MOST_KNOWN:

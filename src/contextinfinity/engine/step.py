@@ -31,12 +31,12 @@ from contextinfinity.domain.prompt import (
 )
 from contextinfinity.domain.turn import NewStep, Paused, Problem, StepEnd, Turn
 from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.pictures import with_pictures
-from contextinfinity.engine.running_turn import Running, Terms
+from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
-from contextinfinity.providers.contract import Written
+from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal
 from contextinfinity.telemetry.counters import count
 from contextinfinity.telemetry.stages import note_latency, timed
@@ -54,7 +54,7 @@ INTERRUPTED = Problem(
 
 
 @dataclass(kw_only=True)
-class Heard:
+class StepProgress:
     """What has come back from a call so far, and what was done about it."""
 
     step: NewStep
@@ -84,12 +84,12 @@ class Heard:
 
 async def ask(
     parts: Parts,
-    running: Running,
+    running: RunningTurn,
     model: Model,
     assembled: Assembled,
     closes: StepEnd | None = None,
     inputs: tuple[ToolOutputItem, ...] = (),
-) -> Heard:
+) -> StepProgress:
     """Ask a model, and hear it to its end or to the moment it is stopped."""
     request = await _request(parts, running, model, assembled)
     written = model.provider.write(request)
@@ -104,7 +104,7 @@ async def ask(
         inputs=inputs,
         closes=closes,
     )
-    heard = Heard(
+    heard = StepProgress(
         step=step,
         max_output_tokens=request.max_output_tokens,
         new_paragraph=running.has_spoken and running.tools_ran,
@@ -126,7 +126,7 @@ async def ask(
     return heard
 
 
-async def _request(parts: Parts, running: Running, model: Model, assembled: Assembled) -> ProviderRequest:
+async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: Assembled) -> ProviderRequest:
     """Put together what the provider is asked."""
     terms = running.asked.terms
     return ProviderRequest(
@@ -150,7 +150,7 @@ def longest(model: Model, tokens: int, terms: Terms) -> int:
     return fits if terms.form and terms.form == model.form else min(fits, model.abilities.max_output_tokens)
 
 
-async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
+async def _open(parts: Parts, running: RunningTurn, step: NewStep) -> Turn:
     """TX-P, with the texts that its plan refers to; watchers are told at once, however long the model is silent."""
     plan = step.plan
     texts = parts.caches.texts.unsaved(plan.front, plan.form, plan.redactions, *plan.workspace)
@@ -161,7 +161,7 @@ async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
     return turn
 
 
-def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Plan:
+def _accounted(parts: Parts, assembled: Assembled, written: EncodedRequest) -> Plan:
     """Add to the plan what it takes to write the request again; what is no row of the ledger is kept as a text."""
     asked = written.request
     form = {
@@ -188,7 +188,9 @@ async def settled(writing: asyncio.Task[Turn]) -> Turn:
         raise
 
 
-async def listen(model: Model, written: Written, heard: Heard, show: Callable[[], Awaitable[Journal]]) -> None:
+async def listen(
+    model: Model, written: EncodedRequest, heard: StepProgress, show: Callable[[], Awaitable[Journal]]
+) -> None:
     """Take what the provider says into the journal."""
     journal: Journal | None = None
     began = perf_counter()
@@ -210,7 +212,7 @@ async def listen(model: Model, written: Written, heard: Heard, show: Callable[[]
         )
 
 
-def take(event: ProviderEvent, heard: Heard, journal: Journal) -> None:
+def take(event: ProviderEvent, heard: StepProgress, journal: Journal) -> None:
     """Keep one thing the provider said."""
     match event:
         case TextDelta(text=""):
@@ -239,7 +241,7 @@ def problem_of(error: ContextInfinityError) -> Problem:
     return Problem(code=code, message=error.message, hint=error.hint)
 
 
-async def until_done_or_cancelled(running: Running, work: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+async def until_done_or_cancelled(running: RunningTurn, work: asyncio.Task[Any]) -> asyncio.CancelledError | None:
     """Wait for the end of some work, or cancel it: somebody wants the turn stopped, or the process ends."""
     running.cancelled.stops = work
     if running.cancelled.is_set():
@@ -275,7 +277,7 @@ GOES_ON = "pause_turn"
 """The provider paused for reasons of its own, and goes on when it is asked again."""
 
 
-async def run_tools(tools: Toolbox, running: Running, heard: Heard) -> bool:
+async def run_tools(tools: Toolbox, running: RunningTurn, heard: StepProgress) -> bool:
     """Run the tools that a call asks for, by the tools' mode; return whether the model is to be asked again.
 
     Disabled, a call is an error. Parse only, calls are shown and the turn waits until the caller has run them. Enabled,
@@ -304,7 +306,9 @@ async def run_tools(tools: Toolbox, running: Running, heard: Heard) -> bool:
     return not heard.stopped and heard.interrupted is None
 
 
-def _leave(tools: Toolbox, heard: Heard, calls: tuple[ToolCallItem, ...], journal: Journal, *, theirs: bool) -> None:
+def _leave(
+    tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal, *, theirs: bool
+) -> None:
     """Show calls that are not run here; ``theirs``: the caller brought the tools."""
     for call in calls:
         _show(journal, call, run=False)
@@ -317,7 +321,7 @@ def _leave(tools: Toolbox, heard: Heard, calls: tuple[ToolCallItem, ...], journa
         )
 
 
-async def _run(tools: Toolbox, heard: Heard, calls: tuple[ToolCallItem, ...], journal: Journal) -> None:
+async def _run(tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal) -> None:
     """Run calls, at once or one after the other, and keep what each gave; outputs stand in the order of the calls."""
     if tools.allow_parallel:
         for call in calls:
@@ -342,7 +346,7 @@ def _show(journal: Journal, call: ToolCallItem, *, run: bool) -> None:
     journal.append("call", {"call_id": call.call_id, "name": call.name, "arguments": call.arguments, "run": run})
 
 
-def _keep(heard: Heard, journal: Journal, call: ToolCallItem, result: ToolResultBlock) -> None:
+def _keep(heard: StepProgress, journal: Journal, call: ToolCallItem, result: ToolResultBlock) -> None:
     content = msgspec.json.decode(msgspec.json.encode(result.content))
     output = ToolOutputItem(call_id=call.call_id, output=content, is_error=result.is_error)
     journal.append("output", {"name": call.name, **msgspec.to_builtins(output)})

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, Role
-from contextinfinity.domain.trail import plain_text, says_the_same
+from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 
 MIN_EXCHANGES = 2
 MIN_USER_CHARACTERS = 200

@@ -15,17 +15,17 @@ from contextlib import suppress
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
-from contextinfinity.engine.choosing import choose
+from contextinfinity.engine.clarify import ClarificationRequest, ask_back, understand
 from contextinfinity.engine.cleanup import Cleaner, expire_before_use
 from contextinfinity.engine.folding import fold_to_fit
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
-from contextinfinity.engine.meaning import Asking, ask_back, understand
+from contextinfinity.engine.model_choice import choose
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve, run_optional, session_of
+from contextinfinity.engine.prompt_material import PromptMaterial
+from contextinfinity.engine.recall import PriorContext, needs_fold, recall, retrieve, run_optional, session_of
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import finalise, insist, respond
-from contextinfinity.engine.running_turn import Running
+from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
 from contextinfinity.telemetry.stages import collect, timed
@@ -33,7 +33,7 @@ from contextinfinity.telemetry.stages import collect, timed
 log = logging.getLogger(__name__)
 
 
-async def answer(parts: Parts, running: Running) -> None:
+async def answer(parts: Parts, running: RunningTurn) -> None:
     """Carry an accepted turn to its end."""
     collect(running.latency_ms)
     try:
@@ -55,7 +55,7 @@ async def answer(parts: Parts, running: Running) -> None:
         parts.branches.tell()
 
 
-async def reply(parts: Parts, running: Running) -> None:
+async def reply(parts: Parts, running: RunningTurn) -> None:
     """Find out what is meant and what belongs to it, choose who answers, and have it answered; or ask back."""
     gathering = asyncio.create_task(gather(parts, running))
     interrupted = await until_done_or_cancelled(running, gathering)
@@ -63,13 +63,13 @@ async def reply(parts: Parts, running: Running) -> None:
         raise interrupted
     if gathering.cancelled() or running.cancelled.is_set():
         await stop(parts, running)
-    elif isinstance(gathered := gathering.result(), Asking):
+    elif isinstance(gathered := gathering.result(), ClarificationRequest):
         await ask_back(parts, running, gathered)
     else:
         await respond(parts, running, gathered, choose(parts, running.turn, running.asked, gathered))
 
 
-async def gather(parts: Parts, running: Running) -> Material | Asking:
+async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | ClarificationRequest:
     """Recall what stands before a message, and put together what belongs to it."""
     await loaded(*FOR_A_TURN)
     session: Session | None = await session_of(parts.store, running.turn)
@@ -87,17 +87,19 @@ async def gather(parts: Parts, running: Running) -> Material | Asking:
     return await gather_from(parts, running, recalled)
 
 
-async def gather_from(parts: Parts, running: Running, recalled: Recalled) -> Material | Asking:
+async def gather_from(
+    parts: Parts, running: RunningTurn, recalled: PriorContext
+) -> PromptMaterial | ClarificationRequest:
     """Put together what a prompt is made from, or what is to be asked back."""
     meant = await understand(parts, running, recalled)
     if meant.doubt is not None:
-        return Asking(recalled=recalled, doubt=meant.doubt)
+        return ClarificationRequest(recalled=recalled, doubt=meant.doubt)
     with timed("search"):
         found = await retrieve(parts, running, recalled, meant.explicit, meant.terms)
-    return Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
+    return PromptMaterial(recalled=recalled, explicit=meant.explicit, artifacts=found)
 
 
-async def take_place(parts: Parts, running: Running) -> bool:
+async def take_place(parts: Parts, running: RunningTurn) -> bool:
     """Wait until every earlier turn of the branch is final; False when the turn was cancelled first."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
         return True
@@ -118,7 +120,7 @@ async def take_place(parts: Parts, running: Running) -> bool:
     return False
 
 
-async def stop(parts: Parts, running: Running) -> None:
+async def stop(parts: Parts, running: RunningTurn) -> None:
     """End a turn that a person stopped before anything was answered: while it waited, or was being understood."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
         end = running.noted(TurnEnd(outcome="cancelled"))
@@ -128,7 +130,7 @@ async def stop(parts: Parts, running: Running) -> None:
     running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))
 
 
-async def fail(parts: Parts, running: Running, problem: Problem) -> None:
+async def fail(parts: Parts, running: RunningTurn, problem: Problem) -> None:
     """End a turn that cannot be answered, its open step with it; one that has ended by now stays as it is.
 
     What was shown of it stands in the journal, so it ends as it would after a crash.
@@ -145,7 +147,7 @@ async def fail(parts: Parts, running: Running, problem: Problem) -> None:
         running.move(await insist(end))
 
 
-def let_go_of_journal(running: Running) -> None:
+def let_go_of_journal(running: RunningTurn) -> None:
     """Write no more into it: whoever brings the turn to its end writes its last line."""
     if running.journal is not None:
         with suppress(LedgerError):

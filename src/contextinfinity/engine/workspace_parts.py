@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock
 from contextinfinity.domain.wire import dumps, loads
-from contextinfinity.domain.workspace import WorkspaceText
-from contextinfinity.engine.caches import TextCache
+from contextinfinity.domain.workspace_prompt import WorkspaceText
+from contextinfinity.engine.turn_cache import TextCache
 from contextinfinity.prompt.redact import Redactor, hidden
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange.values import Format
+from contextinfinity.exchange.import_progress import Format
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -64,7 +64,7 @@ class Record(NamedTuple):
     problem: str = ""
 
 
-class Source:
+class RecordFile:
     """An open file: its records, and how much of it was read."""
 
     def __init__(self, raw: BinaryIO, stream: BinaryIO, layout: Layout, unpacked: _Unpacked | None) -> None:
@@ -82,7 +82,7 @@ class Source:
 
 
 @contextmanager
-def opened(path: Path, form: Format = "auto") -> Iterator[Source]:
+def opened(path: Path, form: Format = "auto") -> Iterator[RecordFile]:
     """Open a file of records; one that is something else is ``InvalidInput``."""
     with ExitStack() as stack:
         try:
@@ -101,7 +101,7 @@ def opened(path: Path, form: Format = "auto") -> Iterator[Source]:
         for sign, words in _STRANGERS.items():
             if begins.startswith(sign):
                 raise InvalidInput(f"{path} {words}.")
-        yield Source(raw, stream, "lines" if form == "jsonl" else layout_of(begins), unpacked)
+        yield RecordFile(raw, stream, "lines" if form == "jsonl" else layout_of(begins), unpacked)
 
 
 def _raw(path: Path) -> io.FileIO:

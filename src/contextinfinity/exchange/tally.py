@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from contextinfinity.domain.ids import BranchId, SessionId
-from contextinfinity.exchange.values import BadRecord, Imported, ImportedSession
+from contextinfinity.exchange.import_progress import BadRecord, Imported, ImportedSession
 
 MOST_TOLD = 10_000
 """How many bad records of a file are told one by one; beyond them they are counted."""
 
 
-class Talk:
+class ImportTally:
     """A conversation of a file: where it goes, how far it was read, and what became of its records."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Talk:
         self.read += 1
         return self.read - 1
 
-    def take_over(self, other: Talk) -> None:
+    def take_over(self, other: ImportTally) -> None:
         """Take the records of one that came to nothing or is the same; no message of it was put in."""
         self.read += other.read
         self.bad += other.bad
@@ -45,13 +45,13 @@ class Tally:
         self.first_bad: BadRecord | None = None
         self._told = 0
 
-    def count(self, talk: Talk, added: int, skipped: int) -> None:
+    def count(self, talk: ImportTally, added: int, skipped: int) -> None:
         """Some messages were added, others were there."""
         talk.added += added
         talk.skipped += skipped
         self.messages += added + skipped
 
-    def bad(self, talk: Talk, line: int, reason: str) -> None:
+    def bad(self, talk: ImportTally, line: int, reason: str) -> None:
         """A record was left out."""
         record = BadRecord(line=line, reason=reason)
         self.first_bad = self.first_bad or record
@@ -63,7 +63,7 @@ class Tally:
             talk.untold += 1
 
 
-def result_of(talks: Iterable[Talk]) -> Imported:
+def result_of(talks: Iterable[ImportTally]) -> Imported:
     """Give what became of a file; bad records of what came to nothing are told with the first conversation."""
     known = list(dict.fromkeys(talks))
     found = [talk for talk in known if talk.thread_id is not None]
@@ -73,7 +73,7 @@ def result_of(talks: Iterable[Talk]) -> Imported:
     return Imported(sessions=tuple(map(_shown, found)))
 
 
-def _shown(talk: Talk) -> ImportedSession:
+def _shown(talk: ImportTally) -> ImportedSession:
     assert talk.thread_id is not None  # noqa: S101 - only those are shown
     bad = sorted(talk.bad, key=lambda record: record.line)
     if talk.untold:

@@ -27,7 +27,7 @@ async def no_pause() -> None:
     """Continue at once."""
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class TranscriptMessage(Struct, frozen=True, kw_only=True):
     """One message of a turn, and when it was said."""
 
     turn_seq: int
@@ -45,7 +45,7 @@ class Task(Struct, frozen=True, kw_only=True):
     """
 
     summary: str = ""
-    said: tuple[Said, ...] = ()
+    said: tuple[TranscriptMessage, ...] = ()
     budget: int = 500
     pinned_facts: tuple[str, ...] = ()
     topic_is_over: bool = False

@@ -54,7 +54,7 @@ _KINDS |= {"Facts:": "fact", "Story:": "fact", "Artifacts:": "artifact"}
 _ORDER = {kind: place for place, kind in enumerate(HEADINGS)}
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class SummaryEntry(Struct, frozen=True, kw_only=True):
     """One statement worth keeping; make it with ``entry``. ``until`` is the turn that settled a retired one."""
 
     kind: Kind
@@ -75,17 +75,17 @@ class Topic(Struct, frozen=True, kw_only=True):
 class Digest(Struct, frozen=True):
     """The entries in the order of the headings, and the topics by their first turn; make it with ``digest``."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[SummaryEntry, ...] = ()
     topics: tuple[Topic, ...] = ()
 
-    def of(self, *kinds: Kind) -> tuple[Entry, ...]:
+    def of(self, *kinds: Kind) -> tuple[SummaryEntry, ...]:
         """Return the entries of some kinds."""
         return tuple(each for each in self.entries if each.kind in kinds)
 
 
 def entry(
     kind: Kind, text: str, turn_seq: int | None = None, who: Role | None = None, until: int | None = None
-) -> Entry | None:
+) -> SummaryEntry | None:
     """Make an entry of any text; None when the text is empty. A tool's or system's text never binds."""
     clean = _UNTIL.sub("", _clean(text))
     if turn_seq is None:
@@ -94,7 +94,7 @@ def entry(
         kind = "fact"
     if (kind == "retired") != (until is not None):
         kind, until = "fact", None
-    return Entry(kind=kind, text=clean, turn_seq=turn_seq, who=who, until=until) if clean else None
+    return SummaryEntry(kind=kind, text=clean, turn_seq=turn_seq, who=who, until=until) if clean else None
 
 
 def topic(first: int, last: int, text: str = "") -> Topic:
@@ -102,7 +102,7 @@ def topic(first: int, last: int, text: str = "") -> Topic:
     return Topic(first=min(first, last), last=max(first, last), text=_clean(text))
 
 
-def digest(entries: Iterable[Entry], topics: Iterable[Topic] = ()) -> Digest:
+def digest(entries: Iterable[SummaryEntry], topics: Iterable[Topic] = ()) -> Digest:
     """Put entries under their headings; notes are in the order of their turns."""
     return Digest(
         tuple(sorted(entries, key=lambda each: (_ORDER[each.kind], _place(each) if each.kind == "fact" else 0))),
@@ -118,7 +118,7 @@ def render(made: Digest) -> str:
 def parse(text: str) -> Digest:
     """Read a digest; lines of another form become notes."""
     kind: Kind = "fact"
-    entries: list[Entry | None] = []
+    entries: list[SummaryEntry | None] = []
     topics: list[Topic] = []
     for line in text.splitlines():
         if line in _KINDS:
@@ -147,7 +147,7 @@ def retired_lines(made: Digest) -> list[str]:
     return [line for each in made.of("retired") for line in _entry_lines([each])]
 
 
-def _place(each: Entry) -> int:
+def _place(each: SummaryEntry) -> int:
     return -1 if each.turn_seq is None else each.turn_seq
 
 
@@ -172,18 +172,18 @@ def _lines(made: Digest) -> Iterator[str]:
             yield from (line for _, _, line in lines)
 
 
-def _together(entries: tuple[Entry, ...]) -> Iterator[list[Entry]]:
+def _together(entries: tuple[SummaryEntry, ...]) -> Iterator[list[SummaryEntry]]:
     for _, those in groupby(entries, lambda each: (each.turn_seq, each.who)):
         yield [*those]
 
 
-def _entry_lines(together: list[Entry]) -> list[str]:
+def _entry_lines(together: list[SummaryEntry]) -> list[str]:
     texts = [each.text + (f" (until #{each.until})" if each.until is not None else "") for each in together]
     start = mark(together[0].turn_seq, together[0].who)
     return [f"{start}{text}" for text in texts] if together[0].turn_seq is None else [start + _BETWEEN.join(texts)]
 
 
-def _read(kind: Kind, line: str) -> Iterator[Entry | None]:
+def _read(kind: Kind, line: str) -> Iterator[SummaryEntry | None]:
     found = _MARK.match(line)
     if found is None:
         texts, turn_seq, who = [line.removeprefix("- ")], None, None

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from contextinfinity.librarian.contract import Pause, Said
-from contextinfinity.librarian.digest import Entry, Kind, entry
-from contextinfinity.librarian.kinds import kind_of
+from contextinfinity.librarian.contract import Pause, TranscriptMessage
+from contextinfinity.librarian.digest import Kind, SummaryEntry, entry
+from contextinfinity.librarian.entry_kinds import kind_of
 from contextinfinity.librarian.scoring import score, words_of
 from contextinfinity.librarian.shorten import shortened
-from contextinfinity.librarian.vocabulary import PHRASES
+from contextinfinity.librarian.summary_vocabulary import PHRASES
 from contextinfinity.text.content_words import content_words
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.own_words import READ
@@ -46,35 +46,37 @@ _SPECIFIC = re.compile(r"\d|(?<=[a-z,] )(?!I\b)[A-Z]")
 _PASTED = 4_000
 
 
-class Found(Struct, frozen=True):
+class ScoredStatement(Struct, frozen=True):
     """A statement with its score."""
 
-    entry: Entry
+    entry: SummaryEntry
     score: float
 
 
-class Reading(Struct):
+class ExtractedStatements(Struct):
     """What new turns bring: statements, identifiers with their turns, and how long messages are by role."""
 
-    found: list[Found]
+    found: list[ScoredStatement]
     identifiers: dict[str, list[int]]
     lengths: dict[str, list[int]]
 
 
-async def read_turns(said: Sequence[Said], waiting: Iterable[Entry], pause: Pause) -> Reading:
+async def read_turns(
+    said: Sequence[TranscriptMessage], waiting: Iterable[SummaryEntry], pause: Pause
+) -> ExtractedStatements:
     """Read new turns; ``waiting`` are open questions of the turn before, which the first message may answer."""
-    reading = Reading([], {}, {})
+    reading = ExtractedStatements([], {}, {})
     asked = _Asked(waiting)
     for one in said:
         _identifiers(one, reading.identifiers)
         if one.role in ("user", "assistant"):
             await _read_message(one, asked, reading, pause)
         await pause()
-    reading.found += [Found(each, 0.5) for each in asked.still_open()]
+    reading.found += [ScoredStatement(each, 0.5) for each in asked.still_open()]
     return reading
 
 
-async def _read_message(one: Said, asked: _Asked, reading: Reading, pause: Pause) -> None:
+async def _read_message(one: TranscriptMessage, asked: _Asked, reading: ExtractedStatements, pause: Pause) -> None:
     sentences = spoken(one.text).sentences
     if len(sentences) > _SENTENCES:
         sentences = [*sentences[: _SENTENCES // 2], *sentences[-_SENTENCES // 2 :]]
@@ -96,7 +98,7 @@ async def _read_message(one: Said, asked: _Asked, reading: Reading, pause: Pause
     answered = any(each.entry.turn_seq == one.turn_seq and each.entry.who == one.role for each in joined)
     for value, kind, text in _best(made):
         if not (answered and kind == "fact") and (each := entry(kind, text, one.turn_seq, one.role)):
-            reading.found.append(Found(each, value))
+            reading.found.append(ScoredStatement(each, value))
     reading.found += joined
 
 
@@ -132,7 +134,7 @@ async def gives_orders_in(text: str, pause: Pause) -> bool:
     return False
 
 
-def _identifiers(one: Said, known: dict[str, list[int]]) -> None:
+def _identifiers(one: TranscriptMessage, known: dict[str, list[int]]) -> None:
     text = one.text if len(one.text) <= 2 * _PASTED else f"{one.text[:_PASTED]}\n{one.text[-_PASTED:]}"
     for word in dict.fromkeys(text.split()):
         if word.isalpha() or len(word) < 4 or len(word) > 200:
@@ -146,14 +148,14 @@ def _identifiers(one: Said, known: dict[str, list[int]]) -> None:
 class _Asked:
     """Questions and proposals that wait for an answer."""
 
-    def __init__(self, waiting: Iterable[Entry]) -> None:
+    def __init__(self, waiting: Iterable[SummaryEntry]) -> None:
         self._waiting = [*waiting]
-        self._open: list[Entry] = []
-        self._last: tuple[Said, list[str]] | None = None
+        self._open: list[SummaryEntry] = []
+        self._last: tuple[TranscriptMessage, list[str]] | None = None
 
-    def hear(self, one: Said, sentences: list[str]) -> list[Found]:
+    def hear(self, one: TranscriptMessage, sentences: list[str]) -> list[ScoredStatement]:
         """Take a message: it may answer what the other side asked before; return the answer with its question."""
-        made: list[Found] = []
+        made: list[ScoredStatement] = []
         before = self._last if self._last is not None and self._last[0].role != one.role else None
         if self._waiting and one.role == "user":
             self._open += [each for each in self._waiting if not _answers(one.text, each.text)]
@@ -167,13 +169,13 @@ class _Asked:
         self._last = (one, sentences)
         return made
 
-    def still_open(self) -> list[Entry]:
+    def still_open(self) -> list[SummaryEntry]:
         """Return the questions that nobody has answered."""
         last = _questions(*self._last) if self._last is not None else []
         return [*self._open, *self._waiting, *last]
 
 
-def _questions(one: Said, sentences: list[str]) -> list[Entry]:
+def _questions(one: TranscriptMessage, sentences: list[str]) -> list[SummaryEntry]:
     put = [
         each
         for each in sentences
@@ -193,7 +195,7 @@ def _lowered(text: str) -> str:
     return text if text[:2].isupper() or text.startswith("I ") else text[:1].lower() + text[1:]
 
 
-def _joined(before: tuple[Said, list[str]], one: Said) -> list[Found]:
+def _joined(before: tuple[TranscriptMessage, list[str]], one: TranscriptMessage) -> list[ScoredStatement]:
     """Join a short answer to its question, and an acceptance to the proposal."""
     text, sentences = one.text.strip(), before[1]
     if not sentences or len(text) > 80 or asks(text):
@@ -207,11 +209,11 @@ def _joined(before: tuple[Said, list[str]], one: Said) -> list[Found]:
             if proposal
             else None
         )
-        return [Found(made, 0.5)] if made else []
+        return [ScoredStatement(made, 0.5)] if made else []
     question = sentences[-1]
     if len(_WORD.findall(text)) > _SHORT_ANSWER or PHRASES["empty_answer"].fullmatch(text) or not asks(question):
         return []
     if len(question) > _LONGEST_QUESTION or PHRASES["polite"].search(question) or gives_orders(text):
         return []
     made = entry("fact", f"{shortened(question) or question} – {text}", one.turn_seq, one.role)
-    return [Found(made, score(made.text, words_of(made.text.replace("?", ""))))] if made else []
+    return [ScoredStatement(made, score(made.text, words_of(made.text.replace("?", ""))))] if made else []

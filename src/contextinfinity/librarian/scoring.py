@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from operator import mul
 
-from contextinfinity.librarian.vocabulary import PHRASES
-from contextinfinity.librarian.vocabulary import SIGNS as WORDS
+from contextinfinity.librarian.summary_vocabulary import PHRASES
+from contextinfinity.librarian.summary_vocabulary import SIGNS as WORDS
 from contextinfinity.text.sentences import asks
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\d_]+(?:'[^\W\d_]+)?")

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.librarian.contract import Pause
-from contextinfinity.librarian.digest import AGREED, Entry
+from contextinfinity.librarian.digest import AGREED, SummaryEntry
 from contextinfinity.librarian.scoring import norm, words_of
-from contextinfinity.librarian.vocabulary import CUES
+from contextinfinity.librarian.summary_vocabulary import CUES
 from contextinfinity.text.content_words import content_words, share
 from contextinfinity.text.polarity import opposed
 from contextinfinity.text.sentences import asks
@@ -42,7 +42,7 @@ _NEAR = 12
 
 
 class _Known(Struct):
-    entry: Entry
+    entry: SummaryEntry
     words: frozenset[str]
     names: frozenset[str]
     key: tuple[frozenset[str], frozenset[str]] | None
@@ -56,7 +56,7 @@ class _Known(Struct):
         return frozenset(name for name in self.names if not name[0].isdigit() and any(map(str.isdigit, name)))
 
 
-def _known(each: Entry) -> _Known:
+def _known(each: SummaryEntry) -> _Known:
     words, match = frozenset(words_of(each.text)), _KEY.match(each.text)
     key = (content_words(match["key"]) - {"now"}, _names(match["key"])) if match else None
     return _Known(
@@ -73,7 +73,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(found.lower().strip("`.") for found in _NAME.findall(text))
 
 
-async def settled(entries: Sequence[Entry], pins: Sequence[str], pause: Pause) -> list[Entry]:
+async def settled(entries: Sequence[SummaryEntry], pins: Sequence[str], pause: Pause) -> list[SummaryEntry]:
     """Return the entries that hold, and those retired by a later one; entries come oldest first."""
     pinned = [(content_words(pin), _names(pin)) for pin in pins]
     kept: list[_Known] = []
@@ -101,11 +101,11 @@ async def settled(entries: Sequence[Entry], pins: Sequence[str], pause: Pause) -
     return [_after(one.entry, gone.get(at)) for at, one in enumerate(kept) if at not in merged]
 
 
-def _after(each: Entry, until: int | None) -> Entry:
+def _after(each: SummaryEntry, until: int | None) -> SummaryEntry:
     return each if until is None else replace(each, kind="retired", until=until)
 
 
-def _rank(each: Entry) -> int:
+def _rank(each: SummaryEntry) -> int:
     return (each.kind in AGREED) * 4 + (each.kind == "question") * 2 + (each.who == "user")
 
 

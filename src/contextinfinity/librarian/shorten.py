@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from contextinfinity.librarian.vocabulary import PHRASES
+from contextinfinity.librarian.summary_vocabulary import PHRASES
 from contextinfinity.text.sentences import before_question
 
 LONGEST = 200

@@ -18,7 +18,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.unicode import has_nul
 from contextinfinity.errors import ContextInfinityError, NotFound
 from contextinfinity.mcp_server import resources
-from contextinfinity.mcp_server.tools import TOOLS, Arguments
+from contextinfinity.mcp_server.mcp_tools import TOOLS, Arguments
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ INSTRUCTIONS = (
 Handler: TypeAlias = Callable[[Client, dict[str, Json]], Awaitable[Json]]
 
 
-class WrongMessage(Exception):
+class InvalidMessage(Exception):
     """A message that cannot be answered with a result."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -57,11 +57,11 @@ async def answer(client: Client, written: bytes) -> Json:
     try:
         params = message.get("params") or {}
         if not isinstance(params, dict) or has_nul(params):
-            raise WrongMessage(WRONG_PARAMS, "params has to be an object, without NUL characters.")
+            raise InvalidMessage(WRONG_PARAMS, "params has to be an object, without NUL characters.")
         if method not in _METHODS:
-            raise WrongMessage(NO_METHOD, f"There is no method {method[:80]!r}.")
+            raise InvalidMessage(NO_METHOD, f"There is no method {method[:80]!r}.")
         return {"jsonrpc": "2.0", "id": request_id, "result": await _METHODS[method](client, params)}
-    except WrongMessage as wrong:
+    except InvalidMessage as wrong:
         return _error(request_id, wrong.code, str(wrong))
     except NotFound as error:
         return _error(request_id, NO_RESOURCE, str(error))
@@ -99,7 +99,7 @@ async def _call_tool(client: Client, params: dict[str, Json]) -> Json:
     name, given = params.get("name"), params.get("arguments") or {}
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None or not isinstance(given, dict):
-        raise WrongMessage(WRONG_PARAMS, f"There is no tool {str(name)[:80]!r}, or its arguments are no object.")
+        raise InvalidMessage(WRONG_PARAMS, f"There is no tool {str(name)[:80]!r}, or its arguments are no object.")
     if unknown := given.keys() - tool.properties.keys():
         return _told({"error": f"{tool.name} has no argument {min(unknown)[:80]!r}."}, is_error=True)
     try:
@@ -116,7 +116,7 @@ def _told(result: Json, *, is_error: bool = False) -> Json:
 async def _list_resources(client: Client, params: dict[str, Json]) -> Json:
     cursor = params.get("cursor")
     if cursor is not None and not isinstance(cursor, str):
-        raise WrongMessage(WRONG_PARAMS, "cursor has to be a text.")
+        raise InvalidMessage(WRONG_PARAMS, "cursor has to be a text.")
     return await resources.listed(client, cursor)
 
 
@@ -127,7 +127,7 @@ async def _list_templates(client: Client, params: dict[str, Json]) -> Json:
 async def _read_resource(client: Client, params: dict[str, Json]) -> Json:
     uri = params.get("uri")
     if not isinstance(uri, str):
-        raise WrongMessage(WRONG_PARAMS, "uri has to be a text.")
+        raise InvalidMessage(WRONG_PARAMS, "uri has to be a text.")
     return await resources.read(client, uri)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextinfinity.client.contract import Client
 from contextinfinity.client.cursors import cursor_of, position_of
-from contextinfinity.client.values import ShownTurn
+from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput
 

@@ -9,9 +9,9 @@ from functools import cache
 from typing import TypeAlias
 
 from contextinfinity.domain.memory import Memory
+from contextinfinity.memory.memory_findings import MemoryFinding
 from contextinfinity.memory.reconciling import same
 from contextinfinity.memory.table import TABLE
-from contextinfinity.memory.values import Finding
 from contextinfinity.text.keywords import terms
 
 SourceOf: TypeAlias = Callable[[Memory], str | None]
@@ -24,7 +24,7 @@ favourite colour goes does never cannot
 """
 
 
-def audit(memories: Sequence[Memory], source: SourceOf, *, at: datetime, oldest: datetime) -> list[Finding]:
+def audit(memories: Sequence[Memory], source: SourceOf, *, at: datetime, oldest: datetime) -> list[MemoryFinding]:
     """Look at an owner's living memories; what a person wrote needs no turn."""
     found = [*_ungrounded(memories, source), *_duplicates(memories), *_stale(memories, at, oldest)]
     order = {memory.id: place for place, memory in enumerate(memories)}
@@ -43,18 +43,18 @@ def _own_terms() -> frozenset[str]:
     return frozenset(terms(f"{facts} {_OURS}"))
 
 
-def _ungrounded(memories: Sequence[Memory], source: SourceOf) -> Iterator[Finding]:
+def _ungrounded(memories: Sequence[Memory], source: SourceOf) -> Iterator[MemoryFinding]:
     for memory in memories:
         if memory.origin == "person":
             continue
         words = source(memory)
         if words is None:
-            yield Finding(memory_id=memory.id, trouble="ungrounded", why="the turn it came from is gone")
+            yield MemoryFinding(memory_id=memory.id, trouble="ungrounded", why="the turn it came from is gone")
         elif not is_grounded(memory.content, words):
-            yield Finding(memory_id=memory.id, trouble="ungrounded", why="its turn does not say so")
+            yield MemoryFinding(memory_id=memory.id, trouble="ungrounded", why="its turn does not say so")
 
 
-def _duplicates(memories: Sequence[Memory]) -> Iterator[Finding]:
+def _duplicates(memories: Sequence[Memory]) -> Iterator[MemoryFinding]:
     by_word: dict[tuple[tuple[str, ...], str], list[Memory]] = {}
     for memory in memories:
         twin: Memory | None = None
@@ -64,14 +64,14 @@ def _duplicates(memories: Sequence[Memory]) -> Iterator[Finding]:
             twin = twin or next((one for one in near if same(one.content, memory.content)), None)
             near.append(memory)
         if twin is not None and twin.about.partition(":")[0] == memory.about.partition(":")[0] != "plan":
-            yield Finding(memory_id=memory.id, trouble="duplicate", why=f"{twin.id} says the same")
+            yield MemoryFinding(memory_id=memory.id, trouble="duplicate", why=f"{twin.id} says the same")
 
 
-def _stale(memories: Sequence[Memory], at: datetime, oldest: datetime) -> Iterator[Finding]:
+def _stale(memories: Sequence[Memory], at: datetime, oldest: datetime) -> Iterator[MemoryFinding]:
     for memory in memories:
         said = memory.valid_from or memory.created_at
         used = said if memory.last_placed_at is None else max(said, memory.last_placed_at)
         if memory.valid_to is not None and memory.valid_to <= at:
-            yield Finding(memory_id=memory.id, trouble="stale", why="what it speaks of is over")
+            yield MemoryFinding(memory_id=memory.id, trouble="stale", why="what it speaks of is over")
         elif used < oldest:
-            yield Finding(memory_id=memory.id, trouble="stale", why="it was neither said nor shown for long")
+            yield MemoryFinding(memory_id=memory.id, trouble="stale", why="it was neither said nor shown for long")

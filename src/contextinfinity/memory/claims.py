@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from contextinfinity.memory.guards import clause_end, clause_start, is_meant
-from contextinfinity.memory.written import as_said
+from contextinfinity.memory.rendering import as_said
 from contextinfinity.text.keywords import terms
 
 _DAY = re.compile(r"\(?\d{4}-\d\d-\d\d(?: to \d{4}-\d\d-\d\d)?\)?")

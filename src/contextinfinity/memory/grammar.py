@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.memory import MemoryKind
-from contextinfinity.memory.values import Told, key_of
-from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
+from contextinfinity.memory.memory_findings import StatedFact, key_of
+from contextinfinity.memory.third_person import LONGEST, of_the_user, sentence, thing
 from contextinfinity.text.keywords import stem
 from contextinfinity.text.vocabulary import phrases, words
 
@@ -130,7 +130,7 @@ class _Clause(Struct, frozen=True):
         return _points(self.words)
 
 
-def habits_in(text: str) -> Iterator[Told]:
+def habits_in(text: str) -> Iterator[StatedFact]:
     """Find what the clauses of a sentence say of its speaker."""
     if (match := _FAVOURED.match(text)) and (favoured := _favoured(match)) is not None:
         yield from _made(favoured, 0, len(text))
@@ -144,11 +144,11 @@ def habits_in(text: str) -> Iterator[Told]:
             yield from _made(said, start, start + len(clause))
 
 
-def _made(said: Said, start: int, end: int) -> Iterator[Told]:
+def _made(said: Said, start: int, end: int) -> Iterator[StatedFact]:
     kind, content, about = said
     content = sentence(content)
     if len(content) <= LONGEST and len(content.split()) >= 3:
-        told = Told(content=content, start=start, end=end, kind=kind, about=about, weight=3, confidence=0.8)
+        told = StatedFact(content=content, start=start, end=end, kind=kind, about=about, weight=3, confidence=0.8)
         sort, _, named = about.partition(":")
         is_over = content.startswith(_OVER)
         yield replace(told, ends=(sort,), named=tuple(named.split())) if is_over else told

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from contextinfinity.memory.values import Told, key_of
-from contextinfinity.memory.wording import LONGEST, sentence
+from contextinfinity.memory.memory_findings import StatedFact, key_of
+from contextinfinity.memory.third_person import LONGEST, sentence
 from contextinfinity.text.vocabulary import LANGUAGES, phrases
 
 MOST_WORDS: Final = 16
@@ -30,7 +30,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
     )
 
 
-def quoted_in(text: str) -> Iterator[Told]:
+def quoted_in(text: str) -> Iterator[StatedFact]:
     """Find the clauses of a sentence in which the speaker says something about themselves."""
     for clause in _CLAUSE.finditer(text):
         said = clause[0].strip()
@@ -40,5 +40,5 @@ def quoted_in(text: str) -> Iterator[Told]:
                 if len(content) <= LONGEST:
                     about = f"said:{key_of(said)}"
                     start, end = clause.span()
-                    yield Told(content=content, start=start, end=end, kind="self", about=about, confidence=0.7)
+                    yield StatedFact(content=content, start=start, end=end, kind="self", about=about, confidence=0.7)
                 break

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.memory.guards import is_meant
-from contextinfinity.memory.values import Span, Told, When, key_of
-from contextinfinity.memory.wording import of_the_user, sentence, thing
+from contextinfinity.memory.memory_findings import StatedFact, StatedPeriod, When, key_of
+from contextinfinity.memory.third_person import of_the_user, sentence, thing
 from contextinfinity.text.vocabulary import patterns
 
 _PATTERNS: Final = patterns("statements")
@@ -62,7 +62,7 @@ _LONGEST = timedelta(days=100)
 _TIME = re.compile(r"\bat (\d{1,2}(?::\d\d)?(?: ?[ap]m)?|noon|midnight)\b", re.I)
 
 
-def plans_in(text: str, said_at: datetime, when: When) -> Iterator[Told]:
+def plans_in(text: str, said_at: datetime, when: When) -> Iterator[StatedFact]:
     """Give the plans of a sentence."""
     if (over := _cancelled(text, said_at)) is not None:
         yield over
@@ -78,14 +78,14 @@ def plans_in(text: str, said_at: datetime, when: When) -> Iterator[Told]:
                 return
 
 
-def _is_near(text: str, match: re.Match[str], named: Span) -> bool:
+def _is_near(text: str, match: re.Match[str], named: StatedPeriod) -> bool:
     """Tell whether a day belongs to what is said before it: a class that is dull may be spoken of on Monday."""
     place = text.find(named.words, match.end())
     between = text[match.end() : place] if place >= 0 else ""
     return len(between) <= _NEAR and not _BORDER.search(between)
 
 
-def _cancelled(text: str, said_at: datetime) -> Told | None:
+def _cancelled(text: str, said_at: datetime) -> StatedFact | None:
     until = said_at + timedelta(days=30)
     for pattern in (_CANCELLED, _CALLED_OFF, _NOT_GOING):
         for match in pattern.finditer(text):
@@ -107,7 +107,7 @@ class Days(Struct, frozen=True):
     end: datetime
 
 
-def _ahead(span: Span, said_at: datetime) -> Days | None:
+def _ahead(span: StatedPeriod, said_at: datetime) -> Days | None:
     """Read a time as one to come: a May, a Friday that was not named as past is the next one."""
     start, end = span.start, span.end
     if end - start > _LONGEST or (end <= said_at and _PAST.search(span.words)):
@@ -123,7 +123,7 @@ def _year_on(moment: datetime) -> datetime:
     return moment.replace(year=moment.year + 1, day=min(moment.day, 28) if moment.month == 2 else moment.day)
 
 
-def _planned(match: re.Match[str], text: str, span: Days) -> Told:
+def _planned(match: re.Match[str], text: str, span: Days) -> StatedFact:
     day = _day(span)
     if (hour := _TIME.search(text, match.end())) is not None:
         day = f"{day}, {hour[1]}"
@@ -139,9 +139,9 @@ def _planned(match: re.Match[str], text: str, span: Days) -> Told:
     return replace(told, vague=match.re is not _HAVE)
 
 
-def _told(match: re.Match[str], content: str, about: str, until: datetime) -> Told:
+def _told(match: re.Match[str], content: str, about: str, until: datetime) -> StatedFact:
     start, end = match.span()
-    return Told(
+    return StatedFact(
         content=sentence(content),
         start=start,
         end=end,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from contextinfinity.domain.memory import Memory
-from contextinfinity.memory.values import Told, Unwanted
+from contextinfinity.memory.memory_findings import ForgetRequest, StatedFact
 from contextinfinity.text.keywords import terms
 
 ALIKE = 0.8
@@ -41,7 +41,7 @@ def _plain(content: str) -> str:
     return _FILLING.sub("", content.rstrip(".").lower())
 
 
-def settled(told: Told, known: Iterable[Memory]) -> Told | None:
+def settled(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
     """Name a fact as the one is named whose place it takes; None where it ends what nobody knows."""
     if told.ends:
         return _ending(told, known)
@@ -55,7 +55,7 @@ def settled(told: Told, known: Iterable[Memory]) -> Told | None:
     return told
 
 
-def _ending(told: Told, known: Iterable[Memory]) -> Told | None:
+def _ending(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
     """Let it take the place of what it ends; what was to be remembered is ended by name."""
     if told.kind == "note" and told.about:
         return told if any(one.about == told.about and one.kind == "note" for one in known) else None
@@ -64,7 +64,7 @@ def _ending(told: Told, known: Iterable[Memory]) -> Told | None:
     return replace(told, about=ended[0], replaces=(*told.replaces, *ended[1:])) if ended else None
 
 
-def _planned(told: Told, known: Iterable[Memory]) -> Told:
+def _planned(told: StatedFact, known: Iterable[Memory]) -> StatedFact:
     """Take "the flight" for the one flight that is known."""
     words = set(told.about.partition(":")[2].split())
     plans = {one.about for one in known if one.kind == "plan" and words <= set(one.about.partition(":")[2].split())}
@@ -75,7 +75,7 @@ def _sort(about: str) -> str:
     return about.partition(":")[0]
 
 
-def meant(unwanted: Unwanted, known: Sequence[Memory]) -> list[Memory]:
+def meant(unwanted: ForgetRequest, known: Sequence[Memory]) -> list[Memory]:
     """Choose the memories that are to be forgotten."""
     if unwanted.everything:
         return [*known]

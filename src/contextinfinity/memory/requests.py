@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from contextinfinity.domain.memory import LONGEST_MEMORY
-from contextinfinity.memory.values import Told, Unwanted, key_of
-from contextinfinity.memory.wording import of_the_user, sentence
+from contextinfinity.memory.memory_findings import ForgetRequest, StatedFact, key_of
+from contextinfinity.memory.third_person import of_the_user, sentence
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.vocabulary import patterns
 
@@ -46,7 +46,7 @@ def _orders(words: str) -> bool:
     return any(map(is_order, _LABELLED.split(words)))
 
 
-def request_in(text: str) -> Told | None:
+def request_in(text: str) -> StatedFact | None:
     """Return what a sentence asks to be remembered, as a note in the user's words; None for orders."""
     match = _REMEMBER.match(text)
     if match is None or '"' in match["x"] or len(terms(match["x"])) < 1 or _orders(match["x"]):
@@ -58,7 +58,7 @@ def request_in(text: str) -> Told | None:
     about = ""
     if own := re.match(r"(?:my|our|the) ([\w' -]{2,40}?) (?:is|are|was)\b", words, re.I):
         about = f"my:{own[1].lower()}"
-    return Told(
+    return StatedFact(
         content=content,
         start=match.start("x"),
         end=match.end("x"),
@@ -70,12 +70,12 @@ def request_in(text: str) -> Told | None:
     )
 
 
-def unwanted_in(text: str) -> tuple[Unwanted, str] | None:
+def unwanted_in(text: str) -> tuple[ForgetRequest, str] | None:
     """Give what a sentence asks to be forgotten, and in which words; "forget it" is no such thing."""
     if _EVERYTHING.match(text):
-        return Unwanted(everything=True), ""
+        return ForgetRequest(everything=True), ""
     if stopped := _STOP_ANSWERING.match(text):
-        return Unwanted(abouts=("answers:language",), only=tuple(terms(stopped["x"]))), ""
+        return ForgetRequest(abouts=("answers:language",), only=tuple(terms(stopped["x"]))), ""
     match = _FORGET.match(text)
     if match is None or not _OF_ME.search(text[match.start() : match.end()][6:]):
         return None
@@ -89,7 +89,7 @@ def unwanted_in(text: str) -> tuple[Unwanted, str] | None:
         if found := pattern.search(named):
             abouts, only = sorts, tuple(set(terms(named[found.end() :])) - _FIRST_PERSON)
             break
-    unwanted = Unwanted(words=words, abouts=abouts, only=only, denied=_NOT.search(named) is not None)
+    unwanted = ForgetRequest(words=words, abouts=abouts, only=only, denied=_NOT.search(named) is not None)
     return (unwanted, named) if words or abouts else None
 
 

@@ -11,7 +11,7 @@ LONGEST = 2000
 """Characters that a snippet may have."""
 
 
-class Line(NamedTuple):
+class MemoryLine(NamedTuple):
     """A fact as it stands in a prompt, and the turn that said it; without an id it is nobody's memory."""
 
     text: str
@@ -19,7 +19,7 @@ class Line(NamedTuple):
     source: TurnId | None = None
 
 
-def fitting(some: Iterable[Line], most: int = LONGEST) -> tuple[Line, ...]:
+def fitting(some: Iterable[MemoryLine], most: int = LONGEST) -> tuple[MemoryLine, ...]:
     """Keep lines from the first on, as many as fit; none is cut."""
     kept, room = [], min(most, LONGEST) + 1
     for line in some:
@@ -30,7 +30,7 @@ def fitting(some: Iterable[Line], most: int = LONGEST) -> tuple[Line, ...]:
     return tuple(kept)
 
 
-def within(some: Iterable[Line], count: Callable[[str], int], tokens: int) -> tuple[Line, ...]:
+def within(some: Iterable[MemoryLine], count: Callable[[str], int], tokens: int) -> tuple[MemoryLine, ...]:
     """Keep lines from the first on, as many as that many tokens hold."""
     kept = []
     for line in some:
@@ -41,11 +41,11 @@ def within(some: Iterable[Line], count: Callable[[str], int], tokens: int) -> tu
     return tuple(kept)
 
 
-def besides(some: Iterable[Line], shown: Collection[MemoryId], said: Collection[TurnId]) -> list[Line]:
+def besides(some: Iterable[MemoryLine], shown: Collection[MemoryId], said: Collection[TurnId]) -> list[MemoryLine]:
     """Keep what does not stand in the prompt anyway, as a memory or in the words of the turn that said it."""
     return [line for line in some if line.id and line.id not in shown and line.source not in said]
 
 
-def lines(some: Iterable[Line]) -> str:
+def lines(some: Iterable[MemoryLine]) -> str:
     """Write facts, a line each."""
     return "\n".join(line.text for line in some)

@@ -48,14 +48,14 @@ class _Written(Struct, frozen=True, forbid_unknown_fields=True):
     ends: tuple[str, ...] = ()
 
 
-class _File(Struct, frozen=True, forbid_unknown_fields=True):
+class _FactsFile(Struct, frozen=True, forbid_unknown_fields=True):
     fragments: dict[str, str]
     row: tuple[_Written, ...]
 
 
 def _read() -> tuple[Row, ...]:
     text = files("contextinfinity.text.vocabulary").joinpath("facts.toml").read_text(encoding="utf-8")
-    file = msgspec.convert(tomllib.loads(text), _File)
+    file = msgspec.convert(tomllib.loads(text), _FactsFile)
     return tuple(_row(written, file.fragments) for written in file.row)
 
 

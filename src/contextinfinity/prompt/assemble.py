@@ -18,8 +18,8 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out, markers, pins_text, summary_pair
 from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.redact import Redactor, Span, redact
-from contextinfinity.prompt.sections import Sections
 from contextinfinity.prompt.shrink import describe, held_cuts, low_mark, shrink, truncate
 
 WORKSPACE_SHARE = 0.9

@@ -21,9 +21,9 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
 )
 from contextinfinity.domain.plan import Shrunk
+from contextinfinity.domain.prefix_hash import plain_text
 from contextinfinity.domain.sent_form import with_blocks
-from contextinfinity.domain.trail import plain_text
-from contextinfinity.prompt.sections import Artifact, Sections, Shown
+from contextinfinity.prompt.prompt_sections import Artifact, Sections, Shown
 from contextinfinity.prompt.tasks import bridge, is_by_a_person, opens_task
 
 WHOLE = 1024

@@ -8,9 +8,9 @@ from itertools import chain
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import PlanSection
 from contextinfinity.domain.prompt import ToolSpec
-from contextinfinity.domain.workspace import WorkspaceText
+from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.prompt.layout import current_message, summary_pair, system_texts, tools_of
-from contextinfinity.prompt.sections import RenderCache, Sections, Shown
+from contextinfinity.prompt.prompt_sections import RenderCache, Sections, Shown
 from contextinfinity.text.tokens import Counter
 
 

@@ -16,7 +16,7 @@ import unicodedata
 from functools import lru_cache
 
 from contextinfinity.domain.plan import LAYOUT_VERSION
-from contextinfinity.prompt.disguises import revealed
+from contextinfinity.prompt.canonical_text import revealed
 
 BAR = "|"
 

@@ -25,7 +25,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.prompt.sections import Sections, Shown
+from contextinfinity.prompt.prompt_sections import Sections, Shown
 
 REDACTED = "[redacted]"
 

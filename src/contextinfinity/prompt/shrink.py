@@ -36,7 +36,7 @@ from contextinfinity.prompt.cutting import (
 )
 from contextinfinity.prompt.layout import artifact_text, system_texts, tools_of
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.sections import Sections, Shown
+from contextinfinity.prompt.prompt_sections import Sections, Shown
 from contextinfinity.prompt.tasks import opens_task, running_from
 
 OLDER_SHARES = (WHOLE // 2, WHOLE // 8)

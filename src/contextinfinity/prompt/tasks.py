@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, ToolResultBlock
 from contextinfinity.domain.plan import LAYOUT_VERSION
-from contextinfinity.domain.trail import plain_text
+from contextinfinity.domain.prefix_hash import plain_text
 from contextinfinity.domain.turn import Turn
-from contextinfinity.prompt.sections import RenderCache, Shown, shown_turns
+from contextinfinity.prompt.prompt_sections import RenderCache, Shown, shown_turns
 
 
 def is_by_a_person(messages: Sequence[Message]) -> bool:

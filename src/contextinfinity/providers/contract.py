@@ -19,12 +19,12 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, StreamedPiece, Wishes
-from contextinfinity.providers.request_options import Wished
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, RequestOptions, StreamedPiece
+from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.text.tokens import Counter
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class EncodedRequest(Struct, frozen=True, kw_only=True):
     """A request as it will be sent: the bytes, and the hash of what they say.
 
     ``form`` is what besides the request decided how it reads: with both, ``written_again`` gives the same bytes.
@@ -64,15 +64,15 @@ class Provider(Protocol):
         """Count what a request will cost."""
         ...
 
-    def write(self, request: ProviderRequest) -> Written:
+    def write(self, request: ProviderRequest) -> EncodedRequest:
         """Put a request into the form in which it will be sent."""
         ...
 
-    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
         """Put wishes into options that its ``write`` takes, and name those that this model cannot be told."""
         ...
 
-    def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+    def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Ask, and give what comes back as it comes."""
         ...
 
@@ -111,7 +111,7 @@ class Wire(Protocol):
         """Put a request into the vendor's JSON."""
         ...
 
-    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Put wishes into the vendor's options, and name those that the model cannot be told."""
         ...
 
@@ -129,7 +129,7 @@ def canonical(body: Json) -> bytes:
     return msgspec.json.encode(body, order="sorted")
 
 
-def written(request: ProviderRequest, body: Json, form: Json) -> Written:
+def written(request: ProviderRequest, body: Json, form: Json) -> EncodedRequest:
     """Write a body down, keys in the order the wire gave them (models read schemas in order), and hash it."""
     sha256 = hashlib.sha256(canonical(body)).hexdigest()
-    return Written(request=request, body=msgspec.json.encode(body), sha256=sha256, form=form)
+    return EncodedRequest(request=request, body=msgspec.json.encode(body), sha256=sha256, form=form)

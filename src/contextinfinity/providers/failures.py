@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
+from contextinfinity.providers.retry_after import retry_after, seconds
 from contextinfinity.providers.size_limits import window_named
-from contextinfinity.providers.waits import retry_after, seconds
 
 LONGEST_QUOTE = 300
 LONGEST_BODY = 20_000
@@ -30,7 +30,7 @@ SHORTEST_SECRET = 8
 """What stands for a key where none is needed ("none", "ollama") is an ordinary word; a key is longer."""
 
 
-class Kind(Struct, frozen=True):
+class FailureKind(Struct, frozen=True):
     """A way to fail: what happened, what to do, and whether the same request may succeed later."""
 
     what: str
@@ -38,24 +38,26 @@ class Kind(Struct, frozen=True):
     retryable: bool = False
 
 
-KINDS: dict[str, Kind] = {
-    "rate_limit": Kind("too many requests at this time", "Wait a little, or ask for higher limits.", True),
-    "overloaded": Kind("it is overloaded", "Try again in a while, or choose another model.", True),
-    "server": Kind("it failed on its side", "Try again in a while, or choose another model.", True),
-    "time_out": Kind("no answer in time", "Try again; ask for less, or allow more time in config.toml.", True),
-    "connection": Kind("the connection failed", "Check the network and base_url in config.toml.", True),
-    "size": Kind("the request is too long for the model", "Send less, or choose a model with a larger window."),
-    "authentication": Kind(
+KINDS: dict[str, FailureKind] = {
+    "rate_limit": FailureKind("too many requests at this time", "Wait a little, or ask for higher limits.", True),
+    "overloaded": FailureKind("it is overloaded", "Try again in a while, or choose another model.", True),
+    "server": FailureKind("it failed on its side", "Try again in a while, or choose another model.", True),
+    "time_out": FailureKind("no answer in time", "Try again; ask for less, or allow more time in config.toml.", True),
+    "connection": FailureKind("the connection failed", "Check the network and base_url in config.toml.", True),
+    "size": FailureKind("the request is too long for the model", "Send less, or choose a model with a larger window."),
+    "authentication": FailureKind(
         "the key was refused", "Check the variable that api_key_env names, and what its key is allowed to use."
     ),
-    "quota": Kind("the account has no credit left or has reached its limit", "Look at the vendor's billing page."),
-    "not_found": Kind(
+    "quota": FailureKind(
+        "the account has no credit left or has reached its limit", "Look at the vendor's billing page."
+    ),
+    "not_found": FailureKind(
         "there is no such model or address", "Check the model's name and base_url; a local server must have the model."
     ),
-    "bad_request": Kind("the request was refused", "Check the model's options in config.toml."),
-    "filter": Kind("the vendor's content policy stopped it", "Say it in other words, or choose another model."),
-    "garbled": Kind("the answer cannot be understood", "Check that base_url speaks the vendor's protocol."),
-    "provider": Kind("the request failed", "Try again, or choose another model."),
+    "bad_request": FailureKind("the request was refused", "Check the model's options in config.toml."),
+    "filter": FailureKind("the vendor's content policy stopped it", "Say it in other words, or choose another model."),
+    "garbled": FailureKind("the answer cannot be understood", "Check that base_url speaks the vendor's protocol."),
+    "provider": FailureKind("the request failed", "Try again, or choose another model."),
 }
 
 KEY_HINT = "Check the environment variable {}, and what its key is allowed to use."

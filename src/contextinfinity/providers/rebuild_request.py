@@ -16,7 +16,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.errors import NotFound
-from contextinfinity.providers.contract import Wire, Written, written
+from contextinfinity.providers.contract import EncodedRequest, Wire, written
 from contextinfinity.vendors import VENDORS
 
 VERSION = 1
@@ -24,7 +24,7 @@ LOCAL_WIRE = "openai_chat"
 """What the runtime of models on this machine speaks."""
 
 
-def write(provider: str, wire: Wire, abilities: Abilities, request: ProviderRequest) -> Written:
+def write(provider: str, wire: Wire, abilities: Abilities, request: ProviderRequest) -> EncodedRequest:
     """Write a request, and what its form is."""
     form = {
         "version": VERSION,
@@ -35,7 +35,7 @@ def write(provider: str, wire: Wire, abilities: Abilities, request: ProviderRequ
     return written(request, wire.write(request, abilities), form)
 
 
-def written_again(form: Json, request: ProviderRequest) -> Written:
+def written_again(form: Json, request: ProviderRequest) -> EncodedRequest:
     """Write a request as it was written then."""
     provider = form.get("provider")
     if provider == "scripted":

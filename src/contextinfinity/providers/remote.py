@@ -15,16 +15,23 @@ import msgspec
 
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import CallPiece, ProviderEvent, ProviderRequest, StreamedPiece, TextDelta, Wishes
+from contextinfinity.domain.prompt import (
+    CallPiece,
+    ProviderEvent,
+    ProviderRequest,
+    RequestOptions,
+    StreamedPiece,
+    TextDelta,
+)
 from contextinfinity.providers.catalogue import abilities_of
-from contextinfinity.providers.contract import Accumulator, Wire, Written
+from contextinfinity.providers.contract import Accumulator, EncodedRequest, Wire
 from contextinfinity.providers.failures import cut_off, garbled, scrub
-from contextinfinity.providers.forms import sent_to
 from contextinfinity.providers.rebuild_request import write
-from contextinfinity.providers.request_options import Wished
+from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.providers.retrying import RetryPolicy, retrying
 from contextinfinity.providers.sse import events
-from contextinfinity.providers.transport import Arrived, Connection, read_whole
+from contextinfinity.providers.transport import HttpReply, VendorConnection, read_whole
+from contextinfinity.providers.wire_values import sent_to
 from contextinfinity.text.tokens import Counter, counter_of
 
 DONE = "[DONE]"
@@ -39,7 +46,7 @@ class RemoteProvider:
     def __init__(
         self,
         wire: Wire,
-        connection: Connection,
+        connection: VendorConnection,
         *,
         overrides: Mapping[str, Json] | None = None,
         policy: RetryPolicy | None = None,
@@ -75,15 +82,15 @@ class RemoteProvider:
         """Count what a request will cost."""
         return self.counter(request.model_id).prompt(request.prompt)
 
-    def write(self, request: ProviderRequest) -> Written:
+    def write(self, request: ProviderRequest) -> EncodedRequest:
         """Put a request into the vendor's form."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
 
-    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
         """Put wishes into the words of the vendor."""
         return self._wire.wished(wishes, self.abilities(model_id))
 
-    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Ask, again if need be, and give what comes back as it comes."""
         policy = self._policy if written.may_retry else ONCE
         async with aclosing(retrying(lambda: self._attempt(written), policy, vendor=self.name)) as attempts:  # type: ignore[type-var]
@@ -94,7 +101,7 @@ class RemoteProvider:
         """Let go of connections."""
         await self._connection.close()
 
-    async def _attempt(self, written: Written) -> AsyncIterator[ProviderEvent]:
+    async def _attempt(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Ask once."""
         model_id = written.request.model_id
         reply, held = self._wire.accumulate(), list[StreamedPiece]()
@@ -155,7 +162,7 @@ class RemoteProvider:
         clean = scrub(text, self._connection.secrets)
         return whole if clean == text else msgspec.json.decode(clean)
 
-    async def _read(self, arrived: Arrived) -> Json:
+    async def _read(self, arrived: HttpReply) -> Json:
         """Read the reply of a server that does not stream, or is none of the kind."""
         body = await read_whole(arrived, self.name)
         text = scrub(body.decode("utf-8", "replace"), self._connection.secrets)

@@ -14,7 +14,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.providers.options import joined
 from contextinfinity.vendors.efforts import LEVELS
 
@@ -33,7 +33,7 @@ MET_ANYWAY = frozenset(
 """Wishes that a model meets of itself where it cannot be told them."""
 
 
-class Wished(NamedTuple):
+class AppliedOptions(NamedTuple):
     """Wishes as options of a wire. ``left_out`` names those that are not met, or only in part."""
 
     options: dict[str, Json]
@@ -44,12 +44,14 @@ Offer: TypeAlias = Callable[[Any], Mapping[str, Json] | None]
 """Puts what is wished for into options; None where that cannot be said."""
 
 
-def plain(wishes: Wishes) -> Wished:
+def plain(wishes: RequestOptions) -> AppliedOptions:
     """Wish in our own words, the length too, for a provider that has no wire."""
-    return Wished(msgspec.json.decode(msgspec.json.encode(wishes)))
+    return AppliedOptions(msgspec.json.decode(msgspec.json.encode(wishes)))
 
 
-def wished_options(wishes: Wishes, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()) -> Wished:
+def wished_options(
+    wishes: RequestOptions, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()
+) -> AppliedOptions:
     """Apply each offer to its wish; name the wishes that are not met, or only in part (``in_part``)."""
     options: dict[str, Json] = {}
     left_out = []
@@ -61,7 +63,7 @@ def wished_options(wishes: Wishes, offers: Mapping[str, Offer | None], in_part: 
         options = joined(options, said or {})
         if name in in_part or (said is None and (name, value) not in MET_ANYWAY):
             left_out.append(name)
-    return Wished(options, tuple(left_out))
+    return AppliedOptions(options, tuple(left_out))
 
 
 def as_option(key: str) -> Offer:
@@ -96,7 +98,7 @@ def parallel_offer(able: Abilities, allowed: bool, one: Mapping[str, Json] | Non
     return offer
 
 
-def level_of(wishes: Wishes) -> str | None:
+def level_of(wishes: RequestOptions) -> str | None:
     """Tell how much thinking is wished for; None: nobody said, or in a word that is not known."""
     if wishes.effort is not None:
         return wishes.effort if wishes.effort in LEVELS else None
@@ -113,7 +115,7 @@ def nearest_level(level: str, levels: Sequence[str]) -> str:
     return LEVELS[min(places, key=lambda place: (abs(place - wanted), abs(place - middle)))]
 
 
-def effort_of(wishes: Wishes, able: Abilities) -> str | None:
+def effort_of(wishes: RequestOptions, able: Abilities) -> str | None:
     """Return the level nearest to the wished one that the model takes; None where it does not think."""
     level = level_of(wishes)
     if level is None or not able.reasoning:

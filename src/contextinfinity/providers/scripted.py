@@ -1,13 +1,13 @@
 """A provider that says what it is told to: for tests and for demonstrations.
 
-In goes a script: a function from a request to a ``Reply``, a list of replies given in turn, or a file of them.
+In goes a script: a function from a request to a ``ScriptedReply``, a list of replies given in turn, or a file of them.
 Out comes a stream like any provider's, with the delays, errors and cuts the script asks for. The same script and
 the same requests give the same answers. Where that is wished for, an answer ends before a text or after a number
 of tokens.
 
 A script file is JSON: a list of replies, or an object ``{"replies": [...], "loop": true}``. A reply is a text, or an
-object with the fields of ``Reply``. Besides, ``when`` is a pattern: the first reply whose pattern is found in the
-message is given, before those in turn.
+object with the fields of ``ScriptedReply``. A reply with a ``when`` pattern is given to the messages that match it; the
+others are given in turn.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import AssistantItem, Json, ReasoningItem, TextBlock, ToolCallItem, TranscriptItem
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta, Wishes
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, RequestOptions, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, Problem, StepOutcome, Usage
 from contextinfinity.errors import ProviderError, SettingsError
-from contextinfinity.providers.contract import Written, written
-from contextinfinity.providers.forms import dict_of, list_of, notes
-from contextinfinity.providers.request_options import Wished, plain
+from contextinfinity.providers.contract import EncodedRequest, written
+from contextinfinity.providers.request_options import AppliedOptions, plain
+from contextinfinity.providers.wire_values import dict_of, list_of, notes
 from contextinfinity.text.tokens import Counter, counter_of
 
 ABILITIES = Abilities(context_limit=128_000, max_output_tokens=128_000, images=True, known=True)
@@ -48,7 +48,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     call_id: str = "call-1"
 
 
-class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to say, and how.
 
     ``pieces`` says it in those pieces (default: a word at a time); ``delay`` waits that many seconds before each;
@@ -69,11 +69,11 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     when: str | None = None
 
 
-Script: TypeAlias = Callable[[ProviderRequest], Reply | str | Awaitable[Reply | str]]
+Script: TypeAlias = Callable[[ProviderRequest], ScriptedReply | str | Awaitable[ScriptedReply | str]]
 
 
-class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    replies: tuple[Reply | str, ...]
+class _ScriptFile(Struct, frozen=True, forbid_unknown_fields=True):
+    replies: tuple[ScriptedReply | str, ...]
     loop: bool = False
 
 
@@ -82,7 +82,7 @@ class ScriptedProvider:
 
     name = "scripted"
 
-    def __init__(self, script: Script | Sequence[Reply | str] | Path, abilities: Abilities = ABILITIES) -> None:
+    def __init__(self, script: Script | Sequence[ScriptedReply | str] | Path, abilities: Abilities = ABILITIES) -> None:
         self._abilities = abilities
         if isinstance(script, Path):
             read = _read(script)
@@ -111,23 +111,23 @@ class ScriptedProvider:
         """Count what a request would cost."""
         return self.counter(request.model_id).prompt(request.prompt)
 
-    def write(self, request: ProviderRequest) -> Written:
+    def write(self, request: ProviderRequest) -> EncodedRequest:
         """Write a request down as it is: this provider has no wire."""
         form = {"provider": self.name, "abilities": msgspec.to_builtins(self._abilities)}
         return written(request, request, form)
 
-    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
         """Take wishes as they are: where to stop is obeyed, the rest a script may read."""
         return plain(wishes)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to let go of."""
 
-    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Say what the script says."""
         told = self._script(written.request)
         reply = await told if inspect.isawaitable(told) else told
-        reply = Reply(text=reply) if isinstance(reply, str) else reply
+        reply = ScriptedReply(text=reply) if isinstance(reply, str) else reply
         pieces, cut = _within(_pieces(reply), written.request)
         for piece in pieces[: reply.cut_after]:
             if reply.delay:
@@ -141,26 +141,26 @@ class ScriptedProvider:
             yield _finished(reply, "".join(pieces), cut)
 
 
-def echo(request: ProviderRequest) -> Reply:
+def echo(request: ProviderRequest) -> ScriptedReply:
     """Say back what was said last, and that nobody is there."""
     said = request.prompt.messages[-1].rendered_text
-    return Reply(text=f"You said: {said}\n\n{ECHO_NOTE}")
+    return ScriptedReply(text=f"You said: {said}\n\n{ECHO_NOTE}")
 
 
-def in_turn(replies: Sequence[Reply | str], *, loop: bool = False) -> Script:
+def in_turn(replies: Sequence[ScriptedReply | str], *, loop: bool = False) -> Script:
     """Give the first reply whose ``when`` fits, or else the others one after the other; then again, or the last."""
-    fitting = [reply for reply in replies if isinstance(reply, Reply) and reply.when is not None]
+    fitting = [reply for reply in replies if isinstance(reply, ScriptedReply) and reply.when is not None]
     others = [reply for reply in replies if isinstance(reply, str) or reply.when is None]
     given = 0
 
-    def script(request: ProviderRequest) -> Reply | str:
+    def script(request: ProviderRequest) -> ScriptedReply | str:
         nonlocal given
         said = request.prompt.messages[-1].rendered_text
         for reply in fitting:
             if re.search(reply.when or "", said):
                 return reply
         if not others:
-            return Reply(error=Problem(code="script", message=f"The script has no reply to {said[:80]!r}."))
+            return ScriptedReply(error=Problem(code="script", message=f"The script has no reply to {said[:80]!r}."))
         place = given % len(others) if loop else min(given, len(others) - 1)
         given += 1
         return others[place]
@@ -168,18 +168,18 @@ def in_turn(replies: Sequence[Reply | str], *, loop: bool = False) -> Script:
     return script
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> _ScriptFile:
     try:
         data = path.read_bytes()
         whole = msgspec.json.decode(data)
-        return msgspec.convert(whole if isinstance(whole, dict) else {"replies": whole}, _File)
+        return msgspec.convert(whole if isinstance(whole, dict) else {"replies": whole}, _ScriptFile)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
         raise SettingsError(
             f"The script {path} cannot be used: {error}.", hint="It is a JSON list of replies."
         ) from error
 
 
-def _pieces(reply: Reply) -> tuple[str, ...]:
+def _pieces(reply: ScriptedReply) -> tuple[str, ...]:
     if reply.pieces is not None:
         return reply.pieces
     return tuple(re.findall(r"\s*\S+|\s+$", reply.text))
@@ -211,7 +211,7 @@ def _within(pieces: tuple[str, ...], request: ProviderRequest) -> tuple[tuple[st
     return tuple(out), cut
 
 
-def _finished(reply: Reply, text: str, cut: _Cut) -> Finished:
+def _finished(reply: ScriptedReply, text: str, cut: _Cut) -> Finished:
     items: list[TranscriptItem] = []
     if reply.thinking is not None:
         items.append(ReasoningItem(raw={"thinking": reply.thinking}))

@@ -50,7 +50,7 @@ class Address(Struct, frozen=True, kw_only=True):
     """How long the vendor may send nothing."""
 
 
-class Arrived(Struct, frozen=True, kw_only=True):
+class HttpReply(Struct, frozen=True, kw_only=True):
     """A reply whose body has begun to arrive."""
 
     media_type: str
@@ -67,7 +67,7 @@ def _tls(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-class Connection:
+class VendorConnection:
     """The HTTP client of one address, opened with the first request and shared by all requests."""
 
     def __init__(self, address: Address) -> None:
@@ -93,7 +93,7 @@ class Connection:
         more_headers: Mapping[str, str] = MappingProxyType({}),
         *,
         accept: str = "text/event-stream",
-    ) -> AsyncGenerator[Arrived, None]:
+    ) -> AsyncGenerator[HttpReply, None]:
         """Send a request; raise ``ProviderError`` where it gets no reply, or one with an error status."""
         response = None
         if self._client is None:  # the import takes a tenth of a second; other tasks run meanwhile
@@ -112,7 +112,7 @@ class Connection:
             chunks = response.aiter_bytes()
             first = await anext(chunks, b"")
             streams = kind == "text/event-stream" or first.lstrip().startswith(EVENTS)
-            yield Arrived(media_type=kind, chunks=_again(first, chunks), streams=streams)
+            yield HttpReply(media_type=kind, chunks=_again(first, chunks), streams=streams)
             await _read_to_end(chunks)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise connection_failure(
@@ -197,7 +197,7 @@ class Connection:
         )
 
 
-async def read_whole(arrived: Arrived, vendor: str) -> bytes:
+async def read_whole(arrived: HttpReply, vendor: str) -> bytes:
     """Read a reply that comes in one piece."""
     body = bytearray()
     async for chunk in arrived.chunks:

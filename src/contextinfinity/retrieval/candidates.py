@@ -10,11 +10,11 @@ from msgspec import Struct
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, chunk_id
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.search import Entry
-from contextinfinity.retrieval.kinds import kind_of
+from contextinfinity.domain.search import IndexedMessage
+from contextinfinity.retrieval.chunk_kinds import kind_of
 from contextinfinity.retrieval.passages import passages_of
 from contextinfinity.retrieval.spans import Count
-from contextinfinity.retrieval.telling import summary_of
+from contextinfinity.retrieval.statement_value import summary_of
 
 _ORDER = {"user": 0, "tool": 1, "assistant": 2}
 MOST_CHUNKS = 16
@@ -23,10 +23,10 @@ LONGEST_UNCUT = 4_000
 """Characters that are ranked of a side that has no chunks yet."""
 
 
-class Spot(Struct, frozen=True):
+class PassageSpan(Struct, frozen=True):
     """A passage: the text at ``start`` to ``end`` of one side of a turn; ``cut`` is its chunk, where there is one."""
 
-    entry: Entry
+    entry: IndexedMessage
     start: int
     end: int
     text: str
@@ -50,28 +50,28 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """Whether the question asks for several things or for their number."""
 
 
-def spots_of(entries: Sequence[Entry], cosines: Mapping[ChunkId, float]) -> list[Spot]:
+def spots_of(entries: Sequence[IndexedMessage], cosines: Mapping[ChunkId, float]) -> list[PassageSpan]:
     """Return the passages to rank, in the order of saying."""
     once = {entry.place: entry for entry in entries}
     return [spot for entry in sorted(once.values(), key=_place) for spot in _spots(entry, cosines)]
 
 
-def _place(entry: Entry) -> tuple[str, int, str, int]:
+def _place(entry: IndexedMessage) -> tuple[str, int, str, int]:
     return entry.session_id, entry.turn_seq, entry.place.turn_id, _ORDER[entry.place.side]
 
 
-def _spots(entry: Entry, cosines: Mapping[ChunkId, float]) -> Iterator[Spot]:
+def _spots(entry: IndexedMessage, cosines: Mapping[ChunkId, float]) -> Iterator[PassageSpan]:
     if not entry.chunks:
         text = entry.text[:LONGEST_UNCUT]
         for start, end in passages_of(text):
-            yield Spot(entry, start, end, text[start:end])
+            yield PassageSpan(entry, start, end, text[start:end])
     for number, chunk in enumerate(entry.chunks):
         if len(entry.chunks) <= MOST_CHUNKS or not number or chunk.id in cosines:
             for start, end in passages_of(chunk.rendered_text):
-                yield Spot(entry, chunk.start + start, chunk.start + end, chunk.rendered_text[start:end], chunk)
+                yield PassageSpan(entry, chunk.start + start, chunk.start + end, chunk.rendered_text[start:end], chunk)
 
 
-def candidate_of(spot: Spot, score: float, count: Count, *, exact: bool, lists: bool) -> Candidate:
+def candidate_of(spot: PassageSpan, score: float, count: Count, *, exact: bool, lists: bool) -> Candidate:
     """Return a passage with its score and its chunk."""
     return Candidate(
         chunk=spot.cut or _uncut(spot.entry, count),
@@ -87,7 +87,7 @@ def candidate_of(spot: Spot, score: float, count: Count, *, exact: bool, lists: 
     )
 
 
-def _uncut(entry: Entry, count: Count) -> Chunk:
+def _uncut(entry: IndexedMessage, count: Count) -> Chunk:
     """Make the chunk of a side that has none yet; a short side keeps its id when its chunks are made."""
     text = entry.text[:LONGEST_UNCUT]
     side, digest = entry.place.side, wire.text_hash(text).hex()

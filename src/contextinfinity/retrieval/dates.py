@@ -16,10 +16,10 @@ from math import exp, sqrt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.retrieval import daywords as say
-from contextinfinity.retrieval.daywords import Words, may_name_a_time
+from contextinfinity.retrieval import time_words as say
 from contextinfinity.retrieval.periods import DAY, Period, midnight
-from contextinfinity.retrieval.reckonings import phrase_at, thirds_of_told
+from contextinfinity.retrieval.relative_dates import phrase_at, thirds_of_told
+from contextinfinity.retrieval.time_words import Words, may_name_a_time
 
 MOST = 64
 """Spans of one text; what names more is a list of dates and not about any of them."""

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.plan import LeftOut
-from contextinfinity.domain.search import Place, place_of
+from contextinfinity.domain.search import TextPosition, place_of
 from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.slices import best_slice
 from contextinfinity.retrieval.spans import Count
@@ -45,7 +45,7 @@ ENOUGH = 40
 _TAKEN = -10.0
 
 
-class Piece(Struct, frozen=True, kw_only=True):
+class PackedPassage(Struct, frozen=True, kw_only=True):
     """A piece for the prompt: a span of one message, or the summary of one."""
 
     text: str
@@ -63,7 +63,7 @@ class Piece(Struct, frozen=True, kw_only=True):
     """The turn with a newer statement about the same thing; 0 if there is none."""
 
 
-class Room(Struct, frozen=True, kw_only=True):
+class PackingBudget(Struct, frozen=True, kw_only=True):
     """How much may go in, in tokens; ``border`` is what each piece costs beside its words."""
 
     target: int = TARGET
@@ -74,13 +74,13 @@ class Room(Struct, frozen=True, kw_only=True):
     """Whether to give whole chunks, each by itself, and the same words several times."""
 
 
-USUAL = Room()
+USUAL = PackingBudget()
 
 
 class Packed(Struct, frozen=True, kw_only=True):
     """The pieces, the best first, and what was left out."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PackedPassage, ...]
     left_out: tuple[LeftOut, ...]
     tokens: int
 
@@ -90,14 +90,14 @@ def pack(
     question: str,
     count: Count,
     *,
-    room: Room = USUAL,
+    room: PackingBudget = USUAL,
     vectors: Vectors | None = None,
 ) -> Packed:
     """Choose what goes in; ``vectors`` are those of the candidates' chunks, as far as they are known."""
     left: list[LeftOut] = []
     best, others = (_whole_chunks(candidates), []) if room.apart else _distinct(candidates, left)
     newer = {} if room.apart else superseded(best, vectors)
-    tray = _Tray(count, frozenset(terms(question)), room)
+    tray = _Packing(count, frozenset(terms(question)), room)
     refused = 0
     for candidate in chain(_by_value(best, vectors, left), others):
         following = newer.get(_key(candidate))
@@ -126,7 +126,7 @@ def _whole_chunks(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _distinct(candidates: Sequence[Candidate], left: list[LeftOut]) -> tuple[list[Candidate], list[Candidate]]:
     """Return the best passage of each message, and the others; the same words only once."""
-    best: dict[Place, Candidate] = {}
+    best: dict[TextPosition, Candidate] = {}
     others: list[Candidate] = []
     said: set[tuple[str, str]] = set()
     for candidate in sorted(candidates, key=_rank):
@@ -175,14 +175,14 @@ def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[L
         fresh[sittings == sittings[place]] = 0
 
 
-class _Tray:
+class _Packing:
     """What was taken so far."""
 
-    def __init__(self, count: Count, words: frozenset[str], room: Room) -> None:
+    def __init__(self, count: Count, words: frozenset[str], room: PackingBudget) -> None:
         self._count = count
         self._words = words
         self._room = room
-        self._taken: dict[Key, Piece] = {}
+        self._taken: dict[Key, PackedPassage] = {}
         self._used = 0
 
     def take(self, candidate: Candidate, newer: Candidate | None) -> str:
@@ -199,7 +199,7 @@ class _Tray:
         self._used += piece.tokens + room.border
         return ""
 
-    def _fitting(self, candidate: Candidate, free: int) -> Piece | None:
+    def _fitting(self, candidate: Candidate, free: int) -> PackedPassage | None:
         """Return the passage, its sentences that answer best, or the summary of its chunk: the first that fits."""
         chunk = candidate.chunk
         is_whole = (candidate.start, candidate.end) == (chunk.start, chunk.end)
@@ -218,11 +218,11 @@ class _Tray:
         brief = _piece(candidate, chunk.summary, "summary", self._count)
         return brief if chunk.summary and brief.tokens <= free else None
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[PackedPassage]:
         """Yield what was taken, with touching passages of a message joined."""
         order = sorted(self._taken.values(), key=_stands)
         for _, group in groupby(order, key=lambda piece: _stands(piece)[:3]):
-            current: Piece | None = None
+            current: PackedPassage | None = None
             for piece in group:
                 if current is not None and (joined := self._joined(current, piece)) is not None:
                     current = joined
@@ -233,7 +233,7 @@ class _Tray:
             if current is not None:
                 yield current
 
-    def _joined(self, one: Piece, other: Piece) -> Piece | None:
+    def _joined(self, one: PackedPassage, other: PackedPassage) -> PackedPassage | None:
         """Join two spans of one message that touch or overlap; a summary stays alone."""
         if self._room.apart or "summary" in (one.form, other.form) or other.start > one.end:
             return None
@@ -254,10 +254,10 @@ class _Tray:
         )
 
 
-def _piece(candidate: Candidate, text: str, form: Form, count: Count) -> Piece:
+def _piece(candidate: Candidate, text: str, form: Form, count: Count) -> PackedPassage:
     chunk = candidate.chunk
     is_summary = form == "summary"
-    return Piece(
+    return PackedPassage(
         text=text,
         chunks=(chunk,),
         start=chunk.start if is_summary else candidate.start,
@@ -271,6 +271,6 @@ def _piece(candidate: Candidate, text: str, form: Form, count: Count) -> Piece:
     )
 
 
-def _stands(piece: Piece) -> tuple[str, str, str, int, int]:
+def _stands(piece: PackedPassage) -> tuple[str, str, str, int, int]:
     chunk = piece.chunks[0]
     return chunk.session_id, chunk.source_turn, chunk.side, piece.start, -piece.end

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, field
 
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.search import Entry, WordHits
-from contextinfinity.retrieval.asking import Asked, Question, read_question, search_terms
+from contextinfinity.domain.search import IndexedMessage, WordHits
 from contextinfinity.retrieval.calibration import RARE, Calibration, confident
-from contextinfinity.retrieval.candidates import Candidate, Spot, candidate_of, spots_of
+from contextinfinity.retrieval.candidates import Candidate, PassageSpan, candidate_of, spots_of
 from contextinfinity.retrieval.dates import nearness
 from contextinfinity.retrieval.exact import holding
+from contextinfinity.retrieval.question import ParsedQuestion, SearchQuestion, read_question, search_terms
 from contextinfinity.retrieval.spans import Count
+from contextinfinity.retrieval.speakers import speakers_of, with_speakers
 from contextinfinity.retrieval.vocabulary import pattern
-from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.text.keywords import among, terms
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
 _QUESTION_MARKS = ("?", "？", "؟")
 
 
-class Weights(Struct, frozen=True, kw_only=True):
+class RankingWeights(Struct, frozen=True, kw_only=True):
     """What each term counts."""
 
     near: float = 1.0
@@ -86,30 +86,32 @@ class Weights(Struct, frozen=True, kw_only=True):
     near_around: dict[int, float] = field(default_factory=lambda: dict(NEAR_AROUND))
 
 
-CHOSEN = Weights()
+CHOSEN = RankingWeights()
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class SearchResults(Struct, frozen=True, kw_only=True):
     """What a store gave for a question: all that was found, with what stands around it."""
 
     words: WordHits
     """For the terms of ``search_terms``, in their order."""
-    entries: Sequence[Entry]
+    entries: Sequence[IndexedMessage]
     cosines: Mapping[ChunkId, float]
     """Of chunks to the question's vector, as far as they are known."""
 
 
-class Means(Struct, frozen=True, kw_only=True):
+class RankingInputs(Struct, frozen=True, kw_only=True):
     """What a ranking works with: the embedder's calibration, a token counter, the weights."""
 
     calibration: Calibration
     count: Count
-    weights: Weights = CHOSEN
+    weights: RankingWeights = CHOSEN
     recency: float = 0.1
     """How much the newest passage gains over the oldest: so many times ``RECENCY``."""
 
 
-def rank(question: Question, found: Found, means: Means, *, most: int = MOST) -> tuple[Candidate, ...]:
+def rank(
+    question: SearchQuestion, found: SearchResults, means: RankingInputs, *, most: int = MOST
+) -> tuple[Candidate, ...]:
     """Return the passages of what was found, the best first, with calibrated scores between 0 and 1."""
     import numpy as np
 
@@ -133,7 +135,7 @@ def rank(question: Question, found: Found, means: Means, *, most: int = MOST) ->
     )
 
 
-def _bounded(spots: list[Spot], found: Found) -> list[Spot]:
+def _bounded(spots: list[PassageSpan], found: SearchResults) -> list[PassageSpan]:
     """Leave out the least promising of very much text, so that no search takes long; the order of saying stays."""
     if sum(len(spot.text) for spot in spots) <= MOST_CHARACTERS:
         return spots
@@ -146,7 +148,7 @@ def _bounded(spots: list[Spot], found: Found) -> list[Spot]:
     return [spots[row] for row in kept]
 
 
-def _exact(asked: Asked, spots: Sequence[Spot]) -> NDArray[np.int64]:
+def _exact(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> NDArray[np.int64]:
     import numpy as np
 
     return np.array(holding(asked.exact, [spot.text for spot in spots]), dtype=np.int64)
@@ -160,12 +162,18 @@ def _falling(scores: list[float]) -> list[float]:
     return scores
 
 
-def _scores(asked: Asked, known: Sequence[str], found: Found, spots: Sequence[Spot], means: Means) -> Column:
+def _scores(
+    asked: ParsedQuestion,
+    known: Sequence[str],
+    found: SearchResults,
+    spots: Sequence[PassageSpan],
+    means: RankingInputs,
+) -> Column:
     """Return the calibrated score of each passage."""
     import numpy as np
 
     weights, rare = means.weights, _rarities(asked, known, found.words)
-    messages = _Messages(spots)
+    messages = _PassageMessages(spots)
     met = _met((*asked.words, *asked.helpers), spots)
     own = len(asked.words)
     echoes = _echoes(asked, spots, met[:, :own])
@@ -186,7 +194,7 @@ def _scores(asked: Asked, known: Sequence[str], found: Found, spots: Sequence[Sp
     return _with_replies(confident(sums, content, alone), spots)
 
 
-def _with_replies(scores: Column, spots: Sequence[Spot]) -> Column:
+def _with_replies(scores: Column, spots: Sequence[PassageSpan]) -> Column:
     """Lift short replies of an assistant to the score of the message they answer."""
     if any(spot.entry.speaker for spot in spots):
         return scores
@@ -202,7 +210,7 @@ def _with_replies(scores: Column, spots: Sequence[Spot]) -> Column:
     return scores
 
 
-def _rarities(asked: Asked, known: Sequence[str], hits: WordHits) -> Column:
+def _rarities(asked: ParsedQuestion, known: Sequence[str], hits: WordHits) -> Column:
     """Return what share of the question each word is: rare words more, its own together 1, helpers a part of that."""
     import numpy as np
 
@@ -215,7 +223,7 @@ def _rarities(asked: Asked, known: Sequence[str], hits: WordHits) -> Column:
     return rare / max(float(rare[:own].sum()), 1e-3) if own else np.zeros_like(rare)
 
 
-def _met(words: Sequence[str], spots: Sequence[Spot]) -> Matrix:
+def _met(words: Sequence[str], spots: Sequence[PassageSpan]) -> Matrix:
     """Return which passages hold which words."""
     import numpy as np
 
@@ -234,7 +242,7 @@ def _terms(text: str) -> frozenset[str]:
     return frozenset(terms(text))
 
 
-def _echoes(asked: Asked, spots: Sequence[Spot], met: Matrix) -> Places:
+def _echoes(asked: ParsedQuestion, spots: Sequence[PassageSpan], met: Matrix) -> Places:
     """Return the passages that are questions without a word beyond those asked."""
     import numpy as np
 
@@ -254,7 +262,7 @@ def _asks_no_more(text: str, known: set[str]) -> bool:
     return known.issuperset(terms(asks.sub(" ", text)))
 
 
-def _answers_after_statements(sums: Column, spots: Sequence[Spot], echoes: Places, met: Matrix) -> None:
+def _answers_after_statements(sums: Column, spots: Sequence[PassageSpan], echoes: Places, met: Matrix) -> None:
     """Put earlier answers to the same question after what users stated: they are no source of it."""
     import numpy as np
 
@@ -268,14 +276,14 @@ def _answers_after_statements(sums: Column, spots: Sequence[Spot], echoes: Place
         sums[answers] = np.minimum(sums[answers], sums[stated].max() - _TIE)
 
 
-def _cosines(spots: Sequence[Spot], found: Found, unknown: float) -> Column:
+def _cosines(spots: Sequence[PassageSpan], found: SearchResults, unknown: float) -> Column:
     import numpy as np
 
     known = (found.cosines.get(spot.cut.id, unknown) if spot.cut else unknown for spot in spots)
     return np.fromiter(known, dtype=np.float32, count=len(spots))
 
 
-def _speakers(asked: Asked, spots: Sequence[Spot]) -> Column:
+def _speakers(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
     """Return 1 for the one speaker who is named, -1 for others; 0 if none or several are named."""
     import numpy as np
 
@@ -285,7 +293,7 @@ def _speakers(asked: Asked, spots: Sequence[Spot]) -> Column:
     return np.where(named, 1, -1).astype(np.float32)
 
 
-def _roles(asked: Asked, spots: Sequence[Spot]) -> Column:
+def _roles(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
     """Return 1 for the user, -1 for others; 0 if speakers have names or the question is about the assistant."""
     import numpy as np
 
@@ -295,7 +303,7 @@ def _roles(asked: Asked, spots: Sequence[Spot]) -> Column:
     return np.where(users, 1, -1).astype(np.float32)
 
 
-def _times(asked: Asked, spots: Sequence[Spot]) -> Column:
+def _times(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
     """Return how well the time at which each was said fits the times of the question."""
     import numpy as np
 
@@ -306,7 +314,7 @@ def _times(asked: Asked, spots: Sequence[Spot]) -> Column:
     return np.array([fits[moment] for moment in moments], dtype=np.float32)
 
 
-def _recency(spots: Sequence[Spot]) -> Column:
+def _recency(spots: Sequence[PassageSpan]) -> Column:
     """Return 0 for the oldest, 1 for the newest."""
     import numpy as np
 
@@ -315,10 +323,10 @@ def _recency(spots: Sequence[Spot]) -> Column:
     return found
 
 
-class _Messages:
+class _PassageMessages:
     """The messages that passages are of, and which of them follow each other in one sitting."""
 
-    def __init__(self, spots: Sequence[Spot]) -> None:
+    def __init__(self, spots: Sequence[PassageSpan]) -> None:
         import numpy as np
 
         new = [True] + [one.entry is not other.entry for one, other in pairwise(spots)]
@@ -369,7 +377,7 @@ class _Messages:
         return found
 
 
-def _apart(one: Entry, other: Entry) -> bool:
+def _apart(one: IndexedMessage, other: IndexedMessage) -> bool:
     return (
         one.session_id != other.session_id
         or other.turn_seq - one.turn_seq > NOT_READ

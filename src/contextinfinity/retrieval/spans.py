@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.retrieval.seams import Part
+from contextinfinity.retrieval.chunk_boundaries import Part
 
 Count: TypeAlias = Callable[[str], int]
 
@@ -48,7 +48,7 @@ _JOINING = "\u200d\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 """Signs that belong to the one before them, beside combining marks: a joiner, a form of emoji, the tones of skin."""
 
 
-class Span(Struct, frozen=True):
+class ChunkSpan(Struct, frozen=True):
     """A stretch of a text; what stands before ``own`` is repeated from the span before."""
 
     start: int
@@ -57,19 +57,19 @@ class Span(Struct, frozen=True):
     tokens: int
 
 
-class _Unit(Struct, frozen=True):
+class _TextUnit(Struct, frozen=True):
     start: int
     end: int
     strength: float
     tokens: int
 
 
-def spans_of(text: str, parts: Sequence[Part], count: Count) -> list[Span]:
+def spans_of(text: str, parts: Sequence[Part], count: Count) -> list[ChunkSpan]:
     """Cut a text; the same text and parts always give the same spans."""
     if not text.strip():
         return []
     if len(text) <= 16 * LEAST and (tokens := count(text)) < 2 * LEAST:
-        return [Span(0, 0, len(text), tokens)]
+        return [ChunkSpan(0, 0, len(text), tokens)]
     units = _units(text, parts, count)
     cuts = [0, *_cuts(units), len(units)]
     bounds = [units[first].start for first in cuts[:-1]]
@@ -83,15 +83,15 @@ def spans_of(text: str, parts: Sequence[Part], count: Count) -> list[Span]:
         if tokens > MOST:
             start, tokens = own, count(text[own:end])
         if text[own:end].strip():
-            spans.append(Span(start, own, end, tokens))
+            spans.append(ChunkSpan(start, own, end, tokens))
     return spans
 
 
 # --- units ---
 
 
-def _units(text: str, parts: Sequence[Part], count: Count) -> list[_Unit]:
-    units: list[_Unit] = []
+def _units(text: str, parts: Sequence[Part], count: Count) -> list[_TextUnit]:
+    units: list[_TextUnit] = []
     for start, end, strength in _joined(parts, len(text)):
         units += _finer(text, start, end, strength, count)
     return units
@@ -113,7 +113,7 @@ def _joined(parts: Sequence[Part], length: int) -> list[tuple[int, int, float]]:
     return [*found, (start, length, strength)]
 
 
-def _finer(text: str, start: int, end: int, strength: float, count: Count) -> list[_Unit]:
+def _finer(text: str, start: int, end: int, strength: float, count: Count) -> list[_TextUnit]:
     """Take a unit that is too large apart: at the ends of sentences, then at blanks, then anywhere."""
     if end - start > 16 * _COARSEST or (tokens := count(text[start:end])) > _COARSEST:
         ends = [match.end() for match in _SENTENCE.finditer(text, start, end)]
@@ -121,7 +121,7 @@ def _finer(text: str, start: int, end: int, strength: float, count: Count) -> li
         if len(places) > 2:
             return _each(text, places, strength, SENTENCE, count)
         return _hard(text, start, end, strength, count)
-    return [_Unit(start, end, strength, tokens)]
+    return [_TextUnit(start, end, strength, tokens)]
 
 
 def _spread(start: int, end: int, ends: Sequence[int]) -> list[int]:
@@ -133,20 +133,20 @@ def _spread(start: int, end: int, ends: Sequence[int]) -> list[int]:
     return [*places, end]
 
 
-def _each(text: str, places: Sequence[int], first: float, others: float, count: Count) -> list[_Unit]:
+def _each(text: str, places: Sequence[int], first: float, others: float, count: Count) -> list[_TextUnit]:
     units = []
     for number, (start, end) in enumerate(pairwise(places)):
         strength = others if number else first
         if (tokens := count(text[start:end])) > _COARSEST:
             units += _hard(text, start, end, strength, count)
         else:
-            units.append(_Unit(start, end, strength, tokens))
+            units.append(_TextUnit(start, end, strength, tokens))
     return units
 
 
-def _hard(text: str, start: int, end: int, first: float, count: Count) -> list[_Unit]:
+def _hard(text: str, start: int, end: int, first: float, count: Count) -> list[_TextUnit]:
     """Cut where nothing invites to: at blanks where there are some, never inside of what is read as one sign."""
-    units: list[_Unit] = []
+    units: list[_TextUnit] = []
     step = 4 * _COARSEST
     while start < end:
         place = min(start + step, end)
@@ -158,7 +158,7 @@ def _hard(text: str, start: int, end: int, first: float, count: Count) -> list[_
             step //= 2
             continue
         between = WORD if _BLANK.match(text[start - 1 : start]) else ANYWHERE
-        units.append(_Unit(start, place, between if units else first, tokens))
+        units.append(_TextUnit(start, place, between if units else first, tokens))
         start = place
         step = min(2 * step, 4 * _COARSEST) if tokens < _COARSEST // 3 else step
     return units
@@ -177,7 +177,7 @@ def _whole_sign(text: str, start: int, place: int) -> int:
 # --- cuts ---
 
 
-def _cuts(units: Sequence[_Unit]) -> list[int]:
+def _cuts(units: Sequence[_TextUnit]) -> list[int]:
     """Choose the units before which to cut, so that all spans have their size and the whole is best."""
     sums = [0, *accumulate(unit.tokens for unit in units)]
     most = [_WHOLE if unit.strength > SENTENCE else _WHOLE - OVERLAP for unit in units]

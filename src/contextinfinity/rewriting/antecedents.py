@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from contextinfinity.rewriting.conversation import Conversation, Thing
-from contextinfinity.rewriting.message import asks
 from contextinfinity.rewriting.names import Gender, mentions
+from contextinfinity.rewriting.question_detection import asks
+from contextinfinity.rewriting.reference_context import ReferenceContext, ReferredThing
 
 LEAST: Final = 0.65
 """The probability from which a name is certain."""
@@ -42,11 +42,11 @@ _ASKS_WHO: Final = re.compile(r"(?:^|[.!?:] )\W*(?:and |so )?who\b", re.I)
 class Scored(Struct, frozen=True):
     """A candidate and the probability that it is meant."""
 
-    thing: Thing
+    thing: ReferredThing
     probability: float
 
 
-def candidates(conversation: Conversation, pronoun: Gender) -> list[Scored]:
+def candidates(conversation: ReferenceContext, pronoun: Gender) -> list[Scored]:
     """Return the people that a pronoun may mean, the likeliest first."""
     people = [
         thing for thing in conversation.things if thing.may_be_person and thing.gender in ("", pronoun) and thing.turns
@@ -56,7 +56,7 @@ def candidates(conversation: Conversation, pronoun: Gender) -> list[Scored]:
     return sorted(scored, key=lambda one: -one.probability)
 
 
-def certain(scored: list[Scored], conversation: Conversation, pronoun: Gender) -> Thing | None:
+def certain(scored: list[Scored], conversation: ReferenceContext, pronoun: Gender) -> ReferredThing | None:
     """Return the one that is meant; None where it is not certain.
 
     Somebody who was named only after the user had begun to say "he" is not the one the user began with.
@@ -72,7 +72,9 @@ def certain(scored: list[Scored], conversation: Conversation, pronoun: Gender) -
     return None if is_late or best.probability - second < MARGIN else best.thing
 
 
-def features(thing: Thing, people: list[Thing], conversation: Conversation, introduction: int) -> dict[str, float]:
+def features(
+    thing: ReferredThing, people: list[ReferredThing], conversation: ReferenceContext, introduction: int
+) -> dict[str, float]:
     """Return what speaks for and against a candidate."""
     users = conversation.users
     outdone = any(one.is_person and introduction in one.turns for one in people)
@@ -92,7 +94,7 @@ def features(thing: Thing, people: list[Thing], conversation: Conversation, intr
     }
 
 
-def introduced_in(conversation: Conversation) -> int:
+def introduced_in(conversation: ReferenceContext) -> int:
     """Return the turn that says whom the conversation is about from there on.
 
     That is one in which the user asks about somebody ("Who was Ada Lovelace?") or speaks about somebody, or the answer

@@ -13,10 +13,10 @@ from enum import Enum
 from typing import Final
 
 from contextinfinity.domain.message import Json
-from contextinfinity.rewriting.conversation import Thing
-from contextinfinity.rewriting.doubts import Doubt
+from contextinfinity.rewriting.ambiguity import AmbiguousReference
 from contextinfinity.rewriting.names import Kind, mentions, name_words
 from contextinfinity.rewriting.open_references import put, references
+from contextinfinity.rewriting.reference_context import ReferredThing
 from contextinfinity.text.cues import leaves_topic
 from contextinfinity.text.vocabulary import everywhere
 
@@ -44,13 +44,13 @@ _LEFT_OVER = 2
 """Words beside a name that a reply may have; with more of them it is a question of its own."""
 
 
-class Reply(Enum):
+class UnmatchedReply(Enum):
     """A reply that chooses nothing."""
 
     CANCELLED = "cancelled"
 
 
-def asking(doubt: Doubt) -> Json:
+def asking(doubt: AmbiguousReference) -> Json:
     """Return the question to ask back, what it is about, and every choice."""
     names = [thing.name for thing in doubt.candidates]
     kinds = {thing.kind for thing in doubt.candidates}
@@ -64,7 +64,7 @@ def asking(doubt: Doubt) -> Json:
     }
 
 
-def described(thing: Thing) -> dict[str, Json]:
+def described(thing: ReferredThing) -> dict[str, Json]:
     """Give a thing as data; ``turn`` is its place in the history, or None when only the memories name it."""
     return {"name": thing.name, "kind": thing.kind, "turn": thing.last if thing.last >= 0 else None}
 
@@ -74,10 +74,10 @@ def is_open(asked_at: datetime, now: datetime) -> bool:
     return timedelta(0) < now - asked_at <= OPEN_FOR
 
 
-def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[str, ...] | Reply | None:
+def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[str, ...] | UnmatchedReply | None:
     """Return the names a reply chooses, among the candidates or a new one.
 
-    ``Reply.CANCELLED`` means that it speaks of something else, None that it is unclear.
+    ``UnmatchedReply.CANCELLED`` means that it speaks of something else, None that it is unclear.
     """
     names = [str(candidate["name"]) for candidate in candidates]
     said = [word.replace("’", "'").removesuffix("'s") for word in _WORD.findall(message.lower())]
@@ -89,21 +89,21 @@ def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[
     rest = [word for word in said if word not in _FILLER]
     left_over = [word for word in rest if not any(_is_of(word, name) for name in named)]
     if named:
-        return named if len(left_over) <= _LEFT_OVER else Reply.CANCELLED
+        return named if len(left_over) <= _LEFT_OVER else UnmatchedReply.CANCELLED
     if placed := _placed(names, message, said if len(said) == 1 else rest):
         return placed
     asks_anew = message.rstrip().endswith("?") or len(rest) > _LEFT_OVER
-    return Reply.CANCELLED if asks_anew or leaves_topic(message) or not _STOPPING.isdisjoint(said) else None
+    return UnmatchedReply.CANCELLED if asks_anew or leaves_topic(message) or not _STOPPING.isdisjoint(said) else None
 
 
-def _except(names: list[str], said: list[str]) -> tuple[str, ...] | Reply | None:
+def _except(names: list[str], said: list[str]) -> tuple[str, ...] | UnmatchedReply | None:
     """Read "not the first one", "all but Vienna": what is left, if that is one or all others were asked for."""
     rest = [word for word in said if word not in _FILLER and word not in _BUT and word not in _ALL]
     gone = _named(names, said) or _placed(names, "", rest)
     left = tuple(name for name in names if name not in gone)
     if gone and left and (len(left) == 1 or _ALL & {*said}):
         return left
-    return None if gone else Reply.CANCELLED
+    return None if gone else UnmatchedReply.CANCELLED
 
 
 def _new_name(names: list[str], message: str) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from contextinfinity.rewriting.conversation import Conversation
+from contextinfinity.rewriting.reference_context import ReferenceContext
 from contextinfinity.text.cues import EMPTY_WORDS
 from contextinfinity.text.vocabulary import everywhere
 
@@ -55,7 +55,7 @@ class _Seen(Struct):
     at_start: bool = False
 
 
-def search_terms(message: str, conversation: Conversation) -> tuple[str, ...]:
+def search_terms(message: str, conversation: ReferenceContext) -> tuple[str, ...]:
     """Return the words that the message most likely leaves out, in the order in which they were said."""
     own = {stem for stem, _, _ in _read(message)}
     seen = {stem: one for stem, one in _seen(conversation).items() if stem not in own}
@@ -64,7 +64,7 @@ def search_terms(message: str, conversation: Conversation) -> tuple[str, ...]:
     return tuple(one.text for one in sorted(chosen, key=lambda one: one.order))
 
 
-def features(seen: _Seen, conversation: Conversation) -> dict[str, float]:
+def features(seen: _Seen, conversation: ReferenceContext) -> dict[str, float]:
     """Return what speaks for a word."""
     users = conversation.users
     return {
@@ -80,11 +80,11 @@ def features(seen: _Seen, conversation: Conversation) -> dict[str, float]:
     }
 
 
-def _probability(seen: _Seen, conversation: Conversation) -> float:
+def _probability(seen: _Seen, conversation: ReferenceContext) -> float:
     return 1 / (1 + math.exp(-sum(WEIGHTS[name] * value for name, value in features(seen, conversation).items())))
 
 
-def _seen(conversation: Conversation) -> dict[str, _Seen]:
+def _seen(conversation: ReferenceContext) -> dict[str, _Seen]:
     found: dict[str, _Seen] = {}
     for turn, text in enumerate(conversation.texts):
         if turn < conversation.newest - TURNS and turn not in conversation.users[:1]:

@@ -18,7 +18,7 @@ WIRING = "contextinfinity.wiring"
 """Who opens models by their settings. It stands above this module, so it is named, not imported."""
 
 
-class Chosen:
+class ChosenAntecedent:
     """``Rewriter`` that the machine's settings name: offline, or the model of ``rewriter.model``."""
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
@@ -79,7 +79,7 @@ async def rewrite_query(
         thread_id=thread_id,
         user_id=user_id,
     )
-    return (await rewrite(Chosen(), follow_up)).query
+    return (await rewrite(ChosenAntecedent(), follow_up)).query
 
 
 def _turns(history: object) -> tuple[Turn, ...] | None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from contextinfinity.domain.route import Intent
-from contextinfinity.routing import signs
-from contextinfinity.routing.signs import Read
+from contextinfinity.routing import intent_words
+from contextinfinity.routing.intent_words import IntentSigns
 from contextinfinity.text.cues import goes_on, pointing, words
 from contextinfinity.text.entities import Entity, entities
 
@@ -74,12 +74,12 @@ def _alone(text: str) -> Purpose:
     if len(text) >= LONG:
         return _of_a_long_one(text)
     ends = _ends(text)
-    read = Read(ends)
+    read = IntentSigns(ends)
     if _is_small_talk(read):
         return Purpose("small_talk", "it is a greeting, thanks or the like", 0.9)
-    if len(text) >= FAIRLY_LONG and signs.WORKING_ON_A_TEXT.seen_in(read) and not _looks_like_code(text):
+    if len(text) >= FAIRLY_LONG and intent_words.WORKING_ON_A_TEXT.seen_in(read) and not _looks_like_code(text):
         return Purpose("long_document", "a text is brought along to be worked on", 0.85)
-    if signs.BROUGHT_ALONG.seen_in(read) and signs.DOCUMENT.seen_in(read):
+    if intent_words.BROUGHT_ALONG.seen_in(read) and intent_words.DOCUMENT.seen_in(read):
         return Purpose("long_document", "it is about a document that is brought along", 0.89)
     return _of_a_question(ends, read)
 
@@ -94,7 +94,7 @@ def _of_a_long_one(text: str) -> Purpose:
     return Purpose("long_document", "a long text is brought along", 0.9)
 
 
-def _of_a_question(text: str, read: Read) -> Purpose:
+def _of_a_question(text: str, read: IntentSigns) -> Purpose:
     named = entities(text)
     code = _code_score(text, read, named)
     if code >= 3:
@@ -113,26 +113,26 @@ def _of_a_question(text: str, read: Read) -> Purpose:
 def _looks_like_code(text: str) -> bool:
     """Tell whether a good part of the lines at the front are code."""
     lines = [line for line in text[: LINES_SEEN * 80].splitlines()[:LINES_SEEN] if line.strip()]
-    like = sum(signs.CODE_LINE.search(line[:300]) is not None for line in lines)
+    like = sum(intent_words.CODE_LINE.search(line[:300]) is not None for line in lines)
     return "```" in text or 4 * like >= len(lines) > 0
 
 
-def _code_score(text: str, read: Read, named: Sequence[Entity]) -> int:
+def _code_score(text: str, read: IntentSigns, named: Sequence[Entity]) -> int:
     """Weigh what speaks for code: 2 is likely, 3 and more is sure."""
-    score = 3 if "```" in text or signs.CODE_ERROR.search(text) else 0
-    score += 2 * signs.SURELY_CODE.seen_in(read) + signs.TOOLS.number_in(read)
-    score += 2 * (text.count("`") >= 2) + 2 * (signs.SHELL_PIPE.search(text) is not None)
+    score = 3 if "```" in text or intent_words.CODE_ERROR.search(text) else 0
+    score += 2 * intent_words.SURELY_CODE.seen_in(read) + intent_words.TOOLS.number_in(read)
+    score += 2 * (text.count("`") >= 2) + 2 * (intent_words.SHELL_PIPE.search(text) is not None)
     score += min(3, sum(_weight(entity) for entity in named))
-    score += 2 * any(signs.CODE_LINE.search(line[:300]) for line in text.splitlines()[:LINES_SEEN])
-    spoken = signs.PROGRAMMING.number_in(read)
+    score += 2 * any(intent_words.CODE_LINE.search(line[:300]) for line in text.splitlines()[:LINES_SEEN])
+    spoken = intent_words.PROGRAMMING.number_in(read)
     return score + spoken if score else spoken - 1
 
 
 def _weight(entity: Entity) -> int:
     """Weigh a name as one of code; a word with a capital inside may be a slip, or a brand."""
     if entity.kind == "path":
-        return 2 * (entity.text.rpartition(".")[2].lower() in signs.CODE_ENDINGS)
-    if entity.kind != "symbol" or entity.text.lower() in signs.NO_SYMBOLS:
+        return 2 * (entity.text.rpartition(".")[2].lower() in intent_words.CODE_ENDINGS)
+    if entity.kind != "symbol" or entity.text.lower() in intent_words.NO_SYMBOLS:
         return 0
     return 1 if entity.text.isalpha() else 2
 
@@ -140,14 +140,14 @@ def _weight(entity: Entity) -> int:
 # --- small talk
 
 
-def _is_small_talk(read: Read) -> bool:
+def _is_small_talk(read: IntentSigns) -> bool:
     if not read.list:
         return not read.text.isascii()  # emoji and the like
     if len(read.list) > SHORT_SMALL_TALK:
         return False
-    left = signs.PHATIC.taken_out_of(read)
-    is_kind = len(left) < len(read.words) or not signs.GREETINGS.isdisjoint(left)
-    return is_kind and signs.AROUND_GREETINGS.issuperset(left)
+    left = intent_words.PHATIC.taken_out_of(read)
+    is_kind = len(left) < len(read.words) or not intent_words.GREETINGS.isdisjoint(left)
+    return is_kind and intent_words.AROUND_GREETINGS.issuperset(left)
 
 
 # --- facts
@@ -166,27 +166,27 @@ class _Fact(Struct, frozen=True):
 
 def _fact(text: str, named: Sequence[Entity]) -> _Fact | None:
     """Find the fact of the world that a message asks for."""
-    asked = Read(signs.LEADING_UP.sub("", text))
-    if signs.TASKS.open(asked) or not signs.ABOUT_US.isdisjoint(asked.words):
+    asked = IntentSigns(intent_words.LEADING_UP.sub("", text))
+    if intent_words.TASKS.open(asked) or not intent_words.ABOUT_US.isdisjoint(asked.words):
         return None
     has_name = any(entity.kind in ("name", "date") for entity in named)
-    if not has_name and not signs.POINTING.isdisjoint(asked.words):
+    if not has_name and not intent_words.POINTING.isdisjoint(asked.words):
         return None
-    is_fresh, is_known = signs.FRESH.seen_in(asked), signs.FACTS.seen_in(asked)
-    if signs.ASKS_FIRMLY.open(asked):
+    is_fresh, is_known = intent_words.FRESH.seen_in(asked), intent_words.FACTS.seen_in(asked)
+    if intent_words.ASKS_FIRMLY.open(asked):
         return _Fact("it asks who, when, where or how many", True, 0.92)
-    if signs.ASKS.open(asked) and (is_fresh or is_known):
+    if intent_words.ASKS.open(asked) and (is_fresh or is_known):
         if is_fresh:
             return _Fact("it asks for what is so at present", True, 0.8)
         return _Fact("it asks for a fact of the world", False, 0.75)
-    if signs.ASKS.open(asked) and has_name and not signs.SUPPOSING.seen_in(asked):
+    if intent_words.ASKS.open(asked) and has_name and not intent_words.SUPPOSING.seen_in(asked):
         return _Fact("it asks about something with a name", False, 0.8)
     if is_known and (is_fresh or has_name or len(asked.list) <= 3) and _is_a_search(asked):
         return _Fact("it looks for what is new", False, 0.75)
     return None
 
 
-def _is_a_search(asked: Read) -> bool:
+def _is_a_search(asked: IntentSigns) -> bool:
     return len(asked.list) <= SHORT_SEARCH and "." not in asked.text.rstrip(". ")
 
 

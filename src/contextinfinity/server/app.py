@@ -18,22 +18,22 @@ from starlette.requests import ClientDisconnect
 
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server import (
-    answers,
-    chat,
-    finding,
-    lines,
-    mcp,
-    memories,
+    branch_routes,
+    chat_routes,
+    mcp_routes,
+    memory_routes,
+    message_routes,
     operations,
     problems,
+    response_bodies,
     rpc,
-    talking,
-    threads,
+    search_routes,
+    thread_routes,
 )
-from contextinfinity.server.door import Door, OpenClient
+from contextinfinity.server.app_state import AppState, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.limits import Counts, Share
-from contextinfinity.server.metrics import Figures
+from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.v1 import conversations as v1_conversations
 from contextinfinity.server.v1 import responses as v1_responses
 from contextinfinity.server.v1 import routes as v1
@@ -62,12 +62,12 @@ def make_app(
     settings: Settings, open_client: OpenClient, *, shared_figures: bool = False, share: Share | None = None
 ) -> FastAPI:
     """Put the application together; its client is opened when it starts. ``share``: with other workers."""
-    figures = Figures(shared=shared_figures)
+    figures = Metrics(shared=shared_figures)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         async with open_client(settings) as client:
-            app.state.door = door = Door(
+            app.state.door = door = AppState(
                 client=client,
                 server=settings.server,
                 retention=settings.retention,
@@ -91,8 +91,8 @@ def make_app(
         docs_url=None,  # those pages load scripts from strangers
         redoc_url=None,
     )
-    talks = (threads, talking, lines, finding, memories, chat)
-    routers = [module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp, operations)]
+    talks = (thread_routes, message_routes, branch_routes, search_routes, memory_routes, chat_routes)
+    routers = [module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp_routes, operations)]
     for router in routers:
         app.include_router(router)
     app.include_router(rpc.routes)
@@ -120,7 +120,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = FastAPI.openapi(app)
         components = document.setdefault("components", {})
-        components["schemas"] = answers.schemas()
+        components["schemas"] = response_bodies.schemas()
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{}, {"token": []}]  # needed from the first token on
         app.openapi_schema = document

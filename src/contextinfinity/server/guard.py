@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import ContextInfinityError, InvalidInput, TooLarge, TooSlow
 from contextinfinity.server import problems
-from contextinfinity.server.metrics import Figures
+from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.v1.vendors import is_theirs, request_id_of
 from contextinfinity.settings import Server
 
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Refuses what no route should see, and measures the rest."""
 
-    def __init__(self, app: ASGIApp, *, server: Server, figures: Figures) -> None:
+    def __init__(self, app: ASGIApp, *, server: Server, figures: Metrics) -> None:
         self._app = app
         self._server = server
         self._figures = figures

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import TooMany
-from contextinfinity.server.metrics import Figures
+from contextinfinity.server.metrics import Metrics
 
 BURST_SECONDS = 10.0
 """Of the requests a minute, those of so many seconds may come at once."""
@@ -40,7 +40,7 @@ class Share(NamedTuple):
     number: int
 
 
-class Numbers:
+class CounterTable:
     """A number for each name, 0 where none was put. Where too many crowd together the smallest gives way."""
 
     def __init__(self, memory: bytearray | mmap.mmap, region: int) -> None:
@@ -106,14 +106,14 @@ class Counts:
             os.ftruncate(descriptor, (1 + workers) * REGION)  # what is there already stays
             memory = mmap.mmap(descriptor, (1 + workers) * REGION)
             self.alone = _Lock(descriptor)
-        self.requests = Numbers(memory, 0)
-        self.streams = tuple(Numbers(memory, 1 + each) for each in range(workers))
+        self.requests = CounterTable(memory, 0)
+        self.streams = tuple(CounterTable(memory, 1 + each) for each in range(workers))
         self.own_streams = self.streams[number]
         with self.alone:
             self.own_streams.clear()
 
 
-class Rates:
+class RateLimits:
     """How many requests each user may still make: those of a minute, evenly, a few of them ahead of their time."""
 
     def __init__(self, per_minute: int, counts: Counts) -> None:
@@ -138,7 +138,7 @@ class Rates:
 class Streams:
     """How many streams each user has open."""
 
-    def __init__(self, most: int, counts: Counts, figures: Figures) -> None:
+    def __init__(self, most: int, counts: Counts, figures: Metrics) -> None:
         self._most = most
         self._counts = counts
         self._figures = figures

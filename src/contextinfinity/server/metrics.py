@@ -20,10 +20,10 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from contextinfinity.client.values import Health
+from contextinfinity.client.results import Health
 from contextinfinity.telemetry.counters import Counted, counters
 from contextinfinity.telemetry.stages import taken
-from contextinfinity.telemetry.turns import Noted, RetrievalFigures, StepFigures, TurnFigures, noted
+from contextinfinity.telemetry.turn_metrics import Noted, RetrievalFigures, StepFigures, TurnFigures, noted
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -40,7 +40,7 @@ def forget_worker(folder: str, pid: int) -> None:
     mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
 
 
-class Figures:
+class Metrics:
     """The figures of one process."""
 
     def __init__(self, *, shared: bool = False) -> None:

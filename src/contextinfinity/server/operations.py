@@ -9,20 +9,20 @@ from starlette.responses import Response
 
 from contextinfinity.errors import NotYours
 from contextinfinity.server import metrics
-from contextinfinity.server.answers import ModelNames, State, answer, gives, gives_events, refusals
-from contextinfinity.server.callers import ActingUser, Asking
-from contextinfinity.server.door import door_of
+from contextinfinity.server.app_state import door_of
+from contextinfinity.server.auth import ActingUser, Asking
+from contextinfinity.server.response_bodies import HealthReport, ModelNames, answer, gives, gives_events, refusals
 from contextinfinity.server.streams import EventStream, told_frames
 
 routes = APIRouter(tags=["operations"], default_response_class=Response)
 
 
 @routes.head("/healthz", include_in_schema=False)
-@routes.get("/healthz", responses=refusals(400, 422, 431) | {status: gives(State)[200] for status in (200, 503)})
+@routes.get("/healthz", responses=refusals(400, 422, 431) | {status: gives(HealthReport)[200] for status in (200, 503)})
 async def healthz(request: Request) -> Response:
     """Tell whether the server is ready, and what is wrong where it is degraded; open to everybody."""
     health = await door_of(request).health()
-    state = State(status=health.status, reasons=health.reasons, version=version("contextinfinity"))
+    state = HealthReport(status=health.status, reasons=health.reasons, version=version("contextinfinity"))
     return answer(state, 503 if health.status == "unready" else 200)
 
 
@@ -43,7 +43,7 @@ async def compactions(request: Request, act: ActingUser) -> Response:
 
 @routes.get(
     "/metrics",
-    responses=gives(State) | {200: {"description": "Figures for Prometheus.", "content": {"text/plain": {}}}},
+    responses=gives(HealthReport) | {200: {"description": "Figures for Prometheus.", "content": {"text/plain": {}}}},
 )
 async def figures(request: Request, caller: Asking) -> Response:
     """Give the figures of all workers; once there are tokens, to tokens of scope app only."""

@@ -21,7 +21,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from contextinfinity.errors import AccessDenied, ContextInfinityError
-from contextinfinity.server.callers import Acting, acting, caller_of
+from contextinfinity.server.auth import Acting, acting, caller_of
 from contextinfinity.server.limits import name_of
 from contextinfinity.server.rpc_methods import METHODS, LLMService, UserState
 
@@ -61,7 +61,7 @@ async def rpc(websocket: WebSocket, user_id: str | None = None, token: str | Non
     door = websocket.app.state.door
     users: dict[Any, UserState] = door.rpc_users
     state = users.setdefault(act.owner, UserState())
-    connection = Connection(websocket, act, LLMService(act.client, state, door.server))
+    connection = RpcConnection(websocket, act, LLMService(act.client, state, door.server))
     connection.admit = partial(door.rates.take, name_of(act.owner) if act.check is not None else "")
     try:
         await connection.serve(door.closing)
@@ -70,7 +70,7 @@ async def rpc(websocket: WebSocket, user_id: str | None = None, token: str | Non
             users.pop(act.owner, None)
 
 
-class Connection:
+class RpcConnection:
     """One WebSocket: reads requests, answers each when it is done, and passes notifications on."""
 
     def __init__(self, websocket: WebSocket, act: Acting, service: LLMService) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from contextinfinity.client.contract import Conversations, Stamped
+from contextinfinity.client.contract import Conversations, StampedEvent
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.values import ShownTurn
-from contextinfinity.client.workspace import WorkspaceConversations
+from contextinfinity.client.results import ShownTurn
+from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.events import Delta, TurnDone, TurnStarted
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock
 from contextinfinity.domain.session import NewSession
@@ -44,7 +44,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass
-class Stream:
+class RpcStream:
     """An answer that is running."""
 
     request_id: str
@@ -58,7 +58,7 @@ class UserState:
     """What the connections of one owner share."""
 
     session_id: str | None = None
-    streams: dict[str, Stream] = field(default_factory=dict)
+    streams: dict[str, RpcStream] = field(default_factory=dict)
     conversations: WorkspaceConversations | None = None
     listeners: set[Listener] = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -174,7 +174,7 @@ class LLMService:
         started = (await anext(events)).event
         if not isinstance(started, TurnStarted):
             raise Refused("The message was not accepted.", hint="Send it again.")
-        stream = Stream(request_id, started.thread_id, started.turn_id)
+        stream = RpcStream(request_id, started.thread_id, started.turn_id)
         self.state.session_id = started.thread_id
         self.state.streams[request_id] = stream
         task = asyncio.ensure_future(self._pass_on(stream, events))
@@ -183,7 +183,7 @@ class LLMService:
         shown = {"session_id": stream.session_id, "turn_id": stream.turn_id}
         return {"status": "started", "request_id": request_id, **shown}
 
-    async def _pass_on(self, stream: Stream, events: AsyncIterator[Stamped]) -> None:
+    async def _pass_on(self, stream: RpcStream, events: AsyncIterator[StampedEvent]) -> None:
         """Notify of an answer as it grows; whoever connects meanwhile gets all of it with the next chunk."""
         sent, result = 0.0, None
         try:

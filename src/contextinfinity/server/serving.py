@@ -35,7 +35,7 @@ from contextinfinity.client.local import LocalClient
 from contextinfinity.errors import ContextInfinityError, Refused, SettingsError
 from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
-from contextinfinity.server.door import Door, OpenClient
+from contextinfinity.server.app_state import AppState, OpenClient
 from contextinfinity.server.guard import is_loopback
 from contextinfinity.server.limits import Share
 from contextinfinity.server.logs import LogFormat, log_as
@@ -54,7 +54,7 @@ LAST_SECONDS = 5
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-class PatientProtocol(H11Protocol):
+class KeepAliveProtocol(H11Protocol):
     """Closes a connection whose request does not arrive in time, however slowly it drips."""
 
     header_seconds = 10.0
@@ -107,7 +107,7 @@ def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
     return head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
 
 
-class Worker(uvicorn.Server):
+class ServerProcess(uvicorn.Server):
     """One process of the server.
 
     It opens its client before the application starts: what goes wrong then is raised by ``run`` as it is. ``ready`` is
@@ -124,7 +124,7 @@ class Worker(uvicorn.Server):
         server = settings.server
         self._opening, self._open, self._ready = open_client(settings), AsyncExitStack(), ready
         self._app = make_app(settings, self._opened, shared_figures=FOLDER_VARIABLE in os.environ, share=share)
-        protocol = type("Protocol", (PatientProtocol,), {"header_seconds": server.header_seconds})
+        protocol = type("Protocol", (KeepAliveProtocol,), {"header_seconds": server.header_seconds})
         config = uvicorn.Config(
             self._app,
             http=protocol,
@@ -165,7 +165,7 @@ class Worker(uvicorn.Server):
     def end(self) -> None:
         """Take no new connections, and give what runs its time."""
         self.should_exit = True
-        door: Door | None = getattr(self._app.state, "door", None)
+        door: AppState | None = getattr(self._app.state, "door", None)
         if door is not None:
             door.end_soon()
 
@@ -243,14 +243,14 @@ def _work(
     # uvicorn sends the signal once more when it has ended, to whoever listened before: to this, which is then the end.
     for number in ENDING:
         signal.signal(number, _leave)
-    worker = Worker(settings, open_client, share, ready)
+    worker = ServerProcess(settings, open_client, share, ready)
     Thread(target=_end_with_parent, args=(worker,), daemon=True).start()
     worker.run(sockets=[sock])
     if not worker.started:
         raise SystemExit(1)
 
 
-def _end_with_parent(worker: Worker) -> None:
+def _end_with_parent(worker: ServerProcess) -> None:
     """Have a worker end when whoever started it is gone: nobody would replace it, or tell it to end."""
     parent = parent_process()
     if parent is not None:

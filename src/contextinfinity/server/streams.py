@@ -19,10 +19,10 @@ from msgspec import Struct
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from contextinfinity.client.contract import Stamped, end_of
+from contextinfinity.client.contract import StampedEvent, end_of
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn, TurnDone, TurnFailed
 from contextinfinity.errors import ContextInfinityError, Ending, LedgerError, TokenNeeded
-from contextinfinity.server.door import Door
+from contextinfinity.server.app_state import AppState
 
 E = TypeVar("E")
 Check: TypeAlias = Callable[[], Awaitable[object]]
@@ -44,7 +44,7 @@ HANDFUL = 32
 _encoder = msgspec.json.Encoder()
 
 
-def frame(stamped: Stamped) -> bytes:
+def frame(stamped: StampedEvent) -> bytes:
     """Write one event of a turn."""
     event = stamped.event
     said = event.turn if isinstance(event, TurnDone) else event
@@ -61,7 +61,7 @@ def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:
 
 
 async def frames(
-    door: Door, first: Stamped | None, events: AsyncIterator[Stamped], check: Check | None = None
+    door: AppState, first: StampedEvent | None, events: AsyncIterator[StampedEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
     """Write events as they come, and a comment when none does; to their end, the server's, or the token's."""
     yield COME_BACK + (KEEP_ALIVE if first is None else frame(first))
@@ -70,14 +70,14 @@ async def frames(
             async for handful in coming:
                 yield b"".join(map(frame, handful)) or KEEP_ALIVE
     except ContextInfinityError as error:  # the status is gone; the stream itself has to say it
-        yield frame(Stamped(event=TurnFailed(code=error.code, message=error.message, hint=error.hint)))
+        yield frame(StampedEvent(event=TurnFailed(code=error.code, message=error.message, hint=error.hint)))
     except Exception:
         log.exception("a stream broke off")
         told = TurnFailed(code="error", message="The stream broke off.", hint="Resume it with Last-Event-ID.")
-        yield frame(Stamped(event=told))
+        yield frame(StampedEvent(event=told))
 
 
-async def last(door: Door, events: AsyncIterator[Stamped], check: Check | None = None) -> FinishedTurn:
+async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check | None = None) -> FinishedTurn:
     """Wait for the end of a turn; raise ``Ending`` when the server ends before it, or what ``check`` raises."""
     end, ending = asyncio.ensure_future(end_of(events)), asyncio.ensure_future(door.ending.wait())
     checking = [] if check is None else [asyncio.ensure_future(_checked(check))]
@@ -94,7 +94,7 @@ async def last(door: Door, events: AsyncIterator[Stamped], check: Check | None =
 
 
 async def told_frames(
-    door: Door, events: AsyncIterator[CompactionEvent], check: Check | None = None
+    door: AppState, events: AsyncIterator[CompactionEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
     """Write what happens as it happens, and comments between; there is no end but the reader's or the server's.
 
@@ -109,7 +109,7 @@ async def told_frames(
 
 
 async def handfuls(
-    door: Door, events: AsyncIterator[E], *, end: asyncio.Event | None = None, check: Check | None = None
+    door: AppState, events: AsyncIterator[E], *, end: asyncio.Event | None = None, check: Check | None = None
 ) -> AsyncGenerator[list[E]]:
     """Give events in the handfuls they come in, and an empty one now and then while none come.
 

@@ -7,22 +7,22 @@ declarations: what the file and the environment may say (``loading``), the words
 
 from __future__ import annotations
 
-from contextinfinity.settings.forms import AUTO, BUILT_IN, MINILM, OFFLINE, STATIC
+from contextinfinity.settings.field_types import AUTO, BUILT_IN, MINILM, OFFLINE, STATIC
 from contextinfinity.settings.loading import LoadedSettings, load_settings
-from contextinfinity.settings.rules import Preference, Rule
+from contextinfinity.settings.router_tables import Preference, Rule
 from contextinfinity.settings.sections import (
     Anthropic,
-    Budget,
+    BudgetSettings,
     Compaction,
     General,
-    Librarian,
+    LibrarianSettings,
     Local,
-    Memory,
+    MemorySettings,
     ModelSettings,
     OpenAI,
     Retention,
-    Retrieval,
-    Rewriter,
+    RetrievalSettings,
+    RewriterSettings,
     Router,
     Settings,
     Storage,
@@ -38,19 +38,19 @@ __all__ = [
     "OFFLINE",
     "STATIC",
     "Anthropic",
-    "Budget",
+    "BudgetSettings",
     "Compaction",
     "General",
-    "Librarian",
+    "LibrarianSettings",
     "LoadedSettings",
     "Local",
-    "Memory",
+    "MemorySettings",
     "ModelSettings",
     "OpenAI",
     "Preference",
     "Retention",
-    "Retrieval",
-    "Rewriter",
+    "RetrievalSettings",
+    "RewriterSettings",
     "Router",
     "Rule",
     "Server",

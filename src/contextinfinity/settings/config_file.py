@@ -1,7 +1,7 @@
 """``config.toml``: from bytes to values with their lines.
 
 Whatever a file may hold, the outcome is a document or a ``SettingsError`` with the place; a file that can
-be parsed but not followed has its problems collected by the ``Reading``.
+be parsed but not followed has its problems collected by the ``SettingsReader``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from contextinfinity.errors import SettingsError
 from contextinfinity.settings.keys import MODELS, clipped, dotted, nearest, sections
-from contextinfinity.settings.reading import Reading, sections_with
+from contextinfinity.settings.settings_reader import SettingsReader, sections_with
 from contextinfinity.settings.toml_lines import key_lines
 
 
@@ -67,7 +67,7 @@ def _syntax_problem(path: Path, text: str, error: Exception) -> str:
     return f"{path}:{line}: this is not TOML: {words[: found.start()]}{column}."
 
 
-def take_file(reading: Reading, file: ConfigFile) -> None:
+def take_file(reading: SettingsReader, file: ConfigFile) -> None:
     """Hand every key of the file to the reading; refuse what is no section."""
     for name, content in file.document.items():
         place = file.place_of(name)
@@ -80,7 +80,7 @@ def take_file(reading: Reading, file: ConfigFile) -> None:
             reading.complain(place, _not_a_section(name, content))
 
 
-def _take_model(name: str, entry: object, reading: Reading, file: ConfigFile) -> None:
+def _take_model(name: str, entry: object, reading: SettingsReader, file: ConfigFile) -> None:
     path, place = (MODELS, name), file.place_of(MODELS, name)
     if reading.refuses_secret(path, place) or not _is_table(entry, path, reading, place):
         return
@@ -88,14 +88,14 @@ def _take_model(name: str, entry: object, reading: Reading, file: ConfigFile) ->
         _take_table(path, entry, reading, file)
 
 
-def _take_table(path: tuple[str, ...], content: object, reading: Reading, file: ConfigFile) -> None:
+def _take_table(path: tuple[str, ...], content: object, reading: SettingsReader, file: ConfigFile) -> None:
     if _is_table(content, path, reading, file.place_of(*path)):
         for name, value in content.items():
             where, folder = file.place_of(*path, name), file.path.parent
             reading.take((*path, name), value, place=where, folder=folder, locate=file.place_of)
 
 
-def _is_table(content: object, path: tuple[str, ...], reading: Reading, place: str) -> TypeGuard[dict[str, Any]]:
+def _is_table(content: object, path: tuple[str, ...], reading: SettingsReader, place: str) -> TypeGuard[dict[str, Any]]:
     if isinstance(content, dict):
         return True
     header = "models.NAME" if path == (MODELS,) else dotted(*path)

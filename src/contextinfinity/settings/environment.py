@@ -20,14 +20,14 @@ from contextinfinity.settings.keys import (
     sections,
     variable,
 )
-from contextinfinity.settings.reading import Reading
+from contextinfinity.settings.settings_reader import SettingsReader
 
 _MODEL_PREFIX = variable(MODELS, "")
 
 Known = dict[str, tuple[str, ...]]
 
 
-def take_environment(reading: Reading, environ: Mapping[str, str], folder: Path) -> None:
+def take_environment(reading: SettingsReader, environ: Mapping[str, str], folder: Path) -> None:
     """Hand every variable that is ours to the reading; after the file, whose models it may change."""
     known = OLDER_VARIABLES | _variables(reading.models)
     older = [name for name in OLDER_VARIABLES if name in environ]
@@ -40,7 +40,7 @@ def take_environment(reading: Reading, environ: Mapping[str, str], folder: Path)
             reading.take(path, environ[name], place=name, folder=folder, is_text=True)
 
 
-def _is_one_model(model: str, name: str, reading: Reading) -> bool:
+def _is_one_model(model: str, name: str, reading: SettingsReader) -> bool:
     twins = [other for other in reading.models if variable(other) == variable(model)]
     if len(twins) > 1:
         reading.complain(name, f"this could mean any of the models {', '.join(twins)}; set it in the file.")
@@ -63,7 +63,7 @@ def _new_model(name: str) -> tuple[str, ...] | None:
     return (MODELS, owner.removeprefix(prefix), key)
 
 
-def _refuse(name: str, known: Known, reading: Reading) -> None:
+def _refuse(name: str, known: Known, reading: SettingsReader) -> None:
     near: str | None
     if "__" in name:
         if looks_secret(name):

@@ -15,8 +15,8 @@ from contextinfinity.errors import SettingsError
 from contextinfinity.settings.config_file import ConfigFile, read_config_file, take_file
 from contextinfinity.settings.environment import take_environment
 from contextinfinity.settings.keys import MODELS, dotted, model_keys, sections, variable
-from contextinfinity.settings.reading import Reading
 from contextinfinity.settings.sections import General, Settings, whole_path
+from contextinfinity.settings.settings_reader import SettingsReader
 
 CONFIG_VARIABLE = "CONTEXTINFINITY_CONFIG"
 CONFIG_NAME = "config.toml"
@@ -50,7 +50,7 @@ def load_settings(
     environ = os.environ if environ is None else environ
     here = Path.cwd()
     file = _find_file(config, data_dir, environ, here)
-    reading = Reading()
+    reading = SettingsReader()
     if file is not None:
         take_file(reading, file)
     take_environment(reading, environ, here)
@@ -80,7 +80,7 @@ def _find_file(config: Path | None, data_dir: Path | None, environ: Mapping[str,
     return file
 
 
-def _sources(settings: Settings, reading: Reading, file: ConfigFile | None) -> dict[str, str]:
+def _sources(settings: Settings, reading: SettingsReader, file: ConfigFile | None) -> dict[str, str]:
     """Name the source of every key; of the file the name and line will do, since ``file`` has the rest."""
     folder = f"{file.path.parent}{os.sep}" if file else ""
     keys = [dotted(*path) for path in _paths(settings)]

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from contextinfinity.errors import SettingsError
-from contextinfinity.settings.forms import (
+from contextinfinity.settings.field_types import (
     AUTO,
     BUILT_IN,
     MINILM,
@@ -37,7 +37,7 @@ from contextinfinity.settings.forms import (
     Tokens,
     WebUrl,
 )
-from contextinfinity.settings.rules import Preferences, Rules
+from contextinfinity.settings.router_tables import Preferences, Rules
 from contextinfinity.settings.server import Server
 from contextinfinity.vendors import ProviderName
 
@@ -58,7 +58,7 @@ class General(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Budget(Struct, frozen=True, kw_only=True):
+class BudgetSettings(Struct, frozen=True, kw_only=True):
     """How the model's window is divided; the figures are ceilings, a small window gets less."""
 
     response_reserve_tokens: Annotated[Tokens, Meta(description="Room kept free for the answer.")] = 4000
@@ -106,7 +106,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     ] = 200_000
 
 
-class Retrieval(Struct, frozen=True, kw_only=True):
+class RetrievalSettings(Struct, frozen=True, kw_only=True):
     """How the past is brought back."""
 
     embedding_model: Annotated[
@@ -157,7 +157,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     detector_model: Annotated[HelperModel, Meta(description="The model that finds where the topic changed.")] = OFFLINE
 
 
-class Librarian(Struct, frozen=True, kw_only=True):
+class LibrarianSettings(Struct, frozen=True, kw_only=True):
     """Who writes the summaries."""
 
     model: Annotated[
@@ -180,7 +180,7 @@ class Librarian(Struct, frozen=True, kw_only=True):
     ] = 60.0
 
 
-class Rewriter(Struct, frozen=True, kw_only=True):
+class RewriterSettings(Struct, frozen=True, kw_only=True):
     """Who makes follow-up questions explicit."""
 
     model: Annotated[HelperModel, Meta(description="The model that rewrites follow-up questions.")] = OFFLINE
@@ -192,7 +192,7 @@ class Rewriter(Struct, frozen=True, kw_only=True):
     ] = True
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class MemorySettings(Struct, frozen=True, kw_only=True):
     """What is remembered across conversations."""
 
     enabled: Annotated[bool, Meta(description="Remember what users tell of themselves, and use it.")] = True
@@ -371,14 +371,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     """All settings. ``Settings()`` is what you get without a file and without environment variables."""
 
     general: General = General()
-    budget: Budget = Budget()
+    budget: BudgetSettings = BudgetSettings()
     stream: Stream = Stream()
     tools: Tools = Tools()
-    retrieval: Retrieval = Retrieval()
+    retrieval: RetrievalSettings = RetrievalSettings()
     compaction: Compaction = Compaction()
-    librarian: Librarian = Librarian()
-    rewriter: Rewriter = Rewriter()
-    memory: Memory = Memory()
+    librarian: LibrarianSettings = LibrarianSettings()
+    rewriter: RewriterSettings = RewriterSettings()
+    memory: MemorySettings = MemorySettings()
     retention: Retention = Retention()
     storage: Storage = Storage()
     server: Server = Server()

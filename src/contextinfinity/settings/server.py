@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from contextinfinity.settings.forms import FilePath, Names, Seconds, Text
+from contextinfinity.settings.field_types import FilePath, Names, Seconds, Text
 
 
 class Server(Struct, frozen=True, kw_only=True):

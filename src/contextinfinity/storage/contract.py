@@ -23,16 +23,9 @@ from datetime import timedelta
 from typing import Protocol
 
 from contextinfinity.domain.chunk import Chunk, NewChunk
-from contextinfinity.domain.health import Health
+from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import BranchId, ChunkId, Position, SessionId, StateId, TurnId, WorkerId
-from contextinfinity.domain.message import Json, Message
-from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.search import Namespace, NearHit, Scope
-from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
-from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
-from contextinfinity.domain.token import NewToken, Token, TokenId
-from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
-from contextinfinity.domain.work import (
+from contextinfinity.domain.job import (
     AnsweredTurn,
     Backlog,
     Job,
@@ -43,12 +36,19 @@ from contextinfinity.domain.work import (
     Took,
     Worker,
 )
+from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Namespace, Scope, VectorHit
+from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
+from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
+from contextinfinity.domain.token import NewToken, Token, TokenId
+from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.storage.deletions import Deletions
-from contextinfinity.storage.imports import Arrivals
+from contextinfinity.storage.imports import ImportStore
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.memories import Memories
-from contextinfinity.storage.prefix_hashes import Trails
-from contextinfinity.storage.replay import Landings
+from contextinfinity.storage.prefix_hashes import PrefixHashStore
+from contextinfinity.storage.replay import ReplayStore
 
 
 class Sessions(Protocol):
@@ -433,7 +433,7 @@ class Vectors(Protocol):
     vectors of two embedders. Vectors are bytes, as ``domain.vectors`` packs them.
     """
 
-    async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[NearHit, ...]:
+    async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[VectorHit, ...]:
         """Find the chunks whose vectors are nearest, the nearest first. ``InvalidInput`` for another dimension."""
         ...
 
@@ -506,7 +506,7 @@ class Store(Protocol):
     sessions: Sessions
     branches: Branches
     turns: Turns
-    arrivals: Arrivals
+    arrivals: ImportStore
     states: States
     chunks: Chunks
     index: Index
@@ -516,15 +516,15 @@ class Store(Protocol):
     jobs: Jobs
     workers: Workers
     tokens: Tokens
-    trails: Trails
-    landings: Landings
+    trails: PrefixHashStore
+    landings: ReplayStore
     deletions: Deletions
 
     def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has kept this one from writing (or reading); 0: none does."""
         ...
 
-    def health(self) -> Health:
+    def health(self) -> StoreHealth:
         """Say whether all that was said is kept where it belongs."""
         ...
 

@@ -23,7 +23,7 @@ from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.journal.entries import END
 from contextinfinity.storage.journal.folder import is_written
-from contextinfinity.storage.journal.reading import open_lines
+from contextinfinity.storage.journal.journal_reader import open_lines
 
 if TYPE_CHECKING:
     from contextinfinity.storage.standby.spool import Item, Spooled
@@ -172,7 +172,7 @@ class TypedLines:
         lines = await asyncio.to_thread(typed_lines.read, self._file)
         cutoffs = await deletions.cutoffs({line.session for line in lines if line.session})
 
-        def is_kept(line: typed_lines.Line) -> bool:
+        def is_kept(line: typed_lines.TypedLine) -> bool:
             if not line.session or line.at is None:
                 return bool(line.text) and not sessions
             return line.session not in cutoffs or line.at > cutoffs[line.session]

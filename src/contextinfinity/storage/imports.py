@@ -13,21 +13,21 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.arrival import Arrival, Arrived, Origin
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
 from contextinfinity.domain.message import Message, ToolResultBlock
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.rules import LARGEST_COUNT, check_json, check_message
+from contextinfinity.storage.invariants import LARGEST_COUNT, check_json, check_message
 
 LONGEST_ID = 512
 HASH_BYTES = 16
 
 
-class Arrivals(Protocol):
+class ImportStore(Protocol):
     """Messages from elsewhere, each once. What all verbs of a store share, these share."""
 
-    async def add(self, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
+    async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
         """Append those that the session does not have yet: turns that are Done, nobody's, in the order given.
 
         One state counts past them all. If the first one answers, and the branch's newest turn arrived without an
@@ -49,8 +49,8 @@ class Arrivals(Protocol):
 class Pair(NamedTuple):
     """Messages that become one turn."""
 
-    said: tuple[Arrival, ...]
-    answer: Arrival | None = None
+    said: tuple[ImportedMessage, ...]
+    answer: ImportedMessage | None = None
 
     @property
     def is_open(self) -> bool:
@@ -58,7 +58,7 @@ class Pair(NamedTuple):
         return self.answer is None and self.said[0].message.role != "assistant"
 
 
-def pairs_of(arrivals: Sequence[Arrival], there: Collection[int] = ()) -> list[Pair]:
+def pairs_of(arrivals: Sequence[ImportedMessage], there: Collection[int] = ()) -> list[Pair]:
     """Put messages together to turns, except across places that were there before."""
     pairs: list[Pair] = []
     known = sorted(there)
@@ -88,12 +88,12 @@ def exchange_of(pair: Pair) -> Exchange:
     )
 
 
-def hash_of(arrival: Arrival) -> bytes:
+def hash_of(arrival: ImportedMessage) -> bytes:
     """Hash what a message says, short: to know it again among those of one conversation."""
     return wire.content_hash(arrival.message)[:HASH_BYTES]
 
 
-def check_arrivals(arrivals: Sequence[Arrival]) -> None:
+def check_arrivals(arrivals: Sequence[ImportedMessage]) -> None:
     """Refuse messages from elsewhere that cannot be kept."""
     for each in arrivals:
         check_message(each.message)
@@ -104,6 +104,6 @@ def check_arrivals(arrivals: Sequence[Arrival]) -> None:
             raise InvalidInput(f"The id has {len(each.external_id)} characters; it may have 1 to {LONGEST_ID}.")
 
 
-def _brings_results(arrival: Arrival) -> bool:
+def _brings_results(arrival: ImportedMessage) -> bool:
     blocks = arrival.message.blocks
     return arrival.message.role == "tool" and any(isinstance(block, ToolResultBlock) for block in blocks)

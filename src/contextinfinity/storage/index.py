@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.search import Entry, IndexState, Place, Scope, WordHits
+from contextinfinity.domain.search import IndexedMessage, IndexState, Scope, TextPosition, WordHits
 from contextinfinity.domain.turn import Turn
 
 CutTurn: TypeAlias = tuple[TurnId, Sequence[NewChunk]]
@@ -41,11 +41,11 @@ class Index(Protocol):
         """
         ...
 
-    async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
+    async def read(self, places: Sequence[TextPosition]) -> tuple[IndexedMessage, ...]:
         """Read places in the order asked for; unknown ones, and sides on which nothing was said, are left out."""
         ...
 
-    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+    async def around(self, turn_ids: Collection[TurnId]) -> tuple[IndexedMessage, ...]:
         """Read all that was said in those turns, and in the turns just before and after them in the same branch."""
         ...
 

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Protocol
 
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, TurnId
-from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory, Recall, Recalled, Revision
+from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, MemoryRecall, NewMemory, Recall, Revision
 from contextinfinity.domain.session import Lineage, Owner
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.rules import check_id
+from contextinfinity.storage.invariants import check_id
 from contextinfinity.text.keywords import terms
 
 
@@ -59,7 +59,7 @@ class Memories(Protocol):
         """
         ...
 
-    async def recall(self, asked: Recall) -> Recalled:
+    async def recall(self, asked: Recall) -> MemoryRecall:
         """Find what may matter to a turn: the user's own memories and its thread's, living and not expired.
 
         What was learned on a line that was left is there only where the turn sees it, or a person asked for it. What

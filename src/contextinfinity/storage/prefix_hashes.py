@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Protocol
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.trail import TrailEnd, Walked
-from contextinfinity.domain.turn import Trail
+from contextinfinity.domain.turn import PrefixHashes
 from contextinfinity.errors import BranchBusy, NotFound
 
 MOST_CANDIDATES = 20
@@ -33,10 +33,10 @@ def not_on_branch(branch_id: BranchId, turn_id: TurnId) -> NotFound:
     return NotFound(f"retry_of: there is no turn {turn_id} on branch {branch_id}.", hint=hint)
 
 
-class Trails(Protocol):
+class PrefixHashStore(Protocol):
     """Where threads of one owner left off, by what was said in them. ``session_id``: only in that one."""
 
-    async def end(self, owner: Owner, answered: int, *, session_id: SessionId | None = None) -> TrailEnd | None:
+    async def end(self, owner: Owner, answered: int, *, session_id: SessionId | None = None) -> PrefixHashEnd | None:
         """Find the turn up to which exactly this was said, and a branch to go on from it.
 
         A free turn comes first, on the branch made last; a branch that was forked after the turn and has no turn of
@@ -44,15 +44,17 @@ class Trails(Protocol):
         """
         ...
 
-    async def exchanges(self, owner: Owner, alone: int, *, session_id: SessionId | None = None) -> tuple[TrailEnd, ...]:
+    async def exchanges(
+        self, owner: Owner, alone: int, *, session_id: SessionId | None = None
+    ) -> tuple[PrefixHashEnd, ...]:
         """Find the turns that say just this exchange, whatever is in front of it: each once, free ones first.
 
         At most ``MOST_CANDIDATES`` + 1. Imported turns are found only at the end of a branch.
         """
         ...
 
-    async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
-        """Find the newest turn that was asked with this prefix hash by this request (``Trail.body``)."""
+    async def walked(self, owner: Owner, trail: PrefixHashes) -> HashedPrefix | None:
+        """Find the newest turn that was asked with this prefix hash by this request (``PrefixHashes.body``)."""
         ...
 
     async def note_broken(self, turn_id: TurnId) -> None:

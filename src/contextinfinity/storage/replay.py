@@ -16,7 +16,7 @@ from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.turn import NewStep, NewTurn, Turn, TurnEnd
 
 
-class Landing(Struct, frozen=True, kw_only=True):
+class ReplayedTurn(Struct, frozen=True, kw_only=True):
     """A held turn, as far as it has come."""
 
     turn_id: TurnId
@@ -36,10 +36,10 @@ class Landing(Struct, frozen=True, kw_only=True):
         return self.begun or bool(self.steps) or (self.end is not None and not self.failed)
 
 
-class Landings(Protocol):
+class ReplayStore(Protocol):
     """The way back into a ledger."""
 
-    async def land(self, landing: Landing) -> Turn:
+    async def land(self, landing: ReplayedTurn) -> Turn:
         """Write what the ledger does not have of a turn; what is final there stays as it is.
 
         While another turn of its branch is being answered or waits in front of it, the turn only takes its place at

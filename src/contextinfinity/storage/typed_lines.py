@@ -18,7 +18,7 @@ from typing import NamedTuple
 from contextinfinity.domain.ids import SessionId, from_millis, to_millis
 
 
-class Line(NamedTuple):
+class TypedLine(NamedTuple):
     """A typed text; ``session`` and ``at`` are None where they are not known."""
 
     text: str
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     at: datetime | None = None
 
 
-def read(file: Path) -> list[Line]:
+def read(file: Path) -> list[TypedLine]:
     """Read all lines; none from a file that is not there. A line that cannot be decoded is empty and of no session."""
     try:
         found = file.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -35,14 +35,14 @@ def read(file: Path) -> list[Line]:
     return list(map(_decoded, found))
 
 
-def append(file: Path, lines: Sequence[Line]) -> None:
+def append(file: Path, lines: Sequence[TypedLine]) -> None:
     """Add lines to a private file."""
     with _locked(file, os.O_CREAT) as descriptor:
         os.lseek(descriptor, 0, os.SEEK_END)
         _write(descriptor, "".join(map(_encoded, lines)))
 
 
-def keep_only(file: Path, is_kept: Callable[[Line], bool]) -> None:
+def keep_only(file: Path, is_kept: Callable[[TypedLine], bool]) -> None:
     """Remove all other lines."""
     _rewrite(file, lambda lines: list(filter(is_kept, lines)))
 
@@ -57,7 +57,7 @@ def forget(file: Path, session: SessionId) -> None:
     keep_only(file, lambda line: line.session not in (session, None))
 
 
-def _rewrite(file: Path, choose: Callable[[list[Line]], list[Line]]) -> None:
+def _rewrite(file: Path, choose: Callable[[list[TypedLine]], list[TypedLine]]) -> None:
     """Rewrite a file in place; one that a kill cut off in the middle is rewritten the next time."""
     with suppress(FileNotFoundError), _locked(file) as descriptor:
         lines = read(file)
@@ -86,22 +86,22 @@ def _write(descriptor: int, text: str) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _encoded(line: Line) -> str:
+def _encoded(line: TypedLine) -> str:
     if line.session is None and line.at is None:
         return json.dumps(line.text) + "\n"
     at = None if line.at is None else to_millis(line.at)
     return json.dumps({"text": line.text, "session": line.session, "at": at}) + "\n"
 
 
-def _decoded(line: str) -> Line:
+def _decoded(line: str) -> TypedLine:
     try:
         found = json.loads(line)
     except ValueError:
-        return Line("")
+        return TypedLine("")
     if isinstance(found, str):
-        return Line(found)
+        return TypedLine(found)
     if not isinstance(found, dict) or not isinstance(found.get("text"), str):
-        return Line("")
+        return TypedLine("")
     session, at = found.get("session"), found.get("at")
     session = session if isinstance(session, str) else None
-    return Line(found["text"], session, from_millis(at) if isinstance(at, int) else None)
+    return TypedLine(found["text"], session, from_millis(at) if isinstance(at, int) else None)

@@ -21,7 +21,7 @@ Kind = tuple[str, int, str]
 
 
 @dataclass
-class _Count:
+class _RepeatCount:
     since: float
     passed: int = 0
     left_out: int = 0
@@ -33,7 +33,7 @@ class RepeatLimit(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._counts: dict[Kind, _Count] = {}
+        self._counts: dict[Kind, _RepeatCount] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a record is written."""
@@ -50,14 +50,14 @@ class RepeatLimit(logging.Filter):
             _add(record, f"more like this are left out for up to {PERIOD_SECONDS:g} seconds")
         return True
 
-    def _count(self, kind: Kind) -> tuple[_Count, int]:
+    def _count(self, kind: Kind) -> tuple[_RepeatCount, int]:
         """Give the count of the present period, and how many records were left out in the one before."""
         moment, before = self._clock(), self._counts.get(kind)
         if before is not None and moment - before.since < PERIOD_SECONDS:
             return before, 0
         if len(self._counts) >= MOST_KINDS:
             self._counts.clear()
-        count = self._counts[kind] = _Count(since=moment)
+        count = self._counts[kind] = _RepeatCount(since=moment)
         return count, 0 if before is None else before.left_out
 
 

@@ -73,7 +73,7 @@ _LONG_HEAD = 3
 """Words before a colon from which on they are no heading of the user's own."""
 
 
-class Split(Struct, frozen=True):
+class OwnAndQuoted(Struct, frozen=True):
     """A message taken apart.
 
     ``own`` is as long as the message and has blanks for the material, which follows in order of appearance. Of a
@@ -84,7 +84,7 @@ class Split(Struct, frozen=True):
     material: tuple[str, ...]
 
 
-class _Unit(Struct, frozen=True):
+class _SentenceUnit(Struct, frozen=True):
     """A sentence or a line outside delimited material.
 
     ``seam`` says what is before it: 0 a sentence, 1 a line break, 2 a blank line, a rule or a separator.
@@ -103,7 +103,7 @@ def own_words(message: str) -> str:
     return split(message).own
 
 
-def split(message: str) -> Split:
+def split(message: str) -> OwnAndQuoted:
     """Split a message into own words and material."""
     if len(message) > 2 * READ:
         end = len(message) - READ
@@ -112,10 +112,10 @@ def split(message: str) -> Split:
 
 
 @lru_cache(maxsize=256)  # routing, memories and folds ask for the same messages
-def _split(message: str) -> Split:
+def _split(message: str) -> OwnAndQuoted:
     shown, opening = delimited(message)
     spans = joined([*shown, *_introduced(blanked(message, shown), message, shown, opening)])
-    return Split(blanked(message, spans), tuple(message[start:end] for start, end in spans))
+    return OwnAndQuoted(blanked(message, spans), tuple(message[start:end] for start, end in spans))
 
 
 def _may_be_delimited(message: str, place: int) -> bool:
@@ -151,7 +151,7 @@ def _introduced(text: str, message: str, shown: list[Span], opening: int) -> lis
     return [(0, tail[0].start)] if any(_points_back(unit.text, other_layout=other) for unit in tail) else []
 
 
-def _units(text: str) -> Iterator[_Unit]:
+def _units(text: str) -> Iterator[_SentenceUnit]:
     start, seam = 0, 2
     for end in _UNIT_END.finditer(text):
         words = text[start : end.end()]
@@ -159,7 +159,7 @@ def _units(text: str) -> Iterator[_Unit]:
         if _WORD.search(words):
             closed = int(separator or text[end.end() : end.end() + 1] == "\n")
             closed += bool(closed and _BLANK_LINE.match(text, end.end() - (end[0] == "\n")))
-            yield _Unit(start, end.end(), lower(words[:_LONG]), seam, closed)
+            yield _SentenceUnit(start, end.end(), lower(words[:_LONG]), seam, closed)
             seam = 0
         elif RULE.match(words) or (seam and end[0] == "\n" and not words.strip()):
             seam = 2
@@ -168,7 +168,7 @@ def _units(text: str) -> Iterator[_Unit]:
         start = end.end()
 
 
-def _introduction(unit: _Unit) -> tuple[int, _Kind] | None:
+def _introduction(unit: _SentenceUnit) -> tuple[int, _Kind] | None:
     """Return where the material that a unit introduces begins, and its kind."""
     text = unit.text
     if not has("sign", text) and not _COLON.search(text):
@@ -312,7 +312,7 @@ def _points_back(text: str, *, other_layout: bool) -> bool:
     )
 
 
-def _resumption(text: str, units: list[_Unit], index: int, start: int, kind: _Kind) -> int:
+def _resumption(text: str, units: list[_SentenceUnit], index: int, start: int, kind: _Kind) -> int:
     """Return where the user's own words resume after material that begins at ``start``, else the end of the text."""
     shown = _SIGN.search(text, start)
     limit = len(text)
@@ -341,7 +341,7 @@ def _resumption(text: str, units: list[_Unit], index: int, start: int, kind: _Ki
     return asked[-1] if asked else limit
 
 
-def _resumes(unit: _Unit) -> bool:
+def _resumes(unit: _SentenceUnit) -> bool:
     """Return whether a unit asks or orders something, as a user does after showing a text."""
     if _ASKS.search(unit.text) or _is_imperative("rework", unit.text):
         return True

@@ -38,7 +38,7 @@ _WIDEST = 200
 """Characters of a line that somebody's editor may have wrapped."""
 
 
-class Spoken(Struct):
+class OwnSentences(Struct):
     """The author's own sentences, and the lines of the material that the message shows."""
 
     sentences: list[str]
@@ -82,12 +82,12 @@ def _without_cut_off(own: str) -> str:
     return " ".join((*kept, own[start:]))
 
 
-def spoken(text: str) -> Spoken:
+def spoken(text: str) -> OwnSentences:
     """Split a message into the sentences of its author and the lines of material."""
     parts = split(text)
     pasted = [line for material in parts.material for line in material.splitlines() if not _EMPTY.match(line)]
     own = _without_cut_off(parts.own) if parts.material else parts.own
-    return Spoken([*_sentences(own.splitlines())], pasted)
+    return OwnSentences([*_sentences(own.splitlines())], pasted)
 
 
 def _sentences(lines: list[str]) -> Iterator[str]:

@@ -35,7 +35,7 @@ BEFORE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights:
+class TopicWeights:
     """What each piece of evidence counts for; positive speaks for a new topic."""
 
     bias: float
@@ -63,9 +63,9 @@ class Weights:
     """Whether the message before it asked something."""
 
 
-PIECES = tuple(name for name in Weights.__annotations__ if name != "bias")
+PIECES = tuple(name for name in TopicWeights.__annotations__ if name != "bias")
 
-TALK = Weights(
+TALK = TopicWeights(
     bias=-1.56,
     near=-1.13,
     block=-4.55,
@@ -82,7 +82,7 @@ TALK = Weights(
 """People among themselves: a logistic regression (ridge 5 on standardised evidence) on the 300 chats of TIAGE's
 training part; the bias puts 0.5 where F1 was best in fivefold cross-validation (0.56)."""
 
-WORK = Weights(
+WORK = TopicWeights(
     bias=-0.98,
     near=-1.68,
     block=-6.31,
@@ -145,7 +145,7 @@ def shift_scores(
     return scores
 
 
-def weigh(evidence: Sequence[float], weights: Weights) -> float:
+def weigh(evidence: Sequence[float], weights: TopicWeights) -> float:
     """Add evidence up, in log-odds."""
     return weights.bias + sum(
         found * float(getattr(weights, piece)) for piece, found in zip(PIECES, evidence, strict=True)

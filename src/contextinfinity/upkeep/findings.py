@@ -1,6 +1,6 @@
 """Everything that can be found amiss, in words.
 
-A ``Kind`` says of one code how bad it is, what it means, what a person should do about it and, where a repair
+A ``FindingKind`` says of one code how bad it is, what it means, what a person should do about it and, where a repair
 is safe, what the repair does. ``KINDS`` is the whole list; the manual and the tests are held to it.
 """
 
@@ -41,7 +41,7 @@ class Repaired(Struct, frozen=True, kw_only=True):
     count: int
 
 
-class Kind(Struct, frozen=True):
+class FindingKind(Struct, frozen=True):
     """What a code means: in the singular, in the plural with its number, and what to do."""
 
     severity: Severity
@@ -71,38 +71,38 @@ def repaired(counts: Iterable[tuple[str, int]]) -> tuple[Repaired, ...]:
     return tuple(Repaired(code=code, what=KINDS[code].repair or "", count=count) for code, count in counts if count)
 
 
-def _lost(one: str, many: str) -> Kind:
-    return Kind("broken", one, many, _RESTORE)
+def _lost(one: str, many: str) -> FindingKind:
+    return FindingKind("broken", one, many, _RESTORE)
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, FindingKind] = {
     # The file as such.
     "ledger_foreign": _lost("The file is not a ledger, or it is encrypted.", "{} files are not ledgers."),
-    "ledger_too_new": Kind(
+    "ledger_too_new": FindingKind(
         "broken",
         "The ledger was written by a newer release.",
         "{} ledgers were written by a newer release.",
         "Upgrade ContextInfinity; the file was left as it is.",
     ),
-    "ledger_unreadable": Kind(
+    "ledger_unreadable": FindingKind(
         "broken",
         "The ledger cannot be opened.",
         "{} ledgers cannot be opened.",
         "Make the file and its folder readable and writable for this user, and check the disk.",
     ),
-    "ledger_unsupported": Kind(
+    "ledger_unsupported": FindingKind(
         "broken",
         "The ledger is a PostgreSQL database, and this release has no PostgreSQL store yet.",
         "{} ledgers are PostgreSQL databases, and this release has no PostgreSQL store yet.",
         "Set storage.url to sqlite:///… or leave it out.",
     ),
-    "ledger_missing": Kind(
+    "ledger_missing": FindingKind(
         "broken",
         "There is no ledger, but there is something that a ledger left behind.",
         "There is no ledger, but there are {} things that a ledger left behind.",
         "Check storage.url and whether its disk is there; or copy a backup to the ledger's place.",
     ),
-    "ledger_lost": Kind(
+    "ledger_lost": FindingKind(
         "broken",
         "The ledger is missing, empty, or not the one that was here.",
         "The ledger is missing, empty, or not the one that was here.",
@@ -113,20 +113,20 @@ KINDS: dict[str, Kind] = {
     "schema_tables": _lost(
         "A table is not as the migrations make it.", "{} tables are not as the migrations make them."
     ),
-    "schema_derived": Kind(
+    "schema_derived": FindingKind(
         "broken",
         "An index, view or trigger is missing or differs.",
         "{} indexes, views or triggers are missing or differ.",
         "If a repair leaves it, rows contradict it: mend what else is found first.",
         "Makes indexes, views and triggers as the migrations do.",
     ),
-    "schema_foreign": Kind(
+    "schema_foreign": FindingKind(
         "warning",
         "The ledger holds something that is not ours.",
         "The ledger holds {} things that are not ours.",
         "Drop it if you did not put it there yourself.",
     ),
-    "schema_older": Kind(
+    "schema_older": FindingKind(
         "warning",
         "The ledger has the schema of an older release; its contents were not looked at.",
         "{} ledgers have the schema of an older release.",
@@ -151,7 +151,7 @@ KINDS: dict[str, Kind] = {
         "{} plans, parts of steps, errors, metadata, fold candidates or lists of pins cannot be read.",
     ),
     "response_unreadable": _lost("A raw reply cannot be unpacked.", "{} raw replies cannot be unpacked."),
-    "chunk_hash": Kind(
+    "chunk_hash": FindingKind(
         "broken",
         "A chunk is not what its hash says.",
         "{} chunks are not what their hashes say.",
@@ -190,7 +190,7 @@ KINDS: dict[str, Kind] = {
     ),
     # Turns and what belongs to them.
     "turn_phase": _lost("A turn is in a phase it cannot be in.", "{} turns are in phases they cannot be in."),
-    "turns_open": Kind(
+    "turns_open": FindingKind(
         "broken",
         "On a branch more than one turn is being answered.",
         "On {} branches more than one turn is being answered.",
@@ -217,7 +217,7 @@ KINDS: dict[str, Kind] = {
     ),
     "message_shared": _lost("A message is used more than once.", "{} messages are used more than once."),
     "message_orphan": _lost("A message has lost its session.", "{} messages have lost their sessions."),
-    "message_unused": Kind(
+    "message_unused": FindingKind(
         "warning",
         "A message belongs to no turn.",
         "{} messages belong to no turn.",
@@ -226,18 +226,24 @@ KINDS: dict[str, Kind] = {
     "step_orphan": _lost("A step has lost its turn or its plan.", "{} steps have lost their turn or plan."),
     "plan_orphan": _lost("A plan has lost its turn or its step.", "{} plans have lost their turn or step."),
     "response_orphan": _lost("A raw reply has lost its step.", "{} raw replies have lost their step."),
-    "chunk_orphan": Kind("broken", "A chunk has lost its message.", "{} chunks have lost their messages.", _DERIVED),
-    "vector_orphan": Kind("broken", "A vector has lost its chunk.", "{} vectors have lost their chunks.", _DERIVED),
-    "vector_size": Kind("broken", "A vector has the wrong size.", "{} vectors have the wrong size.", _DERIVED),
-    "keyword_missing": Kind(
+    "chunk_orphan": FindingKind(
+        "broken", "A chunk has lost its message.", "{} chunks have lost their messages.", _DERIVED
+    ),
+    "vector_orphan": FindingKind(
+        "broken", "A vector has lost its chunk.", "{} vectors have lost their chunks.", _DERIVED
+    ),
+    "vector_size": FindingKind("broken", "A vector has the wrong size.", "{} vectors have the wrong size.", _DERIVED),
+    "keyword_missing": FindingKind(
         "warning",
         "A turn is not found by its words.",
         "{} turns are not found by their words.",
         _DERIVED,
         "Puts the turns among those that are to be cut; their words come with it.",
     ),
-    "keyword_orphan": Kind("warning", "Words have lost their message.", "{} words have lost their message.", _DERIVED),
-    "keyword_count": Kind(
+    "keyword_orphan": FindingKind(
+        "warning", "Words have lost their message.", "{} words have lost their message.", _DERIVED
+    ),
+    "keyword_count": FindingKind(
         "warning",
         "The index counts itself wrong.",
         "The index counts itself wrong in {} ways.",
@@ -249,7 +255,7 @@ KINDS: dict[str, Kind] = {
         "{} notes that a message shows a blob have lost the message.",
     ),
     "reference_broken": _lost("A row refers to one that is lost.", "{} rows refer to ones that are lost."),
-    "deletion_left": Kind(
+    "deletion_left": FindingKind(
         "warning",
         "A deletion was begun more than a day ago and never ended.",
         "{} deletions were begun more than a day ago and never ended.",
@@ -260,42 +266,42 @@ KINDS: dict[str, Kind] = {
     "job_foreign": _lost(
         "A job is on another branch than its turn.", "{} jobs are on other branches than their turns."
     ),
-    "job_failed": Kind(
+    "job_failed": FindingKind(
         "warning",
         "A job was given up.",
         "{} jobs were given up.",
         "See its error, mend the cause, then repair: it is tried again.",
         "Queues jobs that were given up again.",
     ),
-    "job_stuck": Kind(
+    "job_stuck": FindingKind(
         "info",
         "A job is run by nobody.",
         "{} jobs are run by nobody.",
         "Nothing: the next start of an engine takes it over.",
         "Queues jobs of dead workers again.",
     ),
-    "job_missing": Kind(
+    "job_missing": FindingKind(
         "broken",
         "A turn waits for a job that is not there.",
         "Turns wait for {} jobs that are not there.",
         "Without it the turn stays as it is for ever.",
         "Queues the jobs that turns wait for.",
     ),
-    "job_needless": Kind(
+    "job_needless": FindingKind(
         "warning",
         "A job waits for a turn that has no use for it.",
         "{} jobs wait for turns that have no use for them.",
         "It would fail, and harm nothing.",
         "Removes jobs that turns have no use for.",
     ),
-    "worker_dead": Kind(
+    "worker_dead": FindingKind(
         "info",
         "A worker is registered and dead.",
         "{} workers are registered and dead.",
         "Nothing: the next start of an engine removes it and finishes its turns.",
         "Removes dead workers; their unfinished turns are left to recovery.",
     ),
-    "lock_stray": Kind(
+    "lock_stray": FindingKind(
         "warning",
         "A lock belongs to no worker.",
         "{} locks belong to no worker.",
@@ -303,86 +309,86 @@ KINDS: dict[str, Kind] = {
         "Removes locks that nobody holds and no worker has.",
     ),
     # What waits for the ledger.
-    "spool_waiting": Kind(
+    "spool_waiting": FindingKind(
         "warning",
         "What was said while the ledger was away waits to be written into it.",
         "What was said in {} processes while the ledger was away waits to be written into it.",
         "The next start of an engine brings it in: `cix sessions` is enough.",
     ),
-    "spool_refused": Kind(
+    "spool_refused": FindingKind(
         "broken",
         "The ledger did not take all that was said while it was away.",
         "The ledger did not take all that was said in {} processes while it was away.",
         "Its last line says why, the others hold what was said. Remove the file when it is not needed.",
     ),
     # Streams.
-    "journal_torn": Kind(
+    "journal_torn": FindingKind(
         "warning",
         "A journal ends in the middle of a line.",
         "{} journals end in the middle of a line.",
         "A crash tore it; what stands before is whole.",
         "Keeps a copy in backups and cuts off what is torn.",
     ),
-    "journal_stray": Kind(
+    "journal_stray": FindingKind(
         "warning",
         "A journal is of no step.",
         "{} journals are of no step.",
         "Its step is not in this ledger: another ledger's, or lost.",
         "Moves journals of no step to backups.",
     ),
-    "journal_unfinished": Kind(
+    "journal_unfinished": FindingKind(
         "warning",
         "A journal has no end, though its step is over.",
         "{} journals have no end, though their steps are over.",
         "The ledger has the answer; the journal would never be removed.",
         "Moves journals of steps that are over to backups.",
     ),
-    "journal_unreadable": Kind(
+    "journal_unreadable": FindingKind(
         "broken",
         "A journal cannot be read.",
         "{} journals cannot be read.",
         "Make it a file that this user can read, or move it away.",
     ),
     # The machine.
-    "config_wrong": Kind(
+    "config_wrong": FindingKind(
         "broken",
         "The settings cannot be followed; the defaults were used instead.",
         "The settings cannot be followed; the defaults were used instead.",
         "Mend the file or the environment; `cix config` shows what is in force.",
     ),
-    "data_dir_unusable": Kind(
+    "data_dir_unusable": FindingKind(
         "broken",
         "The data_dir is not a folder.",
         "{} folders are no folders.",
         "Move away what stands in its place, or choose another data_dir.",
     ),
-    "permissions_open": Kind(
+    "permissions_open": FindingKind(
         "warning",
         "A file or folder can be read by other users.",
         "{} files or folders can be read by other users.",
         "Only their owner should have access to them.",
         "Takes access away from everybody but the owner.",
     ),
-    "disk_low": Kind(
+    "disk_low": FindingKind(
         "warning",
         "There is little room on the disk.",
         "There is little room on {} disks.",
         "Free some room: a full disk stops every conversation.",
     ),
-    "backup_damaged": Kind(
+    "backup_damaged": FindingKind(
         "warning",
         "A backup is not a whole ledger.",
         "{} backups are not whole ledgers.",
         "Do not rely on it; delete it and make a new one.",
     ),
-    "backup_partial": Kind(
+    "backup_partial": FindingKind(
         "warning",
         "A backup was never finished.",
         "{} backups were never finished.",
         "Whoever made it was stopped; it is of no use.",
         "Removes unfinished backups that nobody works on.",
     ),
-    "backup_failed": Kind(
+    "backup_failed": FindingKind(
         "broken",
         "No backup could be made, so nothing was repaired.",
         "No backup could be made, so nothing was repaired.",

@@ -18,7 +18,7 @@ from contextinfinity.domain.ids import StepId
 from contextinfinity.errors import LedgerError
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.journal.folder import is_written
-from contextinfinity.storage.journal.reading import Lines, open_lines
+from contextinfinity.storage.journal.journal_reader import JournalReader, open_lines
 
 Endings = Callable[[Collection[StepId]], dict[StepId, bool]]
 """Tells of each step that is in the ledger whether it is over."""
@@ -99,7 +99,7 @@ def _cut(path: Path, keep: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _copy(path, keep)
-        lines = Lines(descriptor, path)
+        lines = JournalReader(descriptor, path)
         while lines.next_block():
             pass
         os.ftruncate(descriptor, lines.offset)

@@ -11,7 +11,7 @@ from contextinfinity.settings import Settings
 from contextinfinity.storage.standby.spool import SUFFIX, is_left, names, read, steps_in
 from contextinfinity.storage.standby.spool import refused as refused_in
 from contextinfinity.text.plurals import counted
-from contextinfinity.upkeep.files import spool_folder
+from contextinfinity.upkeep.data_dir_checks import spool_folder
 from contextinfinity.upkeep.journals import Endings
 
 

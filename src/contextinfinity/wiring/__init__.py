@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.prompt.redact import Redactor
-    from contextinfinity.providers.asking import Adviser
+    from contextinfinity.providers.auxiliary_model import AuxiliaryModel
     from contextinfinity.providers.contract import Provider
-    from contextinfinity.providers.opening import Lines
+    from contextinfinity.providers.factory import ProviderFactory
     from contextinfinity.settings import ModelSettings, Settings
     from contextinfinity.storage.contract import Store
     from contextinfinity.storage.copies import Copies
-    from contextinfinity.storage.standby.store import Standby
+    from contextinfinity.storage.standby.store import StandbyStore
     from contextinfinity.tools.toolbox import Toolbox
 
 
@@ -156,14 +156,14 @@ def begin_new(settings: Settings) -> list[Path]:
     return [] if path is None else identity.begin_new(path, settings.data_dir)
 
 
-def open_standby(settings: Settings, *, ends_soon: bool = False) -> Standby:
+def open_standby(settings: Settings, *, ends_soon: bool = False) -> StandbyStore:
     """Open the ledger that the settings name, with a spool that holds what is said while it is away."""
     from contextinfinity.storage.standby.held_branches import Bounds
-    from contextinfinity.storage.standby.store import Standby
-    from contextinfinity.upkeep.files import spool_folder
+    from contextinfinity.storage.standby.store import StandbyStore
+    from contextinfinity.upkeep.data_dir_checks import spool_folder
 
     ledger = open_store(settings, ends_soon=ends_soon)
-    return Standby(ledger, spool_folder(settings), Bounds(most_bytes=settings.storage.spool_mb << 20))
+    return StandbyStore(ledger, spool_folder(settings), Bounds(most_bytes=settings.storage.spool_mb << 20))
 
 
 def copies_in(settings: Settings) -> Copies:
@@ -183,10 +183,10 @@ def store_in_memory() -> Store:
 def parts_without_models(store: Store) -> Parts:
     """Give what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
     from contextinfinity.domain.ids import new_id
-    from contextinfinity.engine.caches import Caches
     from contextinfinity.engine.configured_models import Model, Models
     from contextinfinity.engine.engine_setup import Setup
     from contextinfinity.engine.parts import Parts
+    from contextinfinity.engine.turn_cache import Caches
     from contextinfinity.providers.scripted import ScriptedProvider
     from contextinfinity.settings import load_settings
     from contextinfinity.storage.journal import JournalFolder
@@ -234,12 +234,12 @@ def open_threads(settings: Settings | None = None) -> ThreadLog:
 def models_of(settings: Settings) -> Models:
     """Give every model the settings name, and the built-in one."""
     from contextinfinity.engine.configured_models import Models
-    from contextinfinity.providers.local.opening import BUILT_IN_OPTIONS, built_in_provider
-    from contextinfinity.providers.local.weights import SMOLLM2
-    from contextinfinity.providers.opening import Lines
+    from contextinfinity.providers.factory import ProviderFactory
+    from contextinfinity.providers.local.local_factory import BUILT_IN_OPTIONS, built_in_provider
+    from contextinfinity.providers.local.weights_file import SMOLLM2
     from contextinfinity.settings import BUILT_IN
 
-    lines, built_in = Lines(settings), built_in_provider(settings)
+    lines, built_in = ProviderFactory(settings), built_in_provider(settings)
     models = {BUILT_IN: _model(BUILT_IN, SMOLLM2.model_id, built_in, settings, BUILT_IN_OPTIONS)}
     for name, said in settings.models.items():
         provider = _provider(name, said, settings, lines)
@@ -247,10 +247,10 @@ def models_of(settings: Settings) -> Models:
     return Models(by_name=models, default=settings.general.default_model)
 
 
-def _provider(name: str, model: ModelSettings, settings: Settings, lines: Lines) -> Provider:
+def _provider(name: str, model: ModelSettings, settings: Settings, lines: ProviderFactory) -> Provider:
     from contextinfinity.providers.catalogue import overridden
-    from contextinfinity.providers.local.opening import local_provider
-    from contextinfinity.providers.opening import overrides
+    from contextinfinity.providers.factory import overrides
+    from contextinfinity.providers.local.local_factory import local_provider
     from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, echo
 
     if model.provider == "local":
@@ -268,7 +268,7 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
     return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
 
 
-def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
+def _adviser(name: str, settings: Settings, models: Models) -> AuxiliaryModel | None:
     """Give the model that helps under that name; None: the work is done without one."""
     from contextinfinity.settings import BUILT_IN, OFFLINE
 
@@ -282,11 +282,11 @@ def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
     return _adviser_for(models.named(name), settings)
 
 
-def _adviser_for(model: Model, settings: Settings) -> Adviser:
-    from contextinfinity.providers.asking import Adviser
+def _adviser_for(model: Model, settings: Settings) -> AuxiliaryModel:
+    from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 
     seconds = settings.librarian.timeout_seconds
-    return Adviser(
+    return AuxiliaryModel(
         provider=model.provider,
         model_id=model.model_id,
         seconds=seconds,
@@ -302,7 +302,7 @@ def _librarian(settings: Settings, models: Models) -> Librarian | None:
     adviser = None if settings.librarian.model == AUTO else _adviser(settings.librarian.model, settings, models)
     if adviser is None:
         return None
-    from contextinfinity.librarian.model import ModelLibrarian
+    from contextinfinity.librarian.model_librarian import ModelLibrarian
 
     return ModelLibrarian(adviser)
 
@@ -315,7 +315,7 @@ def _librarian_of(settings: Settings) -> Callable[[Model], Librarian | None] | N
         return None
 
     def librarian_of(model: Model) -> Librarian | None:
-        from contextinfinity.librarian.model import ModelLibrarian
+        from contextinfinity.librarian.model_librarian import ModelLibrarian
 
         return None if model.provider.name == "local" else ModelLibrarian(_adviser_for(model, settings))
 
@@ -373,11 +373,11 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
     adviser = _adviser(said.model, settings, models)
     if adviser is None:
         return remembering
-    from contextinfinity.memory.model import ModelDrawer
+    from contextinfinity.memory.model_extraction import ModelExtractor
     from contextinfinity.retrieval.dates import told_of
     from contextinfinity.text.polarity import opposed
 
-    return dataclasses.replace(remembering, draw=ModelDrawer(adviser, told_of, opposed).draw, asks_model=True)
+    return dataclasses.replace(remembering, draw=ModelExtractor(adviser, told_of, opposed).draw, asks_model=True)
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:

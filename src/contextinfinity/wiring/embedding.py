@@ -12,24 +12,24 @@ from contextinfinity.errors import SettingsError
 if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Embedder
     from contextinfinity.embedders.endpoint import Endpoint
-    from contextinfinity.engine.engine_setup import Retrieval
+    from contextinfinity.engine.engine_setup import RetrievalParts
     from contextinfinity.settings import ModelSettings, Settings
 
 OPENAI_EMBEDDERS = "text-embedding-"
 """How OpenAI's own names of such models begin."""
 
 
-def retrieval_of(settings: Settings) -> Retrieval:
+def retrieval_of(settings: Settings) -> RetrievalParts:
     """Give how the past is found and brought back."""
     from contextinfinity.embedders.choice import Embedders, Make
     from contextinfinity.embedders.minilm.embedder import NAME as MINILM_VECTORS
     from contextinfinity.embedders.static import NAME as STATIC_VECTORS
     from contextinfinity.embedders.static import built_in
-    from contextinfinity.engine.engine_setup import Retrieval
+    from contextinfinity.engine.engine_setup import RetrievalParts
 
     said = settings.retrieval
     others: dict[str, Make] = {STATIC_VECTORS: built_in, MINILM_VECTORS: partial(_minilm, settings)}
-    return Retrieval(
+    return RetrievalParts(
         embedders=Embedders(partial(embedder_of, settings), others),
         top_k=said.top_k,
         overfetch_k=said.overfetch_k,
@@ -71,7 +71,7 @@ def has_minilm(settings: Settings) -> bool:
     """Return whether MiniLM can be used without fetching anything: its weights and what runs them are here."""
     from importlib.util import find_spec
 
-    from contextinfinity.providers.local.weights import MINILM
+    from contextinfinity.providers.local.weights_file import MINILM
 
     files = [(settings.models_dir / file.file, file.size) for file in MINILM.files]
     return all(path.is_file() and path.stat().st_size == size for path, size in files) and (
@@ -81,7 +81,7 @@ def has_minilm(settings: Settings) -> bool:
 
 def _minilm(settings: Settings) -> Embedder:
     from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
-    from contextinfinity.providers.local.weights import MINILM
+    from contextinfinity.providers.local.weights_file import MINILM
 
     weights, tokenizer = MINILM, MINILM.beside[0]
     folder = settings.models_dir
@@ -90,7 +90,7 @@ def _minilm(settings: Settings) -> Embedder:
 
 def _endpoint_embedder(name: str, model: ModelSettings, settings: Settings) -> Embedder:
     from contextinfinity.embedders.endpoint import EndpointEmbedder
-    from contextinfinity.providers.opening import Lines
+    from contextinfinity.providers.factory import ProviderFactory
     from contextinfinity.vendors import VENDORS
 
     if model.provider not in VENDORS or not VENDORS[model.provider].embeddings:
@@ -99,7 +99,7 @@ def _endpoint_embedder(name: str, model: ModelSettings, settings: Settings) -> E
             hint='Name a model whose provider is "openai", or "openai_chat" for Ollama, vLLM and the like.',
         )
     endpoint = _endpoint(name, model)
-    return EndpointEmbedder(endpoint, Lines(settings).line(replace(model, model_id=endpoint.model_id)))
+    return EndpointEmbedder(endpoint, ProviderFactory(settings).line(replace(model, model_id=endpoint.model_id)))
 
 
 def _endpoint(name: str, model: ModelSettings) -> Endpoint:

@@ -23,8 +23,8 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from contextinfinity.dialects.openai_chat.checks import Wrong
-from contextinfinity.dialects.openai_chat.conversation import Conversation
+from contextinfinity.dialects.openai_chat.conversation import MessageReader
+from contextinfinity.dialects.openai_chat.value_checks import InvalidValue
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, say
 from contextinfinity.domain.session import NewSession
@@ -35,9 +35,9 @@ from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError, Refu
 from contextinfinity.prompt.budget import report
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.storage.loop_thread import LOOP_SECONDS, PATIENCE_SECONDS, LoopThread, in_a_loop
-from contextinfinity.workspace.history import History, Standing
+from contextinfinity.workspace.history import CurrentHistory, WorkspaceHistory
 from contextinfinity.workspace.history_sync import record, repair
-from contextinfinity.workspace.opening import Means, open_means, settings_for
+from contextinfinity.workspace.ledger_setup import ManagerParts, open_means, settings_for
 from contextinfinity.workspace.prompting import PromptWriter
 
 log = logging.getLogger(__name__)
@@ -224,12 +224,12 @@ class ContextManager(PromptWriter):
         if store.session_id is None:
             self._begin_session()
 
-    def _restored(self, settings: Settings) -> tuple[Means, History]:
+    def _restored(self, settings: Settings) -> tuple[ManagerParts, WorkspaceHistory]:
         """Open the ledger and go on with what is there; where that fails, begin with nothing, in memory."""
         means, session = None, self._session
         try:
             means = open_means(settings, self.model_name, kept=self._kept)
-            history = History(means, session)
+            history = WorkspaceHistory(means, session)
             turns = len(self._loop.wait(history.read).turns)
             log.info("history of %s: turns loaded %d", session.external_id, turns)
             return means, history
@@ -238,7 +238,7 @@ class ContextManager(PromptWriter):
         if means is not None:
             self._loop.wait(means.close)
         means = open_means(settings, self.model_name, kept=False)
-        return means, History(means, session)
+        return means, WorkspaceHistory(means, session)
 
     def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if os.getpid() != self._process:
@@ -250,7 +250,7 @@ class ContextManager(PromptWriter):
         except LedgerClosed as error:
             raise LedgerClosed("This ContextManager is closed.", hint="Make another one.") from error
 
-    def _read(self) -> Standing:
+    def _read(self) -> CurrentHistory:
         return self._wait(self._history.read)
 
     def _add(self, *messages: Message) -> None:
@@ -259,12 +259,12 @@ class ContextManager(PromptWriter):
         if self.history_store is not None:
             record(self.history_store, messages)
 
-    def _verbatim(self, standing: Standing) -> int:
+    def _verbatim(self, standing: CurrentHistory) -> int:
         """Count the part that stands word for word: only that can be folded."""
         count = self._history.measure.messages
         return count(standing.messages) - count(standing.summary)
 
-    def _is_due(self, standing: Standing) -> bool:
+    def _is_due(self, standing: CurrentHistory) -> bool:
         return self._enabled and self._verbatim(standing) > self._history.budget.fold_trigger
 
     def _telling(self, fold: Callable[[Broadcast], Coroutine[Any, Any, Fold | None]]) -> Fold | None:
@@ -274,7 +274,7 @@ class ContextManager(PromptWriter):
 
         async def work() -> None:
             try:
-                done.set_result(await fold(Heard(heard)))
+                done.set_result(await fold(CompactionQueue(heard)))
             except BaseException as error:
                 done.set_exception(error)
             finally:
@@ -299,7 +299,7 @@ class ContextManager(PromptWriter):
             log.warning("on_event failed with %s", type(error).__name__)
 
 
-class Heard(Broadcast):
+class CompactionQueue(Broadcast):
     """Puts what happens with a fold into a queue."""
 
     def __init__(self, heard: SimpleQueue[CompactionEvent | None]) -> None:
@@ -311,7 +311,9 @@ class Heard(Broadcast):
         self._heard.put(event)
 
 
-def _difference(count: Callable[[Sequence[Message]], int], before: Standing, after: Standing) -> dict[str, Any]:
+def _difference(
+    count: Callable[[Sequence[Message]], int], before: CurrentHistory, after: CurrentHistory
+) -> dict[str, Any]:
     """Return what a compaction changed: messages and tokens, and the summary."""
     return {
         "messages_before": len(before.messages),
@@ -369,10 +371,10 @@ def _message(role: object, content: object) -> Message:
 
 def _parts(role: str, content: list[Any]) -> tuple[ContentBlock, ...]:
     """Read a list of parts in OpenAI's form; an assistant shows no pictures."""
-    read, is_answer = Conversation(), role == "assistant"
+    read, is_answer = MessageReader(), role == "assistant"
     try:
         read.take({"role": "assistant" if is_answer else "user", "content": content})
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.told() from None
     if is_answer and not read.messages[0].rendered_text:
         return (TextBlock(text=""),)

@@ -45,7 +45,7 @@ class TokenCounter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _OpenFile:
     content: str
     signature: Signature | None
     """Modification time, size and inode of the file that was read; None: the content was given by the caller."""
@@ -144,7 +144,7 @@ class FileContext:
         if self.root is not None and not self.root.is_dir():
             raise InvalidInput(f"The root {self.root} is not a folder.", hint="Give the folder of a repository.")
         self._max_bytes = max_bytes
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _OpenFile] = {}
 
     def add_file(self, path: str | Path, content: str | None = None) -> bool:
         """Add a file, with this content or as it is on disk; False if there is no such file."""
@@ -154,7 +154,7 @@ class FileContext:
                 raise FileRefused(f"The content of {name} is not text.", hint="Give text without NUL characters.")
             if len(content) > self._max_bytes:
                 raise FileRefused(f"{name} is larger than {self._max_bytes} bytes.", hint="Give a shorter text.")
-            self._files[name] = _File(content, None)
+            self._files[name] = _OpenFile(content, None)
             return True
         try:
             self._files[name] = self._read(name)
@@ -214,7 +214,7 @@ class FileContext:
                 self._files[name] = self._read(name)
             except (FileNotFoundError, FileRefused):
                 del self._files[name]
-            if self._files.get(name, _File("", None)).content != file.content:
+            if self._files.get(name, _OpenFile("", None)).content != file.content:
                 changed.append(name)
         return changed
 
@@ -224,11 +224,11 @@ class FileContext:
             path = Path(path).relative_to(self.root)
         return normalize_path(path)
 
-    def _read(self, name: str) -> _File:
+    def _read(self, name: str) -> _OpenFile:
         if self.root is None:
             raise FileNotFoundError(name)
         data, signature = read_bytes(self.root, name, self._max_bytes)
-        return _File(decode(data, name), signature)
+        return _OpenFile(decode(data, name), signature)
 
     def _signature(self, name: str) -> Signature | None:
         try:

@@ -23,19 +23,19 @@ from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summa
 from contextinfinity.domain.thread import ROLES, logged
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
-from contextinfinity.engine.caches import read_back
-from contextinfinity.engine.pictures import with_kept_pictures, with_pictures
+from contextinfinity.engine.fold_sizing import said
+from contextinfinity.engine.image_content import with_kept_pictures, with_pictures
 from contextinfinity.engine.running_turn import Broadcast
-from contextinfinity.engine.weighing import said
+from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.errors import AlreadyExists, OutOfOrder
 from contextinfinity.librarian.contract import Task
-from contextinfinity.librarian.offline import OfflineLibrarian
+from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.prompt.layout import split_summary, summary_pair
 from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.prompt_sections import shown_turns
 from contextinfinity.prompt.redact import redact_turns
-from contextinfinity.prompt.sections import shown_turns
 from contextinfinity.storage.loop_thread import LOOK_SECONDS
-from contextinfinity.workspace.opening import Means
+from contextinfinity.workspace.ledger_setup import ManagerParts
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ FAR_BACK = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class CurrentHistory:
     """A history at one moment: the state of its branch, and the turns after the summary; empty before it began."""
 
     branch_id: BranchId = ""
@@ -62,10 +62,10 @@ class Standing:
         return *self.summary, *(message for turn in self.turns for message in messages_of(turn))
 
 
-class History:
+class WorkspaceHistory:
     """The messages of one session, which is made when the first of them is added."""
 
-    def __init__(self, means: Means, session: NewSession) -> None:
+    def __init__(self, means: ManagerParts, session: NewSession) -> None:
         self._parts = means.parts
         self._store = means.parts.store
         self._new = session
@@ -73,10 +73,10 @@ class History:
         self.measure = Measure(means.model.counter)
         self.budget: Budget = means.parts.budget_of(means.model)
 
-    async def read(self) -> Standing:
+    async def read(self) -> CurrentHistory:
         """Read what there is; nothing is made."""
         session = await self._find()
-        return Standing() if session is None else await self._stands(session.active_branch)
+        return CurrentHistory() if session is None else await self._stands(session.active_branch)
 
     async def messages(self) -> tuple[Message, ...]:
         """Read all messages, oldest first, with the bytes of their pictures."""
@@ -200,7 +200,7 @@ class History:
         )
         return 0 if await self._store.states.fold(candidate) is None else len(leaving)
 
-    def _oldest(self, standing: Standing, most: int) -> int:
+    def _oldest(self, standing: CurrentHistory, most: int) -> int:
         """Tell how many of the oldest turns have to leave, or can."""
         turns = standing.turns
         last = 0 if standing.head is None else standing.head.turn_seq
@@ -234,13 +234,13 @@ class History:
                 continue
         return session
 
-    async def _stands(self, branch_id: BranchId) -> Standing:
+    async def _stands(self, branch_id: BranchId) -> CurrentHistory:
         """Read the summary first: a fold that is committed meanwhile hides nothing."""
         head = await self._store.states.head(branch_id)
         branch = await self._store.branches.get(branch_id)
         end = head.turn_seq if branch is None else branch.last_turn_seq
         turns = await read_back(self._parts.store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
-        return Standing(branch_id=branch_id, head=head, turns=turns)
+        return CurrentHistory(branch_id=branch_id, head=head, turns=turns)
 
 
 def exchanges_of(messages: Sequence[Message]) -> list[Exchange]:

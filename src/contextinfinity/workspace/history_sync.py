@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from contextinfinity.domain.message import ImageBlock, Message
 from contextinfinity.workspace.assembly import ChatMessage, user_content
-from contextinfinity.workspace.history import History
+from contextinfinity.workspace.history import WorkspaceHistory
 from contextinfinity.workspace.history_file import ROLES, HistoryStore
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def messages_of_session(store: HistoryStore, session_id: str) -> list[ChatMessag
     ]
 
 
-async def repair(history: History, store: HistoryStore) -> tuple[Sequence[ChatMessage], bool]:
+async def repair(history: WorkspaceHistory, store: HistoryStore) -> tuple[Sequence[ChatMessage], bool]:
     """Give the file what only the ledger has. Return what only the file has, and whether it replaces the history."""
     session_id = store.restore_session()
     kept = messages_of_session(store, session_id) if session_id else []

@@ -15,9 +15,9 @@ from contextinfinity.workspace.assembly import ChatMessage, PromptParts, assembl
 from contextinfinity.workspace.files import FileContext
 from contextinfinity.workspace.history_file import HistoryStore
 from contextinfinity.workspace.history_sync import messages_of_session, record
+from contextinfinity.workspace.repository import SHED_SHARE, Count, Workspace, shed
 from contextinfinity.workspace.stability import DEFAULT_TARGET, StabilityTracker
 from contextinfinity.workspace.urls import Page, fetch_page
-from contextinfinity.workspace.workspace import SHED_SHARE, Count, Workspace, shed
 
 log = logging.getLogger(__name__)
 

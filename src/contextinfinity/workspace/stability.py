@@ -36,7 +36,7 @@ DEFAULT_TARGET = 1536
 """1.5 times the smallest prefix that most models cache."""
 
 
-class Seen(NamedTuple):
+class ObservedItem(NamedTuple):
     """What is known of an item in a round: the hash of its content, and its size.
 
     ``opens`` is False for a message that must not be separated from the one before it.
@@ -124,7 +124,7 @@ class StabilityTracker:
         for key in [key for key in self.items if key.startswith(HISTORY)]:
             self.drop(key, "the history was replaced")
 
-    def compare(self, seen: Mapping[str, Seen], exists: Callable[[str], bool] = lambda _: True) -> None:
+    def compare(self, seen: Mapping[str, ObservedItem], exists: Callable[[str], bool] = lambda _: True) -> None:
         """Take up new items, let changed ones fall, and drop what is gone; the marks last until the next round."""
         for key in sorted(self.items.keys() - seen.keys()):
             if key.startswith(("file:", "symbol:")) and not exists(key.partition(":")[2]):
@@ -142,7 +142,7 @@ class StabilityTracker:
                     self._fresh.add(key)
                 item.hash, item.tokens, item.opens = hash_, tokens, opens
 
-    def update(self, seen: Mapping[str, Seen], exists: Callable[[str], bool] = lambda _: True) -> list[Move]:
+    def update(self, seen: Mapping[str, ObservedItem], exists: Callable[[str], bool] = lambda _: True) -> list[Move]:
         """Run the round that follows a response, and return what moved since the last one.
 
         ``seen`` are the items as they are now, in the order of the prompt; ``exists`` tells whether a file is there.
@@ -161,7 +161,7 @@ class StabilityTracker:
             log.debug("cache tier of %s: %s → %s, %s", *move)
         return self.moves
 
-    def _count(self, seen: Mapping[str, Seen]) -> None:
+    def _count(self, seen: Mapping[str, ObservedItem]) -> None:
         """Count the round for unchanged items; those that anchor a tier keep their N."""
         tiers = self._by_tier()
         for tier in ABOVE:

@@ -57,7 +57,7 @@ class FileSymbols(Struct, frozen=True, array_like=True):
         return hashlib.sha256(msgspec.json.encode(self.defines)).hexdigest()[:16]
 
 
-class _Kept(Struct, frozen=True, array_like=True):
+class _SymbolCache(Struct, frozen=True, array_like=True):
     version: int
     files: dict[str, FileSymbols]
 
@@ -147,7 +147,7 @@ class SymbolIndex:
     def _load(self) -> None:
         try:
             data = b"" if self._cache is None or self._cache.is_symlink() else self._cache.read_bytes()
-            kept = msgspec.msgpack.decode(data, type=_Kept) if data else None
+            kept = msgspec.msgpack.decode(data, type=_SymbolCache) if data else None
         except (OSError, msgspec.DecodeError) as error:
             log.debug("the symbol cache is not used: %s", error)
             return
@@ -160,7 +160,7 @@ class SymbolIndex:
             return
         part = self._cache.with_name(f"{self._cache.name}.{os.getpid()}.{secrets.token_hex(3)}")
         try:
-            part.write_bytes(msgspec.msgpack.encode(_Kept(_VERSION, self.files)))
+            part.write_bytes(msgspec.msgpack.encode(_SymbolCache(_VERSION, self.files)))
             part.replace(self._cache)
         except OSError as error:
             log.debug("the symbol cache is not kept: %s", error)

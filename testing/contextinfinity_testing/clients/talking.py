@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contextinfinity.client.contract import Client, Stamped
+from contextinfinity.client.contract import Client, StampedEvent
 from contextinfinity.domain.events import (
     Clarification,
     Delta,
@@ -23,29 +23,29 @@ from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity_testing.clients.models import ANSWERS, FAILS, HANGS, SHOWN
 
 
-async def heard(events: AsyncIterator[Stamped]) -> list[Stamped]:
+async def heard(events: AsyncIterator[StampedEvent]) -> list[StampedEvent]:
     """Listen to the end."""
     return [stamped async for stamped in events]
 
 
-def words(events: list[Stamped]) -> str:
+def words(events: list[StampedEvent]) -> str:
     """Put the pieces together."""
     return "".join(stamped.event.text for stamped in events if isinstance(stamped.event, Delta))
 
 
-def started(events: list[Stamped]) -> TurnStarted:
+def started(events: list[StampedEvent]) -> TurnStarted:
     """Give the first event."""
     assert isinstance(events[0].event, TurnStarted)
     return events[0].event
 
 
-def done(events: list[Stamped]) -> FinishedTurn:
+def done(events: list[StampedEvent]) -> FinishedTurn:
     """Give the turn of the last event."""
     assert isinstance(events[-1].event, TurnDone)
     return events[-1].event.turn
 
 
-async def hanging(client: Client) -> tuple[TurnId, AsyncIterator[Stamped]]:
+async def hanging(client: Client) -> tuple[TurnId, AsyncIterator[StampedEvent]]:
     """Ask the model that does not come to an end, and hear all it says."""
     events = client.conversations.send("new", "go on and on", model=HANGS)
     turn_id, text = "", ""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.arrival import Arrival, Arrived
 from contextinfinity.domain.ids import BranchId, new_id
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage
 from contextinfinity.domain.message import (
     ImageBlock,
     Message,
@@ -37,10 +37,10 @@ TALK: tuple[tuple[Role, str], ...] = (
 )
 
 
-def arrivals(*said: tuple[Role, str], ids: bool = False, first: int = 0) -> list[Arrival]:
+def arrivals(*said: tuple[Role, str], ids: bool = False, first: int = 0) -> list[ImportedMessage]:
     """Make what a file of plain words brings."""
     return [
-        Arrival(message=say(role, text), place=place, external_id=f"m{place}" if ids else None)
+        ImportedMessage(message=say(role, text), place=place, external_id=f"m{place}" if ids else None)
         for place, (role, text) in enumerate(said, first)
     ]
 
@@ -61,7 +61,7 @@ class ArrivalSuite:
     async def test_arrivals_become_turns_that_are_done_and_nobodys(self, store: Store) -> None:
         branch = await new_branch(store)
         head = await store.states.pin(branch.id, "fact")
-        assert await store.arrivals.add(branch.id, arrivals(*TALK)) == Arrived(added=7)
+        assert await store.arrivals.add(branch.id, arrivals(*TALK)) == ImportCounts(added=7)
         assert await sides(store, branch.id) == IN_TURNS
         turns = await store.turns.history(branch.id)
         state = await store.states.head(branch.id)
@@ -77,10 +77,10 @@ class ArrivalSuite:
         given = arrivals(*TALK, ids=ids)
         await store.arrivals.add(branch.id, given)
         before = await store.branches.get(branch.id)
-        assert await store.arrivals.add(branch.id, given) == Arrived(skipped=7)
+        assert await store.arrivals.add(branch.id, given) == ImportCounts(skipped=7)
         assert await store.branches.get(branch.id) == before
         grown = [*given, *arrivals(("user", "three"), ids=ids, first=7)]
-        assert await store.arrivals.add(branch.id, grown) == Arrived(added=1, skipped=7)
+        assert await store.arrivals.add(branch.id, grown) == ImportCounts(added=1, skipped=7)
         assert await sides(store, branch.id) == [*IN_TURNS, ("three", None)]
 
     @pytest.mark.req("LEDGER-6")
@@ -96,30 +96,30 @@ class ArrivalSuite:
     async def test_the_same_words_in_another_place_are_another_message(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.arrivals.add(branch.id, arrivals(("user", "ok")))
-        assert await store.arrivals.add(branch.id, arrivals(("user", "ok"), first=1)) == Arrived(added=1)
-        assert await store.arrivals.add(branch.id, arrivals(("user", "no"), first=1)) == Arrived(added=1)
+        assert await store.arrivals.add(branch.id, arrivals(("user", "ok"), first=1)) == ImportCounts(added=1)
+        assert await store.arrivals.add(branch.id, arrivals(("user", "no"), first=1)) == ImportCounts(added=1)
 
     async def test_a_file_that_lost_its_ids_is_known_by_its_places(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.arrivals.add(branch.id, arrivals(*TALK, ids=True))
-        assert await store.arrivals.add(branch.id, arrivals(*TALK)) == Arrived(skipped=7)
+        assert await store.arrivals.add(branch.id, arrivals(*TALK)) == ImportCounts(skipped=7)
 
     @pytest.mark.req("LEDGER-4")
     async def test_an_id_that_other_words_have_is_told_and_they_stay(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.arrivals.add(branch.id, arrivals(("user", "one"), ids=True))
         edited = [replace(each, external_id="m0") for each in arrivals(("user", "other"), ("user", "one"), first=3)]
-        assert await store.arrivals.add(branch.id, edited) == Arrived(skipped=1, clashing=(3,))
+        assert await store.arrivals.add(branch.id, edited) == ImportCounts(skipped=1, clashing=(3,))
         twice = [replace(each, external_id="new") for each in arrivals(("user", "a"), ("user", "b"), ("user", "a"))]
-        assert await store.arrivals.add(branch.id, twice) == Arrived(added=1, skipped=1, clashing=(1,))
+        assert await store.arrivals.add(branch.id, twice) == ImportCounts(added=1, skipped=1, clashing=(1,))
         assert await sides(store, branch.id) == [("one", None), ("a", None)]
 
     async def test_ids_belong_to_their_session(self, store: Store) -> None:
         one, other = await new_branch(store), await new_branch(store)
         for branch in (one, other):
-            assert await store.arrivals.add(branch.id, arrivals(*TALK, ids=True)) == Arrived(added=7)
+            assert await store.arrivals.add(branch.id, arrivals(*TALK, ids=True)) == ImportCounts(added=7)
         fork = await store.branches.fork(one.id, at=1)
-        assert await store.arrivals.add(fork.id, arrivals(*TALK, ids=True)) == Arrived(skipped=7)
+        assert await store.arrivals.add(fork.id, arrivals(*TALK, ids=True)) == ImportCounts(skipped=7)
 
     async def test_origins_are_read_back_question_first(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -159,9 +159,9 @@ class ArrivalSuite:
             *(Message(role="tool", blocks=(result,)) for result in results),
             say("assistant", "Seen."),
         ]
-        given = [Arrival(message=message, place=at, external_id=f"m{at}") for at, message in enumerate(said)]
-        assert await store.arrivals.add(branch.id, given) == Arrived(added=5)
-        assert await store.arrivals.add(branch.id, given) == Arrived(skipped=5)
+        given = [ImportedMessage(message=message, place=at, external_id=f"m{at}") for at, message in enumerate(said)]
+        assert await store.arrivals.add(branch.id, given) == ImportCounts(added=5)
+        assert await store.arrivals.add(branch.id, given) == ImportCounts(skipped=5)
         asked, told = await store.turns.history(branch.id)
         assert asked.answer == said[1]
         assert (told.user_message, told.answer) == (Message(role="tool", blocks=tuple(results)), said[4])
@@ -188,7 +188,7 @@ class ArrivalSuite:
         branch = await new_branch(store)
         first, answer, second = arrivals(("user", "one"), ("assistant", "1"), ("user", "two"))
         await store.arrivals.add(branch.id, [first, second])
-        assert await store.arrivals.add(branch.id, [first, answer, second]) == Arrived(added=1, skipped=2)
+        assert await store.arrivals.add(branch.id, [first, answer, second]) == ImportCounts(added=1, skipped=2)
         assert await sides(store, branch.id) == [("one", None), ("two", None), ("1", None)]
 
     @pytest.mark.parametrize("ids", [True, False])
@@ -198,14 +198,14 @@ class ArrivalSuite:
         branch = await new_branch(store)
         given = arrivals(("user", "one"), ("user", "two"), ("assistant", "2"), ids=ids)
         await store.arrivals.add(branch.id, given[1:2])
-        assert await store.arrivals.add(branch.id, given) == Arrived(added=2, skipped=1)
+        assert await store.arrivals.add(branch.id, given) == ImportCounts(added=2, skipped=1)
         assert await sides(store, branch.id) == [("two", None), ("one", None), ("2", None)]
 
     async def test_a_record_that_comes_twice_parts_no_question_from_its_answer(self, store: Store) -> None:
         branch = await new_branch(store)
         said = arrivals(("user", "one"), ("user", "one"), ("assistant", "1"))
         given = [replace(each, external_id=name) for each, name in zip(said, "aab", strict=True)]
-        assert await store.arrivals.add(branch.id, given) == Arrived(added=2, skipped=1)
+        assert await store.arrivals.add(branch.id, given) == ImportCounts(added=2, skipped=1)
         assert await sides(store, branch.id) == [("one", "1")]
 
     async def test_an_answer_closes_no_question_that_was_asked_here(self, store: Store) -> None:
@@ -233,7 +233,7 @@ class ArrivalSuite:
         with pytest.raises(OutOfOrder):
             await store.arrivals.add(branch.id, arrivals(*TALK))
         assert (await store.turns.history(branch.id))[1:] == (turn,)
-        assert await store.arrivals.add(branch.id, arrivals(("user", "one"))) == Arrived(skipped=1)
+        assert await store.arrivals.add(branch.id, arrivals(("user", "one"))) == ImportCounts(skipped=1)
 
     async def test_arrivals_come_in_whole_or_not_at_all(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -257,7 +257,7 @@ class ArrivalSuite:
         assert len(await store.arrivals.beginning(branch.session_id)) == 1
         with pytest.raises(NotFound):
             await store.arrivals.add(new_id(), [good])
-        assert await store.arrivals.add(branch.id, []) == Arrived()
+        assert await store.arrivals.add(branch.id, []) == ImportCounts()
 
     @pytest.mark.req("LEDGER-6")
     async def test_two_that_bring_the_same_bring_it_once(self, store: Store) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.turn import Problem, Trail, TurnEnd
+from contextinfinity.domain.turn import PrefixHashes, Problem, TurnEnd
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import WORKER, answer_turn, new_branch, new_turn, respond
 
@@ -25,7 +25,7 @@ class BrokenRequestSuite:
         turns = []
         for _ in range(2):
             branch = await new_branch(store, NewSession(owner=ANN))
-            turns.append(await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=Trail(body=7))))
+            turns.append(await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=PrefixHashes(body=7))))
         assert await store.trails.join_broken(ANN, 7, since=past) is None, "nothing broke"
         for turn in reversed(turns):
             await store.trails.note_broken(turn.id)
@@ -38,7 +38,7 @@ class BrokenRequestSuite:
     @pytest.mark.req("API-15")
     async def test_a_failed_turn_is_not_joined_and_a_turn_without_a_request_is_not_broken(self, store: Store) -> None:
         branch = await new_branch(store, NewSession(owner=ANN))
-        turn = await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=Trail(body=7)))
+        turn = await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=PrefixHashes(body=7)))
         await store.turns.fail(turn.id, WORKER, TurnEnd(outcome="failed", error=Problem(code="x", message="x")))
         native = await answer_turn(store, branch.id, "Hi", "Hello")
         for each in (turn, native):
@@ -50,7 +50,7 @@ class BrokenRequestSuite:
         turns, past = [], now() - timedelta(minutes=1)
         for _ in range(3):
             branch = await new_branch(store, NewSession(owner=ANN))
-            turns.append(await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=Trail(body=7))))
+            turns.append(await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=PrefixHashes(body=7))))
         for turn in turns[1:]:
             await respond(store, turn, "Hello")
         await store.trails.note_delivered([turns[2].id])

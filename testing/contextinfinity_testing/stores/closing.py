@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.domain.arrival import Arrival
+from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.state import FOLDS, StateDraft
@@ -71,7 +71,7 @@ class ClosingSuite:
             lambda: store.turns.fail(turn.id, WORKER, broken_off()),
             lambda: store.turns.record(branch.id, [exchange("a", "b")]),
             lambda: store.turns.log(branch.id, say("user", "a")),
-            lambda: store.arrivals.add(branch.id, [Arrival(message=say("user", "a"), place=0)]),
+            lambda: store.arrivals.add(branch.id, [ImportedMessage(message=say("user", "a"), place=0)]),
             lambda: store.arrivals.origins([turn.id]),
             lambda: store.arrivals.beginning(branch.session_id),
             lambda: store.turns.get(turn.id),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, blob_source, say
-from contextinfinity.domain.search import Place, Scope
+from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
@@ -90,7 +90,7 @@ class ExpirySuite:
         assert await store.turns.get(alive.id) == alive
         assert await store.turns.get(old.id) is None
         assert await found(store, "heron", session) == []
-        assert await store.index.read([Place(old.id, "user")]) == ()
+        assert await store.index.read([TextPosition(old.id, "user")]) == ()
 
     @pytest.mark.req("CHATMEM-4")
     async def test_without_a_time_to_live_nothing_ever_expires(self, store: Store) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, new_id
 from contextinfinity.domain.message import say
-from contextinfinity.domain.search import Place
+from contextinfinity.domain.search import TextPosition
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import InvalidInput, NotFound, WrongPhase
 from contextinfinity.storage.contract import Store
@@ -102,7 +102,7 @@ class FillingSuite:
         (again,) = await store.chunks.of_turn(turn.id)
         assert (again.id, again.summary) == (kept.id, "other")
         assert await found(store, "heron") == []
-        assert await found(store, "crane") == await found(store, "one") == [Place(turn.id, "user")]
+        assert await found(store, "crane") == await found(store, "one") == [TextPosition(turn.id, "user")]
         state = await store.index.state()
         assert (state.messages, state.indexed, state.uncut, state.chunks, state.version) == (2, 2, 0, 1, VERSION)
         assert (await store.index.find_words(["one"], ANYWHERE)).total == 2
@@ -117,7 +117,7 @@ class FillingSuite:
         assert await store.index.turns(after=failed.id) == ()
         assert await store.index.turns(after=new_id()) == ()
         await store.index.replace([(turn.id, []) for turn in await store.index.turns()])
-        assert await found(store, "three") == [Place(waiting.id, "user")]
+        assert await found(store, "three") == [TextPosition(waiting.id, "user")]
 
     async def test_an_empty_index_is_in_step(self, store: Store) -> None:
         state = await store.index.state()

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.arrival import Arrival
 from contextinfinity.domain.ids import BranchId, new_id
+from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import Message, TextBlock, ToolOutputItem, ToolResultBlock, say
-from contextinfinity.domain.search import Place, Scope
+from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.storage.contract import Store
@@ -33,7 +33,7 @@ ANYWHERE = Scope()
 NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 
 
-async def found(store: Store, words: str, scope: Scope = ANYWHERE, *, most: int = 128) -> list[Place]:
+async def found(store: Store, words: str, scope: Scope = ANYWHERE, *, most: int = 128) -> list[TextPosition]:
     """Give the places where words are found, the best first."""
     return [hit.place for hit in (await store.index.find_words(terms(words), scope, most=most)).hits]
 
@@ -64,27 +64,27 @@ class FindingSuite:
     async def test_a_message_is_found_as_soon_as_it_is_accepted(self, store: Store) -> None:
         branch = await new_branch(store)
         turn = await store.turns.accept(new_turn(branch.id, "Where does the HERON nest?"))
-        assert await found(store, "herons nesting") == [Place(turn.id, "user")]
+        assert await found(store, "herons nesting") == [TextPosition(turn.id, "user")]
 
     @pytest.mark.req("RETRIEVE-5")
     async def test_an_answer_is_found_as_soon_as_it_is_final(self, store: Store) -> None:
         branch = await new_branch(store)
         turn = await final_turn(store, branch.id, "where?", "in the reeds")
-        assert await found(store, "reeds") == [Place(turn.id, "assistant")]
+        assert await found(store, "reeds") == [TextPosition(turn.id, "assistant")]
 
     async def test_what_was_recorded_logged_or_brought_is_found(self, store: Store) -> None:
         branch = await new_branch(store)
         (recorded,) = await store.turns.record(branch.id, [exchange("alpha one", "alpha two")])
         logged = await store.turns.log(branch.id, say("user", "alpha three"))
         await store.turns.log(branch.id, say("assistant", "alpha four"))
-        await store.arrivals.add(branch.id, [Arrival(message=say("user", "alpha five"), place=0)])
+        await store.arrivals.add(branch.id, [ImportedMessage(message=say("user", "alpha five"), place=0)])
         (brought,) = await store.turns.history(branch.id, limit=1)
         assert await found(store, "alpha") == [
-            Place(brought.id, "user"),
-            Place(logged.id, "assistant"),
-            Place(logged.id, "user"),
-            Place(recorded.id, "assistant"),
-            Place(recorded.id, "user"),
+            TextPosition(brought.id, "user"),
+            TextPosition(logged.id, "assistant"),
+            TextPosition(logged.id, "user"),
+            TextPosition(recorded.id, "assistant"),
+            TextPosition(recorded.id, "user"),
         ]
 
     async def test_places_with_more_and_rarer_words_come_first(self, store: Store) -> None:
@@ -100,7 +100,10 @@ class FindingSuite:
     async def test_no_more_are_given_than_asked_for(self, store: Store) -> None:
         branch = await new_branch(store)
         turns = await store.turns.record(branch.id, [exchange("same") for _ in range(9)])
-        assert await found(store, "same", most=2) == [Place(turns[8].id, "user"), Place(turns[7].id, "user")]
+        assert await found(store, "same", most=2) == [
+            TextPosition(turns[8].id, "user"),
+            TextPosition(turns[7].id, "user"),
+        ]
         assert await found(store, "same", most=0) == []
 
     async def test_a_word_asked_twice_has_both_its_bits(self, store: Store) -> None:
@@ -129,7 +132,7 @@ class FindingSuite:
         (turn,) = await store.turns.record(branch.id, [Exchange(message=message)])
         hits = await store.index.find_words(["heron"], ANYWHERE)
         assert (hits.hits, hits.total) == ((), 0)
-        assert await store.index.read([Place(turn.id, "user")]) == ()
+        assert await store.index.read([TextPosition(turn.id, "user")]) == ()
 
     async def test_borrowed_words_find_a_place_at_half_their_weight(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -138,11 +141,11 @@ class FindingSuite:
         await store.index.fill([(turns[1].id, [lent])])
         hits = await store.index.find_words(["heron", "nest"], ANYWHERE)
         assert [(hit.place, hit.own, hit.lent) for hit in hits.hits] == [
-            (Place(turns[1].id, "user"), 0b00, 0b11),
-            (Place(turns[0].id, "user"), 0b01, 0b00),
+            (TextPosition(turns[1].id, "user"), 0b00, 0b11),
+            (TextPosition(turns[0].id, "user"), 0b01, 0b00),
         ]
         assert hits.counts == (1, 0)
-        assert await found(store, "heron") == [Place(turns[0].id, "user"), Place(turns[1].id, "user")]
+        assert await found(store, "heron") == [TextPosition(turns[0].id, "user"), TextPosition(turns[1].id, "user")]
 
     async def test_what_tools_said_is_found_once_the_turn_is_indexed(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -152,8 +155,8 @@ class FindingSuite:
         chunk = slice_of(text, "a heron stands there", side="tool", chunk_type="ToolResult")
         (made,) = await store.chunks.index(turn.id, [replace(chunk, borrowed="bird")])
         assert made.rendered_text == "a heron stands there"
-        assert await found(store, "heron") == [Place(turn.id, "tool")]
-        (entry,) = await store.index.read([Place(turn.id, "tool")])
+        assert await found(store, "heron") == [TextPosition(turn.id, "tool")]
+        (entry,) = await store.index.read([TextPosition(turn.id, "tool")])
         assert (entry.text, entry.chunks) == (text, (made,))
         hits = await store.index.find_words(["bird"], ANYWHERE)
         assert [(hit.place.side, hit.own, hit.lent) for hit in hits.hits] == [("user", 1, 0), ("tool", 0, 1)]
@@ -217,8 +220,8 @@ class ScopeSuite:
         branch = await new_branch(store)
         turns = await store.turns.record(branch.id, [exchange("heron", "a heron"), exchange("heron", "heron")])
         assert await found(store, "heron", Scope(sides=("assistant",))) == [
-            Place(turns[1].id, "assistant"),
-            Place(turns[0].id, "assistant"),
+            TextPosition(turns[1].id, "assistant"),
+            TextPosition(turns[0].id, "assistant"),
         ]
         assert await found(store, "heron", Scope(types=("Decision",))) == []
         await store.index.fill(
@@ -227,15 +230,17 @@ class ScopeSuite:
                 (turns[1].id, [slice_of("heron", "heron", chunk_type="Other")]),
             ]
         )
-        assert await found(store, "heron", Scope(types=("Decision", "Code"))) == [Place(turns[0].id, "assistant")]
+        assert await found(store, "heron", Scope(types=("Decision", "Code"))) == [
+            TextPosition(turns[0].id, "assistant")
+        ]
 
     @pytest.mark.req("RETRIEVE-5")
     async def test_times_are_those_when_it_was_said(self, store: Store) -> None:
         branch = await new_branch(store)
         hour = timedelta(hours=1)
         brought = [
-            Arrival(message=say("user", "heron at noon"), place=0, created_at=NOON),
-            Arrival(message=say("assistant", "heron at one"), place=1, created_at=NOON + hour),
+            ImportedMessage(message=say("user", "heron at noon"), place=0, created_at=NOON),
+            ImportedMessage(message=say("assistant", "heron at one"), place=1, created_at=NOON + hour),
         ]
         await store.arrivals.add(branch.id, brought)
         await store.turns.record(branch.id, [Exchange(message=say("user", "heron at two"), created_at=NOON + 2 * hour)])
@@ -254,8 +259,14 @@ class ReadingSuite:
     async def test_places_are_read_in_the_order_asked_for(self, store: Store) -> None:
         branch = await new_branch(store)
         turns = await store.turns.record(branch.id, [exchange("one", "two"), exchange("three")])
-        places = [Place(turns[1].id, "user"), Place(turns[0].id, "assistant"), Place(turns[0].id, "user")]
-        entries = await store.index.read([*places, Place(new_id(), "user"), Place(turns[1].id, "assistant")])
+        places = [
+            TextPosition(turns[1].id, "user"),
+            TextPosition(turns[0].id, "assistant"),
+            TextPosition(turns[0].id, "user"),
+        ]
+        entries = await store.index.read(
+            [*places, TextPosition(new_id(), "user"), TextPosition(turns[1].id, "assistant")]
+        )
         assert [entry.place for entry in entries] == places
         assert [entry.text for entry in entries] == ["three", "two", "one"]
         first = entries[2]
@@ -266,14 +277,14 @@ class ReadingSuite:
     async def test_an_entry_tells_who_said_it_elsewhere_and_when(self, store: Store) -> None:
         branch = await new_branch(store)
         brought = [
-            Arrival(
+            ImportedMessage(
                 message=say("user", "hello"), place=0, external_id="m0", created_at=NOON, details={"name": "Caroline"}
             ),
-            Arrival(message=say("assistant", "good day"), place=1, details={"name": 7}),
+            ImportedMessage(message=say("assistant", "good day"), place=1, details={"name": 7}),
         ]
         await store.arrivals.add(branch.id, brought)
         (turn,) = await store.turns.history(branch.id)
-        asked, answered = await store.index.read([Place(turn.id, "user"), Place(turn.id, "assistant")])
+        asked, answered = await store.index.read([TextPosition(turn.id, "user"), TextPosition(turn.id, "assistant")])
         assert (asked.said_at, asked.speaker, asked.external_ids) == (NOON, "Caroline", ("m0",))
         assert (answered.said_at, answered.speaker, answered.external_ids) == (turn.created_at, "", ())
 
@@ -282,7 +293,7 @@ class ReadingSuite:
         (turn,) = await store.turns.record(branch.id, [exchange("one two", "three")])
         cut = [slice_of("one two", "two"), slice_of("three", "three", side="assistant"), slice_of("one two", "one")]
         await store.index.fill([(turn.id, cut)])
-        (entry,) = await store.index.read([Place(turn.id, "user")])
+        (entry,) = await store.index.read([TextPosition(turn.id, "user")])
         assert [chunk.rendered_text for chunk in entry.chunks] == ["one", "two"]
         assert entry.chunks == (await store.chunks.of_turn(turn.id))[:2]
 
@@ -294,15 +305,15 @@ class ReadingSuite:
         (forked,) = await store.turns.record(fork.id, [exchange("other")])
         beside = await store.index.around([turns[1].id, turns[2].id])
         assert {entry.place for entry in beside} == {
-            Place(turns[0].id, "user"),
-            Place(turns[0].id, "assistant"),
-            Place(turns[1].id, "user"),
-            Place(turns[2].id, "user"),
-            Place(turns[2].id, "assistant"),
-            Place(turns[3].id, "assistant"),
+            TextPosition(turns[0].id, "user"),
+            TextPosition(turns[0].id, "assistant"),
+            TextPosition(turns[1].id, "user"),
+            TextPosition(turns[2].id, "user"),
+            TextPosition(turns[2].id, "assistant"),
+            TextPosition(turns[3].id, "assistant"),
         }
         assert len(beside) == 6, "each once"
-        assert beside[:1] == await store.index.read([Place(turns[0].id, "user")]), "as it is read by itself"
+        assert beside[:1] == await store.index.read([TextPosition(turns[0].id, "user")]), "as it is read by itself"
         assert [entry.text for entry in await store.index.around([forked.id])] == ["other"]
         assert await store.index.around([new_id()]) == ()
 

@@ -10,7 +10,7 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import BranchBusy, Gone, NotFound
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity_testing.builders import (
     WORKER,
     broken_off,
@@ -27,12 +27,12 @@ from contextinfinity_testing.builders import (
 SAID_AT = from_millis(1_700_000_000_000)
 
 
-def held(branch_id: str, text: str = "held", answer: str = "answer") -> Landing:
+def held(branch_id: str, text: str = "held", answer: str = "answer") -> ReplayedTurn:
     """A turn that was asked and answered while the ledger was away."""
     step, turn_id = new_step(), new_id()
     new = replace(new_turn(branch_id, text), id=turn_id)
     end = turn_end(step, answer)
-    return Landing(turn_id=turn_id, new=new, said_at=SAID_AT, begun=True, steps=(step,), end=end)
+    return ReplayedTurn(turn_id=turn_id, new=new, said_at=SAID_AT, begun=True, steps=(step,), end=end)
 
 
 class LandingSuite:
@@ -81,7 +81,7 @@ class LandingSuite:
         branch = await new_branch(store)
         turn = await turn_in(store, branch.id, Phase.CONTEXT_PREPARED)
         step = new_step()
-        landed = await store.landings.land(Landing(turn_id=turn.id, steps=(step,), end=turn_end(step)))
+        landed = await store.landings.land(ReplayedTurn(turn_id=turn.id, steps=(step,), end=turn_end(step)))
         assert (landed.turn_seq, landed.phase) == (turn.turn_seq, Phase.RESPONSE_FINALIZED)
 
     async def test_a_turn_that_failed_elsewhere_lands_as_failed(self, store: Store) -> None:
@@ -110,7 +110,7 @@ class LandingSuite:
         with pytest.raises(NotFound):
             await store.landings.land(held(new_id()))
         with pytest.raises(NotFound):
-            await store.landings.land(Landing(turn_id=new_id(), end=broken_off(), failed=True))
+            await store.landings.land(ReplayedTurn(turn_id=new_id(), end=broken_off(), failed=True))
 
     async def test_an_owner_that_was_declared_dead_still_lands(self, store: Store) -> None:
         branch = await new_branch(store)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from contextinfinity.domain.ids import BranchId, new_id, now
-from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobType
+from contextinfinity.domain.job import FOLDING, PROMPT, Job, JobType
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import WORKER, commit_turn, final_turn, later_than, new_branch

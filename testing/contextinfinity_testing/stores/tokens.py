@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
-from contextinfinity.domain.session import NewSession, Once, Owner
+from contextinfinity.domain.session import IdempotencyKey, NewSession, Owner
 from contextinfinity.domain.token import NewToken
 from contextinfinity.errors import AlreadyExists, InvalidInput, KeyReused, LedgerClosed, NotFound
 from contextinfinity.storage.contract import Store
@@ -25,9 +25,9 @@ def hash_of(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def once(key: str, asked: str = "this") -> Once:
+def once(key: str, asked: str = "this") -> IdempotencyKey:
     """Name a request."""
-    return Once(key=hash_of(key), asked=hash_of(asked))
+    return IdempotencyKey(key=hash_of(key), asked=hash_of(asked))
 
 
 class TokenSuite:
@@ -176,6 +176,6 @@ class RequestSuite:
     async def test_a_key_that_is_no_hash_is_refused(self, store: Store) -> None:
         branch = await new_branch(store)
         await answer_turn(store, branch.id, "Hello", "Hi")
-        for bad in (Once(key="k", asked=hash_of("a")), Once(key=hash_of("a"), asked="")):
+        for bad in (IdempotencyKey(key="k", asked=hash_of("a")), IdempotencyKey(key=hash_of("a"), asked="")):
             with pytest.raises(InvalidInput):
                 await store.turns.accept(replace(new_turn(branch.id, "Hello"), once=bad))

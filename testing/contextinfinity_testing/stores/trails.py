@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import say
+from contextinfinity.domain.prefix_hash import PrefixHashEnd, after, alone, beginning
 from contextinfinity.domain.session import Branch, NewSession, Owner
-from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
-from contextinfinity.domain.turn import Exchange, Phase, Trail, TurnEnd
+from contextinfinity.domain.turn import Exchange, Phase, PrefixHashes, TurnEnd
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES
@@ -34,7 +34,7 @@ def trail(*texts: str, begun: str = "", owner: Owner = ANN) -> int:
     return number
 
 
-async def found(store: Store, answered: int) -> TrailEnd:
+async def found(store: Store, answered: int) -> PrefixHashEnd:
     """Find the place of a prefix hash that is stored."""
     end = await store.trails.end(ANN, answered)
     assert end is not None
@@ -131,7 +131,7 @@ class TrailSuite:
             branch = await new_branch(store, NewSession(owner=ANN))
             recorded = [Exchange(message=say("user", "Hi"), answer=say("assistant", "Hello"), asked=trail("Hi"))]
             await store.turns.record(branch.id, recorded)
-            brought = Trail(asked=after(opening, say("user", question)), before=opening, body=7)
+            brought = PrefixHashes(asked=after(opening, say("user", question)), before=opening, body=7)
             await failed_turn(store, branch.id, "not counted")
             await store.turns.accept(replace(new_turn(branch.id, question), trail=brought))
             assert (await found(store, opening)).continuations == count
@@ -141,7 +141,7 @@ class TrailSuite:
         self, store: Store
     ) -> None:
         branch = await thread(store, "Hi", "Hello")
-        turn = await store.turns.accept(replace(new_turn(branch.id, "And?"), trail=Trail(body=7)))
+        turn = await store.turns.accept(replace(new_turn(branch.id, "And?"), trail=PrefixHashes(body=7)))
         await respond(store, turn, "Nothing")
         assert (await found(store, trail("Hi", "Hello", "And?", "Nothing"))).turn_id == turn.id
         assert await store.trails.end(ANN, trail("And?", "Nothing")) is None
@@ -213,7 +213,7 @@ class TrailSuite:
     @pytest.mark.req("API-7")
     async def test_a_message_that_brings_its_trail_keeps_it(self, store: Store) -> None:
         branch = await new_branch(store, NewSession(owner=ANN))
-        brought = Trail(asked=trail("Long ago", "It was", "Hi", begun="carl"), body=7)
+        brought = PrefixHashes(asked=trail("Long ago", "It was", "Hi", begun="carl"), body=7)
         turn = await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=brought))
         walked = await store.trails.walked(ANN, brought)
         assert walked is not None
@@ -236,7 +236,7 @@ class TrailSuite:
     @pytest.mark.req("API-7")
     async def test_a_message_that_has_to_follow_a_turn_is_refused_where_others_went_on(self, store: Store) -> None:
         branch = await thread(store, "Hi", "Hello")
-        placed = Trail(asked=trail("Hi", "Hello", "And?"), body=7, follows=1)
+        placed = PrefixHashes(asked=trail("Hi", "Hello", "And?"), body=7, follows=1)
         failed = await failed_turn(store, branch.id, "And?")
         with pytest.raises(BranchBusy):
             await store.turns.accept(replace(new_turn(branch.id, "And?"), trail=placed))
@@ -254,7 +254,7 @@ class TrailSuite:
         branch = await new_branch(store, NewSession(owner=ANN))
         question, answer = say("user", "Hi"), say("assistant", "Hello")
         mine = alone(question, ANN, "carl")
-        brought = Trail(asked=trail("Hi", begun="carl"), body=7, alone=mine)
+        brought = PrefixHashes(asked=trail("Hi", begun="carl"), body=7, alone=mine)
         await respond(store, await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=brought)), "Hello")
         told = Exchange(
             message=say("user", "So?"), answer=answer, asked=1, alone=alone(say("user", "So?"), ANN, "carl")

@@ -8,9 +8,9 @@ from itertools import count
 
 import pytest
 
-from contextinfinity.domain.arrival import Arrival
 from contextinfinity.domain.chunk import Chunk, ChunkSide, ChunkType, Embedding
 from contextinfinity.domain.ids import BranchId, ChunkId, new_id
+from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
 from contextinfinity.domain.search import Namespace, Scope
 from contextinfinity.domain.session import NewSession, Owner
@@ -182,7 +182,7 @@ class VectorSuite:
     async def test_times_are_those_when_it_was_said_also_elsewhere(self, store: Store) -> None:
         branch = await new_branch(store)
         long_ago = datetime(2019, 5, 1, tzinfo=UTC)
-        arrival = Arrival(message=say("user", "long ago"), place=0, created_at=long_ago)
+        arrival = ImportedMessage(message=say("user", "long ago"), place=0, created_at=long_ago)
         await store.arrivals.add(branch.id, [arrival])
         (turn,) = await store.turns.history(branch.id)
         (old,) = await store.chunks.index(turn.id, [slice_of("long ago", "long ago", embedding=at(1))])

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.job import Backlog, Job
 from contextinfinity.domain.message import ImageBlock, Message, ToolResultBlock
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.domain.work import Backlog, Job
 from contextinfinity.errors import InvalidInput, JobLost, NotFound, TurnLost, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import (

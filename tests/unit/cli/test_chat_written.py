@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from contextinfinity.cli.chat import written
-from contextinfinity.cli.chat.pieces import with_marks_closed, without_bare_marks
-from contextinfinity.cli.chat.written import Written
+from contextinfinity.cli.chat import streamed_answer
+from contextinfinity.cli.chat.markdown_pieces import with_marks_closed, without_bare_marks
+from contextinfinity.cli.chat.streamed_answer import StreamedAnswer
 
 pytestmark = pytest.mark.req("CLI-1")
 
@@ -16,8 +16,8 @@ WIDTH = 37
 
 @pytest.mark.parametrize("fence", ["", "```python\n"])
 def test_text_without_an_end_is_cut_and_read_once(fence: str) -> None:
-    words = [f"word{number}" for number in range(written.LONGEST // 2)]
-    answer, shown = Written(Console(width=WIDTH, color_system=None)), ""
+    words = [f"word{number}" for number in range(streamed_answer.LONGEST // 2)]
+    answer, shown = StreamedAnswer(Console(width=WIDTH, color_system=None)), ""
     answer.add(fence)
     for number, word in enumerate(words):
         answer.add(f"{word} " if number % 5 else f"{word}\n")
@@ -25,7 +25,7 @@ def test_text_without_an_end_is_cut_and_read_once(fence: str) -> None:
             finished, tail = answer.lines(WIDTH)
             shown += " ".join(line.plain for line in finished) + " "
             assert all(line.plain.startswith("  ") for line in finished if fence)
-            assert sum(len(line.plain) for line in tail) < 2 * written.LONGEST
+            assert sum(len(line.plain) for line in tail) < 2 * streamed_answer.LONGEST
     shown += " ".join(line.plain for line in answer.lines(WIDTH, over=True)[0])
     assert shown.split() == words
 

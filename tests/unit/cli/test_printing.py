@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.cli.printing import print_table, tame
+from contextinfinity.cli.output import print_table, tame
 
 
 @pytest.mark.req("CLI-1")

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from contextinfinity.cli.working import Events, Loop
+from contextinfinity.cli.engine_thread import Events, LoopInThread
 
 
 class Wished(Exception):
@@ -44,7 +44,7 @@ def test_a_signal_that_wakes_nobody_is_noticed_by_who_waits_for_the_engine(unnot
         unnoticed.start()
         await asyncio.Event().wait()
 
-    with Loop() as loop, pytest.raises(Wished):
+    with LoopInThread() as loop, pytest.raises(Wished):
         loop.do(for_ever())
 
 
@@ -59,7 +59,7 @@ def test_a_signal_that_wakes_nobody_is_noticed_by_who_listens(unnoticed: threadi
         unnoticed.start()
         await asyncio.Event().wait()
 
-    with Loop() as loop:
+    with LoopInThread() as loop:
         events = Events(loop, nothing_more())
         assert next(events) == "one"
 

@@ -13,8 +13,8 @@ from contextinfinity.compaction.detector import SCHEMA, SHOWN, detect, read_boun
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Problem
 from contextinfinity.errors import InvalidInput
-from contextinfinity.providers.asking import Adviser
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.providers.auxiliary_model import AuxiliaryModel
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 
 MESSAGES = [{"role": ("user", "assistant")[place % 2], "content": f"message {place}"} for place in range(10)]
 SAID = spoken(MESSAGES)
@@ -25,12 +25,12 @@ BOUNDARY = TopicBoundary(boundary_index=4, boundary_reason="Another file.", conf
 class Desk:
     """A scripted model that keeps what it was asked."""
 
-    def __init__(self, reply: Reply, *, seconds: float = 60.0) -> None:
+    def __init__(self, reply: ScriptedReply, *, seconds: float = 60.0) -> None:
         self.asked: list[ProviderRequest] = []
         self._reply = reply
-        self.adviser = Adviser(provider=ScriptedProvider(self._answer), model_id="small", seconds=seconds)
+        self.adviser = AuxiliaryModel(provider=ScriptedProvider(self._answer), model_id="small", seconds=seconds)
 
-    def _answer(self, request: ProviderRequest) -> Reply:
+    def _answer(self, request: ProviderRequest) -> ScriptedReply:
         self.asked.append(request)
         return self._reply
 
@@ -42,7 +42,7 @@ class Desk:
 
 @pytest.fixture
 def desk() -> Desk:
-    return Desk(Reply(text=json.dumps(ANSWER)))
+    return Desk(ScriptedReply(text=json.dumps(ANSWER)))
 
 
 @pytest.mark.req("COMPACT-2")
@@ -76,19 +76,19 @@ async def test_nobody_is_asked_about_no_messages_or_one(desk: Desk, messages: An
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(error=Problem(code="overloaded", message="Busy.")),
-        Reply(text=json.dumps(ANSWER), cut_after=1),
-        Reply(text="  "),
-        Reply(text="I could not find one."),
+        ScriptedReply(error=Problem(code="overloaded", message="Busy.")),
+        ScriptedReply(text=json.dumps(ANSWER), cut_after=1),
+        ScriptedReply(text="  "),
+        ScriptedReply(text="I could not find one."),
     ],
     ids=["error", "cut", "blank", "prose"],
 )
-async def test_a_model_that_fails_gives_the_safe_boundary(reply: Reply) -> None:
+async def test_a_model_that_fails_gives_the_safe_boundary(reply: ScriptedReply) -> None:
     assert await detect(Desk(reply).adviser, MESSAGES) == SAFE_BOUNDARY
 
 
 async def test_a_model_that_hangs_gives_the_safe_boundary() -> None:
-    assert await detect(Desk(Reply(hang=True), seconds=0.01).adviser, MESSAGES) == SAFE_BOUNDARY
+    assert await detect(Desk(ScriptedReply(hang=True), seconds=0.01).adviser, MESSAGES) == SAFE_BOUNDARY
 
 
 async def test_something_that_is_no_list_is_refused(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.dialects.anthropic import AnthropicMessages
-from contextinfinity.dialects.contract import Dialect, Incoming
+from contextinfinity.dialects.contract import Dialect, IncomingRequest
 from contextinfinity.domain.message import (
     ImageBlock,
     ReasoningBlock,
@@ -20,7 +20,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     say,
 )
-from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.domain.sent_form import MESSAGES, in_form
 from contextinfinity.errors import InvalidInput
 
@@ -39,7 +39,7 @@ def asked(**parameters: Any) -> dict[str, Any]:
     return {**least, **parameters}
 
 
-def read(**parameters: Any) -> Incoming:
+def read(**parameters: Any) -> IncomingRequest:
     return DIALECT.read(json.dumps(asked(**parameters)).encode())
 
 
@@ -67,7 +67,9 @@ def test_it_is_a_dialect() -> None:
 
 
 def test_the_least_request_is_read() -> None:
-    least = Incoming(model="claude-x", messages=(say("user", "Hello"),), wishes=Wishes(max_output_tokens=100))
+    least = IncomingRequest(
+        model="claude-x", messages=(say("user", "Hello"),), wishes=RequestOptions(max_output_tokens=100)
+    )
     assert read() == replace(least, form="messages", sent={"form": "messages"}, params={})
 
 
@@ -242,7 +244,7 @@ def test_the_choice_of_a_tool_is_read(choice: Any, wished: str | None, parallel:
 
 
 def test_a_choice_without_tools_says_nothing() -> None:
-    assert read(tool_choice={"type": "auto"}, tools=[SEARCH]).wishes == Wishes(max_output_tokens=100)
+    assert read(tool_choice={"type": "auto"}, tools=[SEARCH]).wishes == RequestOptions(max_output_tokens=100)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_wishes_are_read() -> None:
         stream=True,
         metadata={"user_id": "u-1", "thread_id": "t-1", "more": 1},
     )
-    assert incoming.wishes == Wishes(
+    assert incoming.wishes == RequestOptions(
         temperature=1.0,
         top_p=0.5,
         top_k=40,
@@ -417,7 +419,7 @@ def test_a_wrong_block_is_refused_with_its_place(role: str, block: Any, place: s
 def test_a_count_of_tokens_needs_no_length_of_the_answer() -> None:
     counted = {name: value for name, value in asked(system="Be brief.", tools=[LOOK]).items() if name != "max_tokens"}
     incoming = DIALECT.read_to_count(json.dumps(counted).encode())
-    assert (incoming.system, incoming.wishes, len(incoming.tools)) == ("Be brief.", Wishes(), 1)
+    assert (incoming.system, incoming.wishes, len(incoming.tools)) == ("Be brief.", RequestOptions(), 1)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from anthropic.types import Message as SdkMessage
 from pydantic import BaseModel
 
 from contextinfinity.dialects.anthropic import AnthropicMessages
-from contextinfinity.dialects.contract import Dialect, Spoken, Stop, Writer
+from contextinfinity.dialects.contract import AnswerView, Dialect, SseWriter, Stop
 from contextinfinity.domain.message import ReasoningBlock, TextBlock, ToolUseBlock, UnknownBlock
 from contextinfinity.domain.turn import Problem, Usage
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.req("API-7")
 
 DIALECT = AnthropicMessages()
 ID = "0199a0b1-0000-7000-8000-00000000002a"
-BEGUN = Spoken(id=ID, model="claude-x", created_at=datetime(2026, 1, 1, tzinfo=UTC), usage=Usage(input_tokens=7))
+BEGUN = AnswerView(id=ID, model="claude-x", created_at=datetime(2026, 1, 1, tzinfo=UTC), usage=Usage(input_tokens=7))
 LOOK = ToolUseBlock(tool_use_id="toolu_1", name="look", input={"city": "Zürich", "days": [1, 2]})
 BARE = ToolUseBlock(tool_use_id="toolu_2", name="now", input=None)
 
 
-def spoken(*blocks: Any, stop: Stop = "end", stopped_by: str | None = None, usage: Usage | None = None) -> Spoken:
+def spoken(*blocks: Any, stop: Stop = "end", stopped_by: str | None = None, usage: Usage | None = None) -> AnswerView:
     return msgspec.structs.replace(
         BEGUN, blocks=blocks, stop=stop, stopped_by=stopped_by, usage=usage or Usage(input_tokens=10, output_tokens=3)
     )
@@ -46,14 +46,14 @@ def client(answer: Callable[[httpx2.Request], httpx2.Response]) -> anthropic.Ant
 ASKED: dict[str, Any] = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
 
 
-def heard_whole(said: Spoken) -> SdkMessage:
+def heard_whole(said: AnswerView) -> SdkMessage:
     with client(lambda request: httpx2.Response(200, json=DIALECT.whole(said))) as sdk:
         heard: SdkMessage = sdk.messages.create(**ASKED)
     return heard
 
 
-def stream_of(pieces: Sequence[str], said: Spoken) -> bytes:
-    writer: Writer = DIALECT.writer(BEGUN, with_usage=False)
+def stream_of(pieces: Sequence[str], said: AnswerView) -> bytes:
+    writer: SseWriter = DIALECT.writer(BEGUN, with_usage=False)
     return b"".join([writer.begin(), *map(writer.text, pieces), writer.end(said)])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.dialects.contract import Incoming
+from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.dialects.openai_chat import OpenAIChat
 from contextinfinity.domain.message import (
     REFUSAL,
@@ -20,7 +20,7 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     say,
 )
-from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.errors import InvalidInput
 
 pytestmark = pytest.mark.req("API-7")
@@ -34,7 +34,7 @@ def sent(**parameters: Any) -> bytes:
     return json.dumps({"model": "m", "messages": HI, **parameters}).encode()
 
 
-def read(**parameters: Any) -> Incoming:
+def read(**parameters: Any) -> IncomingRequest:
     return OpenAIChat().read(sent(**parameters))
 
 
@@ -54,7 +54,7 @@ def blocks(message: Any) -> tuple[ContentBlock, ...]:
 
 
 def test_a_plain_request_is_a_model_and_what_was_said() -> None:
-    least = Incoming(model="m", messages=(say("user", "hi"),))
+    least = IncomingRequest(model="m", messages=(say("user", "hi"),))
     assert read() == replace(least, form="chat", sent={"form": "chat", "system": []}, params={})
 
 
@@ -221,7 +221,7 @@ def test_every_parameter_that_means_something_is_a_wish() -> None:
         parallel_tool_calls=False,
         reasoning_effort="low",
     )
-    assert asked.wishes == Wishes(
+    assert asked.wishes == RequestOptions(
         temperature=0.0,
         top_p=0.5,
         top_k=40,
@@ -237,7 +237,7 @@ def test_every_parameter_that_means_something_is_a_wish() -> None:
 
 
 def test_one_text_to_stop_at_may_stand_alone_and_an_old_limit_counts() -> None:
-    assert read(stop="END", max_tokens=10).wishes == Wishes(stop=("END",), max_output_tokens=10)
+    assert read(stop="END", max_tokens=10).wishes == RequestOptions(stop=("END",), max_output_tokens=10)
 
 
 @pytest.mark.parametrize(

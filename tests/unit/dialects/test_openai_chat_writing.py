@@ -13,7 +13,7 @@ from openai.pagination import SyncPage
 from openai.types import CreateEmbeddingResponse, Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from contextinfinity.dialects.contract import Dialect, Spoken
+from contextinfinity.dialects.contract import AnswerView, Dialect
 from contextinfinity.dialects.openai_chat import OpenAIChat, read_embeddings, write_embeddings
 from contextinfinity.domain.message import REFUSAL, ContentBlock, ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Usage
@@ -21,21 +21,21 @@ from contextinfinity.errors import InvalidInput
 
 pytestmark = pytest.mark.req("API-7")
 
-BEGUN = Spoken(id="0199", model="gpt-4.1", created_at=datetime(2025, 1, 2, 3, 4, 5, 600_000, UTC))
+BEGUN = AnswerView(id="0199", model="gpt-4.1", created_at=datetime(2025, 1, 2, 3, 4, 5, 600_000, UTC))
 USAGE = Usage(input_tokens=100, output_tokens=7, cached_tokens=80)
 CALL = ToolUseBlock(tool_use_id="call_1", name="weather", input={"city": "Rome"})
 OTHER = ToolUseBlock(tool_use_id="call_2", name="time", input=None)
 
 
-def spoken(*blocks: ContentBlock, **fields: Any) -> Spoken:
+def spoken(*blocks: ContentBlock, **fields: Any) -> AnswerView:
     return replace(BEGUN, blocks=blocks, usage=USAGE, **fields)
 
 
-def whole(answer: Spoken) -> ChatCompletion:
+def whole(answer: AnswerView) -> ChatCompletion:
     return ChatCompletion.model_validate(OpenAIChat().whole(answer), strict=True)
 
 
-def stream(answer: Spoken, *pieces: str, with_usage: bool = False) -> list[Any]:
+def stream(answer: AnswerView, *pieces: str, with_usage: bool = False) -> list[Any]:
     """Give what a stream's events hold, the last one aside, which says that it is over."""
     writer = OpenAIChat().writer(BEGUN, with_usage=with_usage)
     written = b"".join([writer.begin(), *map(writer.text, pieces), writer.end(answer)])

@@ -8,14 +8,14 @@ from datetime import timedelta
 
 import pytest
 
+from contextinfinity.domain.job import Backlog, Job, JobType
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.domain.work import Backlog, Job, JobType
-from contextinfinity.engine.afterwards import MOST_HANDED_OVER, Afterwards, Handler, Patience
+from contextinfinity.engine.job_runner import MOST_HANDED_OVER, Handler, JobRunner, RetryDelays
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import commit_turn, current, final_turn, new_branch
 
 TYPES: tuple[JobType, ...] = ("summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream")
-AT_ONCE = Patience(attempts=3, first=timedelta(milliseconds=1), longest=timedelta(milliseconds=2))
+AT_ONCE = RetryDelays(attempts=3, first=timedelta(milliseconds=1), longest=timedelta(milliseconds=2))
 
 
 class Work:
@@ -53,8 +53,8 @@ def work(ledger: SqliteStore) -> Work:
     return Work(ledger)
 
 
-def runner(ledger: SqliteStore, work: Work, worker: str = "worker", patience: Patience = AT_ONCE) -> Afterwards:
-    return Afterwards(ledger.jobs, worker, work.handlers, patience=patience, look_seconds=0.02)
+def runner(ledger: SqliteStore, work: Work, worker: str = "worker", patience: RetryDelays = AT_ONCE) -> JobRunner:
+    return JobRunner(ledger.jobs, worker, work.handlers, patience=patience, look_seconds=0.02)
 
 
 async def until(true: Callable[[], Awaitable[bool]], pause: float = 0.002) -> None:
@@ -63,7 +63,7 @@ async def until(true: Callable[[], Awaitable[bool]], pause: float = 0.002) -> No
             await asyncio.sleep(pause)
 
 
-async def drained(ledger: SqliteStore, afterwards: Afterwards) -> None:
+async def drained(ledger: SqliteStore, job_runner: JobRunner) -> None:
     """Wait until no job is left, whatever it takes, then stop."""
 
     async def empty() -> bool:
@@ -71,7 +71,7 @@ async def drained(ledger: SqliteStore, afterwards: Afterwards) -> None:
         return backlog.queued + backlog.running == 0
 
     await until(empty)
-    await afterwards.stop()
+    await job_runner.stop()
 
 
 @pytest.mark.req("TURN-7")
@@ -266,7 +266,7 @@ async def test_an_end_that_comes_after_another_worker_took_the_job_is_discarded(
 
 
 def test_the_pause_doubles_up_to_the_longest_and_is_spread() -> None:
-    patience = Patience(first=timedelta(seconds=1), longest=timedelta(seconds=10))
+    patience = RetryDelays(first=timedelta(seconds=1), longest=timedelta(seconds=10))
     middle = [patience.pause(attempts, 0.5).total_seconds() for attempts in (1, 2, 3, 4, 5, 50)]
     assert middle == [1, 2, 4, 8, 10, 10]
     assert patience.pause(1, 0.0) == timedelta(seconds=0.5)

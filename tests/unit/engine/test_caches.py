@@ -10,7 +10,7 @@ import pytest
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.caches import MOST_BYTES, TurnCache
+from contextinfinity.engine.turn_cache import MOST_BYTES, TurnCache
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import exchange, new_branch
 from tests.ledgers import open_store

@@ -9,7 +9,7 @@ import pytest
 
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, ToolResultBlock, blob_source, say
 from contextinfinity.domain.prompt import Prompt
-from contextinfinity.engine.pictures import with_pictures
+from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.storage.sqlite.store import SqliteStore
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n a picture", b"\xff\xd8\xff another"

@@ -16,10 +16,10 @@ from contextinfinity.domain.message import ImageBlock, blob_of
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange import importing
-from contextinfinity.exchange.importing import BATCH, import_file
+from contextinfinity.exchange import importer
+from contextinfinity.exchange.import_progress import Format, Imported, ImportedSession
+from contextinfinity.exchange.importer import BATCH, import_file
 from contextinfinity.exchange.tally import MOST_TOLD
-from contextinfinity.exchange.values import Format, Imported, ImportedSession
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import commit_turn, turn_in
@@ -271,4 +271,4 @@ async def test_progress_is_told_as_it_goes(store: Store, tmp_path: Path) -> None
     await import_file(store, path, owner=ME, progress=lambda read, messages: told.append((read, messages)))
     assert [messages for _, messages in told] == [BATCH, 2 * BATCH, 3 * BATCH]
     assert told[-1][0] == path.stat().st_size
-    assert importing.LONGEST_BATCH > BATCH
+    assert importer.LONGEST_BATCH > BATCH

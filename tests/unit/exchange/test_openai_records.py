@@ -19,14 +19,14 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     say,
 )
-from contextinfinity.exchange.openai import Said, Unfit, said_in
+from contextinfinity.exchange.openai_messages import ParsedMessage, Unfit, said_in
 
 PIXELS = b"\x89PNG pixels"
 URI = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
 SHA256 = hashlib.sha256(PIXELS).hexdigest()
 
 
-def said(**record: Any) -> Said:
+def said(**record: Any) -> ParsedMessage:
     return said_in(json.dumps(record).encode())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from contextinfinity.domain.message import Role
-from contextinfinity.librarian.contract import Said
+from contextinfinity.librarian.contract import TranscriptMessage
 from contextinfinity.librarian.digest import Kind
 
 
@@ -18,9 +18,9 @@ class Talk(NamedTuple):
     never: tuple[str, ...] = ()
 
     @property
-    def said(self) -> tuple[Said, ...]:
+    def said(self) -> tuple[TranscriptMessage, ...]:
         return tuple(
-            Said(turn_seq=number, role=role, text=text)
+            TranscriptMessage(turn_seq=number, role=role, text=text)
             for number, turn in enumerate(self.turns, start=1)
             for role, text in turn
         )

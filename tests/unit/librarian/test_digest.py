@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.librarian.digest import LONGEST, Digest, Entry, digest, entry, parse, render
+from contextinfinity.librarian.digest import LONGEST, Digest, SummaryEntry, digest, entry, parse, render
 
 FORM = """\
 Decisions:
@@ -41,7 +41,7 @@ def test_a_summary_reads_the_same_after_reading_and_writing_it() -> None:
 @pytest.mark.req("LIBRARIAN-5")
 def test_every_entry_has_its_kind_its_turn_its_speaker_and_the_turn_that_settled_it() -> None:
     read = parse(FORM)
-    assert read.entries[0] == Entry(kind="decision", text="use PostgreSQL 16", turn_seq=12, who="user")
+    assert read.entries[0] == SummaryEntry(kind="decision", text="use PostgreSQL 16", turn_seq=12, who="user")
     assert [each.text for each in read.of("decision")][1:] == ["no deploys on Fridays", "nightly builds"]
     assert [(each.turn_seq, each.until) for each in read.of("retired")] == [(9, 12)]
     assert [(each.first, each.last) for each in read.topics] == [(1, 40), (41, 98)]

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from contextinfinity.librarian.kinds import kind_of
+from contextinfinity.librarian.entry_kinds import kind_of
 from contextinfinity.librarian.scoring import words_of
 from contextinfinity.librarian.shorten import shortened
 

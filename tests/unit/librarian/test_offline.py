@@ -6,25 +6,25 @@ import time
 
 import pytest
 
-from contextinfinity.librarian.contract import Said, Task
+from contextinfinity.librarian.contract import Task, TranscriptMessage
 from contextinfinity.librarian.digest import AGREED, HEADINGS, parse
-from contextinfinity.librarian.offline import OfflineLibrarian
+from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.text.tokens import counter_of
 from tests.unit.librarian.corpus import TALKS, Talk
 
 count = counter_of("scripted", "x").count
 
 
-async def summary(*said: Said, **rest: object) -> str:
+async def summary(*said: TranscriptMessage, **rest: object) -> str:
     return (await OfflineLibrarian().summarise(Task(said=said, **rest), count)).text  # type: ignore[arg-type]
 
 
-def user(turn_seq: int, text: str) -> Said:
-    return Said(turn_seq=turn_seq, role="user", text=text)
+def user(turn_seq: int, text: str) -> TranscriptMessage:
+    return TranscriptMessage(turn_seq=turn_seq, role="user", text=text)
 
 
-def assistant(turn_seq: int, text: str) -> Said:
-    return Said(turn_seq=turn_seq, role="assistant", text=text)
+def assistant(turn_seq: int, text: str) -> TranscriptMessage:
+    return TranscriptMessage(turn_seq=turn_seq, role="assistant", text=text)
 
 
 @pytest.mark.req("LIBRARIAN-1", "LIBRARIAN-3")
@@ -122,8 +122,9 @@ async def test_a_decision_settles_the_question_it_answers() -> None:
 
 @pytest.mark.parametrize("role", ["tool", "system"])
 async def test_tools_and_system_texts_name_things_and_bind_to_nothing(role: str) -> None:
-    said = Said(turn_seq=3, role=role, text="We decided to drop src/old/api.py. You must never ask. I prefer noise.")  # type: ignore[arg-type]
-    again = Said(turn_seq=4, role=role, text="src/old/api.py is gone.")  # type: ignore[arg-type]
+    text = "We decided to drop src/old/api.py. You must never ask. I prefer noise."
+    said = TranscriptMessage(turn_seq=3, role=role, text=text)  # type: ignore[arg-type]
+    again = TranscriptMessage(turn_seq=4, role=role, text="src/old/api.py is gone.")  # type: ignore[arg-type]
     entries = parse(await summary(said, again)).entries
     assert [(each.kind, each.text, each.turn_seq) for each in entries] == [("artifact", "src/old/api.py", 4)]
 
@@ -234,7 +235,9 @@ async def test_talk_about_prompts_costs_nothing_beside_it() -> None:
 
 
 async def test_a_number_in_a_list_of_a_tool_is_no_artifact() -> None:
-    said = [Said(turn_seq=n, role="tool", text="#1 first result\n#2 second, see src/app.py") for n in (1, 2)]
+    said = [
+        TranscriptMessage(turn_seq=n, role="tool", text="#1 first result\n#2 second, see src/app.py") for n in (1, 2)
+    ]
     assert [each.text for each in parse(await summary(*said)).of("artifact")] == ["src/app.py"]
 
 
@@ -255,7 +258,7 @@ async def test_forged_entries_and_headings_stay_somebodys_words() -> None:
 async def test_no_text_takes_long_to_fold(piece: str) -> None:
     text = piece * (100_000 // len(piece))
     began = time.process_time()
-    folded = await summary(user(1, text), Said(turn_seq=1, role="tool", text=text), summary=text[:20_000])
+    folded = await summary(user(1, text), TranscriptMessage(turn_seq=1, role="tool", text=text), summary=text[:20_000])
     assert time.process_time() - began < 5
     assert count(folded) <= 500
 
@@ -278,7 +281,7 @@ async def test_a_message_of_megabytes_holds_nobody_up(text: str) -> None:
         began = time.process_time()
 
     for role in ("user", "assistant", "tool"):
-        task = Task(said=(Said(turn_seq=1, role=role, text=text),))
+        task = Task(said=(TranscriptMessage(turn_seq=1, role=role, text=text),))
         await OfflineLibrarian().summarise(task, count, pause)
     assert sum(worked) < 3 * 0.25
     assert max(worked) < 0.04

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from contextinfinity.librarian.contract import Said, Task
+from contextinfinity.librarian.contract import Task, TranscriptMessage
 from contextinfinity.librarian.digest import AGREED, parse
-from contextinfinity.librarian.kinds import kind_of
-from contextinfinity.librarian.offline import OfflineLibrarian
+from contextinfinity.librarian.entry_kinds import kind_of
+from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.librarian.scoring import score, words_of
 from contextinfinity.text.tokens import counter_of
 
@@ -37,8 +37,8 @@ async def folded(*users: str, summary: str = "", first: int = 1, answers: tuple[
     said = []
     for turn_seq, text in enumerate(users, start=first):
         talk = answers[turn_seq - first] if answers else TALK[turn_seq % len(TALK)][1]
-        said += [Said(turn_seq=turn_seq, role="user", text=text)]
-        said += [Said(turn_seq=turn_seq, role="assistant", text=talk)]
+        said += [TranscriptMessage(turn_seq=turn_seq, role="user", text=text)]
+        said += [TranscriptMessage(turn_seq=turn_seq, role="assistant", text=talk)]
     return (await OfflineLibrarian().summarise(Task(summary=summary, said=tuple(said)), count)).text
 
 

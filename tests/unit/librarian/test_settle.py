@@ -6,17 +6,17 @@ import pytest
 
 from contextinfinity.domain.message import Role
 from contextinfinity.librarian.contract import no_pause
-from contextinfinity.librarian.digest import Entry, Kind, entry
+from contextinfinity.librarian.digest import Kind, SummaryEntry, entry
 from contextinfinity.librarian.settle import settled
 
 
-def made(kind: Kind, turn_seq: int, who: Role, text: str) -> Entry:
+def made(kind: Kind, turn_seq: int, who: Role, text: str) -> SummaryEntry:
     one = entry(kind, text, turn_seq, who)
     assert one is not None
     return one
 
 
-async def left(*entries: Entry) -> list[tuple[str, int | None]]:
+async def left(*entries: SummaryEntry) -> list[tuple[str, int | None]]:
     """Return each text that is left, with the turn that retired it."""
     return [(each.text, each.until) for each in await settled(entries, (), no_pause)]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.memory.audit import is_grounded
-from contextinfinity.memory.drawing import draw
-from contextinfinity.memory.values import Told
+from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.memory_findings import StatedFact
 from contextinfinity.retrieval.dates import told_of
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "first_person.tsv"
@@ -21,7 +21,7 @@ def told(message: str) -> list[str]:
     return [fact.content for fact in draw(message, SAID, told_of).told]
 
 
-def the(message: str) -> Told:
+def the(message: str) -> StatedFact:
     (fact,) = draw(message, SAID, told_of).told
     return fact
 

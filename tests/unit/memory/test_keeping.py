@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.memory import Candidate, Memory, Recalled
+from contextinfinity.domain.memory import Memory, MemoryMatch, MemoryRecall
 from contextinfinity.domain.session import Owner
 from contextinfinity.memory.audit import audit, is_grounded
-from contextinfinity.memory.drawing import draw
-from contextinfinity.memory.ranking import ranked
+from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.memory_findings import ForgetRequest, StatedFact
 from contextinfinity.memory.reconciling import alike, meant, same, settled
-from contextinfinity.memory.snippet import LONGEST, Line, besides, fitting, lines, within
-from contextinfinity.memory.values import Told, Unwanted
+from contextinfinity.memory.relevance import ranked
+from contextinfinity.memory.snippet import LONGEST, MemoryLine, besides, fitting, lines, within
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity_testing.builders import embedding
 
@@ -35,7 +35,9 @@ def test_facts_are_alike_by_their_words_unless_one_denies_the_other() -> None:
 @pytest.mark.req("MEMORY-4")
 def test_a_fact_that_is_known_in_other_words_takes_its_place() -> None:
     known = memory("The user likes hiking in the high Alps.", about="like:alp high hik", kind="preference")
-    new = Told(content="The user likes hiking in high Alps today.", start=0, end=1, about="like:x", kind="preference")
+    new = StatedFact(
+        content="The user likes hiking in high Alps today.", start=0, end=1, about="like:x", kind="preference"
+    )
     other = settled(replace(new, content="The user likes the high Alps hiking."), [known])
     assert other is not None
     assert other.about == known.about
@@ -61,7 +63,7 @@ def test_a_word_more_may_make_it_another_fact(one: str, other: str, are_one: boo
 
 @pytest.mark.req("MEMORY-4")
 def test_what_is_over_takes_the_place_of_what_is_known_and_says_nothing_else() -> None:
-    left = Told(content="The user no longer lives in Oslo.", start=0, end=1, ends=("home",), named=("oslo",))
+    left = StatedFact(content="The user no longer lives in Oslo.", start=0, end=1, ends=("home",), named=("oslo",))
     oslo, bonn = memory("The user lives in Oslo.", 1, about="home"), memory("The user lives in Bonn.", 2, about="home")
     ended = settled(left, [oslo])
     assert ended is not None
@@ -73,7 +75,9 @@ def test_what_is_over_takes_the_place_of_what_is_known_and_says_nothing_else() -
 def test_a_plan_named_by_fewer_words_is_the_one_that_is_known() -> None:
     rome = memory("The user's flight to Rome: 2026-05-03.", 1, about="plan:rom travel", kind="plan")
     lima = memory("The user's flight to Lima: 2026-05-04.", 2, about="plan:lima travel", kind="plan")
-    moved = Told(content="The user's flight: 2026-05-05.", start=0, end=1, kind="plan", about="plan:travel", vague=True)
+    moved = StatedFact(
+        content="The user's flight: 2026-05-05.", start=0, end=1, kind="plan", about="plan:travel", vague=True
+    )
     for known, about in (([rome], "plan:rom travel"), ([rome, lima], "plan:travel"), ([], "plan:travel")):
         assert getattr(settled(moved, known), "about", None) == about
     assert getattr(settled(replace(moved, vague=False), [rome]), "about", None) == "plan:travel"
@@ -81,12 +85,12 @@ def test_a_plan_named_by_fewer_words_is_the_one_that_is_known() -> None:
 
 def test_what_is_to_be_forgotten_is_chosen_by_fact_then_by_words() -> None:
     known = [memory("The user lives in Oslo.", 1), memory("The user likes Oslo fjords.", 2)]
-    assert meant(Unwanted(facts=("The user lives in Oslo.",), words=("oslo",)), known) == known[:1]
-    assert meant(Unwanted(words=("oslo", "fjord")), known) == known[1:]
-    assert meant(Unwanted(words=("oslo", "rum")), known) == meant(Unwanted(), known) == []
-    assert meant(Unwanted(everything=True), known) == known
-    assert meant(Unwanted(abouts=("home",), words=("home",)), [replace(known[0], about="home")]) != []
-    assert meant(Unwanted(words=("oslo",)), [memory("The user does not like Oslo.", 3)]) == []
+    assert meant(ForgetRequest(facts=("The user lives in Oslo.",), words=("oslo",)), known) == known[:1]
+    assert meant(ForgetRequest(words=("oslo", "fjord")), known) == known[1:]
+    assert meant(ForgetRequest(words=("oslo", "rum")), known) == meant(ForgetRequest(), known) == []
+    assert meant(ForgetRequest(everything=True), known) == known
+    assert meant(ForgetRequest(abouts=("home",), words=("home",)), [replace(known[0], about="home")]) != []
+    assert meant(ForgetRequest(words=("oslo",)), [memory("The user does not like Oslo.", 3)]) == []
 
 
 @pytest.mark.req("MEMORY-5")
@@ -108,12 +112,12 @@ def test_of_several_allergies_the_one_that_is_named_is_forgotten() -> None:
 @pytest.mark.req("MEMORY-2")
 def test_relevance_is_the_better_of_words_and_vectors() -> None:
     near, far = embedding("e", 1, 0, 0), embedding("e", 0, 1, 0)
-    recalled = Recalled(
-        found=(Candidate(memory=memory("by words", 1), match=20.0, vector=far),),
+    recalled = MemoryRecall(
+        found=(MemoryMatch(memory=memory("by words", 1), match=20.0, vector=far),),
         standing=(
-            Candidate(memory=memory("by meaning", 2), vector=near),
-            Candidate(memory=memory("of another embedder", 3), vector=embedding("other", 1, 0, 0)),
-            Candidate(memory=memory("about something else", 4), vector=far),
+            MemoryMatch(memory=memory("by meaning", 2), vector=near),
+            MemoryMatch(memory=memory("of another embedder", 3), vector=embedding("other", 1, 0, 0)),
+            MemoryMatch(memory=memory("about something else", 4), vector=far),
         ),
     )
     assert [each.content for _, each in ranked(recalled, embedding("e", 1, 0.1, 0))] == ["by meaning", "by words"]
@@ -122,12 +126,14 @@ def test_relevance_is_the_better_of_words_and_vectors() -> None:
 
 @pytest.mark.req("MEMORY-2")
 def test_a_snippet_is_whole_lines_within_its_bounds() -> None:
-    some = [Line("x" * 99, f"m{number}") for number in range(30)]
+    some = [MemoryLine("x" * 99, f"m{number}") for number in range(30)]
     assert len(lines(fitting(some))) == 1999
     assert len(lines(fitting(some, 10_000))) <= LONGEST
     assert fitting(some, 98) == ()
     assert len(within(some, len, 350)) == 3
-    assert besides([Line("a", "1", "t"), Line("b", "2"), Line("c", "3"), Line("d")], {"2"}, {"t"}) == [Line("c", "3")]
+    assert besides(
+        [MemoryLine("a", "1", "t"), MemoryLine("b", "2"), MemoryLine("c", "3"), MemoryLine("d")], {"2"}, {"t"}
+    ) == [MemoryLine("c", "3")]
 
 
 @pytest.mark.req("MEMORY-4")

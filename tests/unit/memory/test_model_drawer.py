@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from contextinfinity.domain.turn import Problem
-from contextinfinity.memory.model import ModelDrawer
-from contextinfinity.providers.asking import Adviser
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.memory.model_extraction import ModelExtractor
+from contextinfinity.providers.auxiliary_model import AuxiliaryModel
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity.text.polarity import opposed
 
@@ -20,10 +20,12 @@ MESSAGE = "I live in Oslo. Weekends are for my allotment in Nittedal. I never to
 RULES = ["The user lives in Oslo.", "The user never touches gin."]
 
 
-async def drawn(*claims: tuple[str, str], answer: Reply | str | None = None, message: str = MESSAGE) -> list[str]:
+async def drawn(
+    *claims: tuple[str, str], answer: ScriptedReply | str | None = None, message: str = MESSAGE
+) -> list[str]:
     said = json.dumps({"memories": [{"fact": fact, "quote": quote, "kind": "self"} for fact, quote in claims]})
-    adviser = Adviser(provider=ScriptedProvider([said if answer is None else answer]), model_id="m", seconds=5)
-    found = await ModelDrawer(adviser, told_of, opposed).draw(message, SAID)
+    adviser = AuxiliaryModel(provider=ScriptedProvider([said if answer is None else answer]), model_id="m", seconds=5)
+    found = await ModelExtractor(adviser, told_of, opposed).draw(message, SAID)
     assert all(message[fact.start : fact.end].strip() for fact in found.told)
     return [fact.content for fact in found.told]
 
@@ -87,20 +89,22 @@ async def test_what_somebody_says_of_themselves_is_believed(message: str, fact: 
 @pytest.mark.req("MEMORY-4")
 async def test_a_models_fact_is_about_what_its_phrase_would_be() -> None:
     said = json.dumps({"memories": [{"fact": "The user lives in Bonn.", "quote": "live in bonn", "kind": "self"}]})
-    adviser = Adviser(provider=ScriptedProvider([said]), model_id="m", seconds=5)
+    adviser = AuxiliaryModel(provider=ScriptedProvider([said]), model_id="m", seconds=5)
     message = "You know, Tom, I live in bonn."
     assert await drawn(answer="{}", message=message) == []
-    assert {fact.about for fact in (await ModelDrawer(adviser, told_of, opposed).draw(message, SAID)).told} == {"home"}
+    assert {fact.about for fact in (await ModelExtractor(adviser, told_of, opposed).draw(message, SAID)).told} == {
+        "home"
+    }
 
 
 @pytest.mark.req("MEMORY-4")
-@pytest.mark.parametrize("answer", ["no JSON", '{"memories": 3}', "{}", Reply(error=AWAY)])
-async def test_a_model_that_fails_takes_nothing_away(answer: Reply | str) -> None:
+@pytest.mark.parametrize("answer", ["no JSON", '{"memories": 3}', "{}", ScriptedReply(error=AWAY)])
+async def test_a_model_that_fails_takes_nothing_away(answer: ScriptedReply | str) -> None:
     assert await drawn(answer=answer) == RULES
 
 
 async def test_a_model_is_not_asked_about_what_nobody_states() -> None:
-    assert await drawn(answer=Reply(error=AWAY), message="Where is Oslo?") == []
+    assert await drawn(answer=ScriptedReply(error=AWAY), message="Where is Oslo?") == []
 
 
 @pytest.mark.req("MEMORY-4")

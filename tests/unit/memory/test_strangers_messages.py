@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.memory.drawing import draw
+from contextinfinity.memory.extraction import draw
 from contextinfinity.retrieval.dates import told_of
 
 LINES = (Path(__file__).parents[2] / "samples/strangers/memories.jsonl").read_text("utf-8").splitlines()

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contextinfinity.memory.drawing import draw
-from contextinfinity.memory.written import as_said
+from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.rendering import as_said
 from contextinfinity.retrieval.dates import told_of
 
 SAID = datetime(2026, 11, 16, 9, tzinfo=UTC)

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.plan import LeftOut, Plan, Shrunk
-from contextinfinity.prompt.fronts import SILENCE, Last, choose_front
+from contextinfinity.prompt.prompt_front import SILENCE, PreviousFront, choose_front
 from tests.unit.prompt.material import FULL
 
-LAST = Last(front=FULL, plan=Plan(), silence=timedelta(minutes=5))
+LAST = PreviousFront(front=FULL, plan=Plan(), silence=timedelta(minutes=5))
 
 
 @pytest.mark.req("FILES-5")
@@ -52,7 +52,7 @@ def test_a_memory_waits_for_the_next_reason() -> None:
         ("silence", replace(LAST, silence=SILENCE + timedelta(seconds=1))),
     ],
 )
-def test_after_a_switch_or_an_hour_of_silence_what_waited_comes_in(reason: str, last: Last) -> None:
+def test_after_a_switch_or_an_hour_of_silence_what_waited_comes_in(reason: str, last: PreviousFront) -> None:
     learned = replace(FULL, memories="Ann likes tea by now.")
     assert choose_front(learned, last) == (learned, reason)
     assert choose_front(FULL, last) == (FULL, None), "nothing waited, so nothing is new"

@@ -18,7 +18,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.prompt.layout import RULE, artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
-from contextinfinity.providers.opening import wire
+from contextinfinity.providers.factory import wire
 from contextinfinity.providers.rebuild_request import write
 from contextinfinity.settings import ModelSettings, Settings
 from tests.unit.prompt.injections import CLOSING, attempts, lenient, parsed, words

@@ -26,8 +26,8 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble
 from contextinfinity.prompt.budget import Ceilings, share_out
 from contextinfinity.prompt.layout import lay_out
+from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.redact import REDACTED, all_of, apply, by_patterns, redact, redact_turns
-from contextinfinity.prompt.sections import Sections
 from tests.unit.prompt.material import FULL, MEASURE, artifact, called, gave, sections, shown
 
 CARD = "4111 1111 1111 1111"

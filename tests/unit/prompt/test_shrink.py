@@ -16,7 +16,7 @@ from contextinfinity.prompt.assemble import Assembled, Frame, assemble
 from contextinfinity.prompt.budget import Ceilings, share_out
 from contextinfinity.prompt.cutting import WHOLE, cut, levels_of
 from contextinfinity.prompt.layout import MEMORIES, lay_out
-from contextinfinity.prompt.sections import Sections, Shown
+from contextinfinity.prompt.prompt_sections import Sections, Shown
 from contextinfinity.prompt.shrink import OLDER_SHARES, SLICE, describe, shrink
 from tests.unit.prompt.material import FULL, MEASURE, QUESTION, artifact, called, gave, sections, shown, with_front
 

@@ -21,7 +21,7 @@ from contextinfinity.providers.failures import (
     garbled,
     scrub,
 )
-from contextinfinity.providers.waits import retry_after
+from contextinfinity.providers.retry_after import retry_after
 
 KEY = "sk-ant-api03-0123456789abcdef"
 JSON = st.recursive(

@@ -27,7 +27,7 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, TextDelta, ToolSpec, Wishes
+from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, RequestOptions, TextDelta, ToolSpec
 from contextinfinity.domain.turn import Completed, Incomplete, Paused
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.catalogue import abilities_of
@@ -173,7 +173,7 @@ def test_options_reach_their_place_and_lower_the_limit() -> None:
     ],
 )
 def test_how_much_to_think_is_told_as_each_model_takes_it(model: str, wishes: Any, thinking: Json) -> None:
-    options, left_out = WIRE.wished(Wishes(**wishes), abilities_of("gemini", model))
+    options, left_out = WIRE.wished(RequestOptions(**wishes), abilities_of("gemini", model))
     assert options.get("thinkingConfig") == thinking
     assert bool(left_out) == (thinking is None)
     body(say("user", "x"), model=model, options=options)
@@ -181,7 +181,7 @@ def test_how_much_to_think_is_told_as_each_model_takes_it(model: str, wishes: An
 
 def test_other_wishes_are_met_or_named() -> None:
     able = abilities_of("gemini", NEW)
-    wishes = Wishes(tool_choice=":look", parallel_tools=False, stop=tuple("abcdef"), seed=1, top_p=0.5)
+    wishes = RequestOptions(tool_choice=":look", parallel_tools=False, stop=tuple("abcdef"), seed=1, top_p=0.5)
     wishes = replace(wishes, effort="low", reasoning_summary="auto")
     options, left_out = WIRE.wished(wishes, able)
     assert options["thinkingConfig"] == {"thinkingLevel": "low", "includeThoughts": True}

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.line import Line
+from contextinfinity.providers.model_connection import ModelConnection
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.transport import Address, Connection
+from contextinfinity.providers.transport import Address, VendorConnection
 from contextinfinity_testing.vendors import FakeVendors, Trouble
 
 KEY = "sk-open-0123456789"
@@ -34,9 +34,11 @@ class Waits:
         self.seconds.append(seconds)
 
 
-def line(vendors: FakeVendors, waits: Waits, attempts: int = 4) -> Line:
+def line(vendors: FakeVendors, waits: Waits, attempts: int = 4) -> ModelConnection:
     where = Address(vendor="openai", base_url=vendors.openai_url, key_env="OPENAI_API_KEY")
-    return Line(Connection(where), "text-embedding-3-small", policy=RetryPolicy(attempts=attempts), sleep=waits)
+    return ModelConnection(
+        VendorConnection(where), "text-embedding-3-small", policy=RetryPolicy(attempts=attempts), sleep=waits
+    )
 
 
 @pytest.mark.req("SAFE-1")

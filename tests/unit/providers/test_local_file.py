@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import Json, say
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.local import gguf, vocabulary
+from contextinfinity.providers.local import gguf, gguf_tokenizer
 from contextinfinity.providers.local.llama import Load, give_back, take
 from contextinfinity.providers.local.model_file import ModelFile
-from contextinfinity.providers.local.provider import LocalProvider, Running
+from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
 from contextinfinity.providers.rebuild_request import written_again
 
 TOKENS = ["<|end|>", "a", "b", "c", "ab", "Ġ", "Ġab", "1", "2", "12"]
@@ -106,16 +106,16 @@ def test_the_window_is_the_files_unless_the_settings_make_it_smaller(tmp_path: P
     file = ModelFile(made(tmp_path))
     assert LocalProvider(file).context_limit("m") == 4096
     for wanted, given in ((2048, 2048), (100_000, 4096)):
-        able = LocalProvider(file, Running(overrides={"context_limit": wanted})).abilities("m")
+        able = LocalProvider(file, LocalRunSettings(overrides={"context_limit": wanted})).abilities("m")
         assert (able.context_limit, able.tools, able.one_system) == (given, False, True)
     large = ModelFile(made(tmp_path, {**WORDS, "llama.context_length": 131_072}))
     assert LocalProvider(large).context_limit("m") == 8192, "more has to be asked for: it takes memory"
-    assert LocalProvider(large, Running(overrides={"context_limit": 32_768})).context_limit("m") == 32_768
+    assert LocalProvider(large, LocalRunSettings(overrides={"context_limit": 32_768})).context_limit("m") == 32_768
 
 
 @pytest.mark.req("PROVIDER-1")
 async def test_a_missing_file_is_noticed_when_it_is_asked_and_not_before(tmp_path: Path) -> None:
-    provider = LocalProvider(ModelFile(tmp_path / "gone.gguf"), Running(missing="Fetch it."))
+    provider = LocalProvider(ModelFile(tmp_path / "gone.gguf"), LocalRunSettings(missing="Fetch it."))
     asked = provider.write(request("Hello"))
     assert provider.estimate_prompt_tokens(asked.request) > 5
     assert provider.context_limit("m") == 8192
@@ -143,9 +143,9 @@ def test_a_request_can_be_written_again(tmp_path: Path) -> None:
 
 @pytest.mark.req("PROVIDER-3")
 def test_what_looks_like_a_control_token_is_only_text() -> None:
-    steering = vocabulary.controls(WORDS)
-    assert vocabulary.plain("so <|end|>it <|end|> ends", steering) == "so < |end|>it < |end|> ends"
-    assert vocabulary.plain("<|end|>", vocabulary.controls({})) == "<|end|>"
+    steering = gguf_tokenizer.controls(WORDS)
+    assert gguf_tokenizer.plain("so <|end|>it <|end|> ends", steering) == "so < |end|>it < |end|> ends"
+    assert gguf_tokenizer.plain("<|end|>", gguf_tokenizer.controls({})) == "<|end|>"
 
 
 @pytest.mark.req("PROVIDER-1")

@@ -28,8 +28,8 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Wire
-from contextinfinity.providers.forms import ERROR_MARK, IMAGE_NOTE
 from contextinfinity.providers.openai_responses import ResponsesWire
+from contextinfinity.providers.wire_values import ERROR_MARK, IMAGE_NOTE
 
 ABLE = Abilities(context_limit=100_000, max_output_tokens=2_000, images=True, reasoning=True, known=True)
 CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}

@@ -13,7 +13,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Provider
-from contextinfinity.providers.opening import Lines, address, overrides, wire
+from contextinfinity.providers.factory import ProviderFactory, address, overrides, wire
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import Anthropic, OpenAI, Tools
 from contextinfinity.vendors import VENDORS, ProviderName
@@ -35,7 +35,7 @@ def body(said: ModelSettings, settings: Settings | None = None, **more: Any) -> 
 
 
 def opened(said: ModelSettings) -> Provider:
-    return Lines(Settings()).provider(said)
+    return ProviderFactory(Settings()).provider(said)
 
 
 # --- where it is
@@ -204,11 +204,11 @@ def test_a_prompt_is_counted_before_it_is_sent() -> None:
 def test_opening_providers_loads_no_http_client() -> None:
     code = (
         "import sys\n"
-        "from contextinfinity.providers.opening import Lines\n"
+        "from contextinfinity.providers.factory import ProviderFactory\n"
         "from contextinfinity.vendors import VENDORS\n"
         "from contextinfinity.settings import ModelSettings, Settings\n"
-        "lines = Lines(Settings())\n"
-        "[lines.provider(ModelSettings(provider=name, model_id='m', context_limit=9000)) for name in VENDORS]\n"
+        "factory = ProviderFactory(Settings())\n"
+        "[factory.provider(ModelSettings(provider=name, model_id='m', context_limit=9000)) for name in VENDORS]\n"
         "sys.exit(str({'openai', 'anthropic', 'httpx2'} & sys.modules.keys() or ''))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

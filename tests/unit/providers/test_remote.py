@@ -15,10 +15,10 @@ from contextinfinity.domain.message import AssistantItem, TextBlock, ToolCallIte
 from contextinfinity.domain.prompt import Finished, Prompt, ProviderEvent, ProviderRequest, Retry, TextDelta, ToolSpec
 from contextinfinity.domain.turn import Completed, Paused
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.opening import Lines, address, overrides, wire
+from contextinfinity.providers.factory import ProviderFactory, address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.transport import LARGEST_REPLY, Connection
+from contextinfinity.providers.transport import LARGEST_REPLY, VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 
@@ -133,7 +133,7 @@ def completion(**message: Any) -> str:
 
 def opened(model: ModelSettings, attempts: int = 1) -> RemoteProvider:
     policy = RetryPolicy(attempts=attempts, first_wait=0.0001)
-    connection = Connection(address(model))
+    connection = VendorConnection(address(model))
     return RemoteProvider(wire(model, Settings()), connection, overrides=overrides(model), policy=policy)
 
 
@@ -391,7 +391,7 @@ async def test_one_connection_serves_request_after_request(name: str, vendors: C
 
 
 async def test_models_at_one_address_share_its_connections(vendors: Counting) -> None:
-    lines = Lines(Settings())
+    lines = ProviderFactory(Settings())
     first = lines.provider(model_settings(vendors, "openai", options={"temperature": 0}))
     second = lines.provider(model_settings(vendors, "openai", context_limit=5000))
     for provider in (first, second):
@@ -408,7 +408,7 @@ async def test_models_at_one_address_share_its_connections(vendors: Counting) ->
 
 async def test_a_model_is_asked_as_often_as_its_settings_say(vendors: Counting) -> None:
     vendors.say(*[Trouble.status(500)] * 9)
-    provider = Lines(Settings()).provider(model_settings(vendors, "openai", attempts=1))
+    provider = ProviderFactory(Settings()).provider(model_settings(vendors, "openai", attempts=1))
     with pytest.raises(ProviderError):
         [event async for event in provider.stream(provider.write(request()))]
     await provider.close()
@@ -419,7 +419,7 @@ async def test_other_keys_and_other_waits_are_other_connections(
     vendors: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTHER_KEY", "sk-other-0123456789")
-    lines = Lines(Settings())
+    lines = ProviderFactory(Settings())
     providers = [
         lines.provider(model_settings(vendors, "openai", **more))
         for more in ({}, {"api_key_env": "OTHER_KEY"}, {"timeout_seconds": 5})

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import AssistantItem, Json, MetadataItem, TextBlock, say
-from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, ToolSpec, Wishes
+from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, RequestOptions, ToolSpec
 from contextinfinity.domain.turn import Completed, Incomplete
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Provider
+from contextinfinity.providers.factory import ProviderFactory
 from contextinfinity.providers.local.model_file import ModelFile
-from contextinfinity.providers.local.provider import LocalProvider, Running
-from contextinfinity.providers.opening import Lines
+from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
 from contextinfinity.providers.options import joined
-from contextinfinity.providers.scripted import Reply, ScriptedProvider, ToolCall
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.settings import ModelSettings, OpenAI, Settings, Tools
 from contextinfinity_testing.vendors import Answer, Call, FakeVendors, chat_checks, messages_checks, responses_checks
 
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.req("API-7")
 
 TOOL = ToolSpec(name="weather", description="Tells it.", parameters={"type": "object", "properties": {}})
 NOTHING: dict[str, Any] = {}
-LOCAL = Running(overrides={"tools": True, "reasoning": True})
+LOCAL = LocalRunSettings(overrides={"tools": True, "reasoning": True})
 
 
 def remote(provider: str, *, base_url: str | None = None, settings: Settings | None = None) -> Provider:
     told = ModelSettings(provider=provider, base_url=base_url)  # type: ignore[arg-type]
-    return Lines(settings or Settings()).provider(told)
+    return ProviderFactory(settings or Settings()).provider(told)
 
 
 def responses(body: Json) -> None:
@@ -69,7 +69,7 @@ def written(place: str, options: Json = None) -> Any:
     return body
 
 
-def added(place: str, wishes: Wishes, configured: Json = None) -> tuple[dict[str, Any], tuple[str, ...]]:
+def added(place: str, wishes: RequestOptions, configured: Json = None) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What wishes change in a body, and those that were left out."""
     provider, model_id, _ = PLACES[place]
     options, left_out = provider.options_for(wishes, model_id)
@@ -211,18 +211,18 @@ def test_a_wish_is_said_in_the_words_of_the_wire_or_named_as_left_out(
     wish: dict[str, Any], expected: dict[str, tuple[dict[str, Any], bool]], place: str
 ) -> None:
     body, whole = expected[place]
-    assert added(place, Wishes(**wish)) == (body, () if whole else tuple(wish))
+    assert added(place, RequestOptions(**wish)) == (body, () if whole else tuple(wish))
 
 
 def test_every_wish_is_in_the_table() -> None:
-    assert {name for wish, _ in TABLE for name in wish} == set(Wishes.__struct_fields__)
+    assert {name for wish, _ in TABLE for name in wish} == set(RequestOptions.__struct_fields__)
 
 
 @pytest.mark.parametrize("place", PLACES)
 @settings(deadline=None)
 @given(
     wishes=st.builds(
-        Wishes,
+        RequestOptions,
         temperature=st.none() | st.floats(0, 2),
         top_p=st.none() | st.floats(0, 1),
         top_k=st.none() | st.integers(1, 99),
@@ -233,7 +233,7 @@ def test_every_wish_is_in_the_table() -> None:
         thinking_tokens=st.none() | st.sampled_from([0, 1, 1024, 5000, 100_000]),
     )
 )
-def test_whatever_is_wished_for_together_no_vendor_refuses_it(place: str, wishes: Wishes) -> None:
+def test_whatever_is_wished_for_together_no_vendor_refuses_it(place: str, wishes: RequestOptions) -> None:
     added(place, wishes)
 
 
@@ -248,9 +248,9 @@ def test_whatever_is_wished_for_together_no_vendor_refuses_it(place: str, wishes
 def test_stop_texts_that_a_vendor_would_refuse_are_not_sent_and_named(
     place: str, stops: tuple[str, ...], expected: dict[str, Any]
 ) -> None:
-    assert added(place, Wishes(stop=stops)) == (expected, ("stop",))
+    assert added(place, RequestOptions(stop=stops)) == (expected, ("stop",))
     five = ("a", "b", "c", "d", "e")
-    assert added("own server", Wishes(stop=five)) == ({"stop": list(five)}, ())
+    assert added("own server", RequestOptions(stop=five)) == ({"stop": list(five)}, ())
 
 
 def test_one_call_at_a_time_can_be_wished_for_where_several_are_allowed_but_not_the_reverse() -> None:
@@ -258,8 +258,8 @@ def test_one_call_at_a_time_can_be_wished_for_where_several_are_allowed_but_not_
     allowed = Settings(tools=Tools(allow_parallel=True), openai=OpenAI(parallel_tool_calls=True))
     for name, model_id in (("openai", "gpt-4o"), ("openai_chat", "gpt-4o"), ("anthropic", "claude-opus-5")):
         provider = remote(name, settings=allowed)
-        assert provider.options_for(Wishes(parallel_tools=True), model_id) == ({}, ())
-        options, left_out = provider.options_for(Wishes(parallel_tools=False), model_id)
+        assert provider.options_for(RequestOptions(parallel_tools=True), model_id) == ({}, ())
+        options, left_out = provider.options_for(RequestOptions(parallel_tools=False), model_id)
         body = json.loads(provider.write(ProviderRequest(model_id=model_id, prompt=prompt, options=options)).body)
         one = {"type": "auto", "disable_parallel_tool_use": True}
         assert (body["tool_choice"] == one) if name == "anthropic" else (body["parallel_tool_calls"] is False)
@@ -270,16 +270,16 @@ def test_one_call_at_a_time_can_be_wished_for_where_several_are_allowed_but_not_
 
 
 def test_a_model_that_is_told_not_to_think_takes_a_temperature_again() -> None:
-    wishes = Wishes(temperature=0.2, effort="none")
+    wishes = RequestOptions(temperature=0.2, effort="none")
     assert added("responses, reasons", wishes) == ({"temperature": 0.2, "reasoning": {"effort": "none"}}, ())
     assert added("chat, reasons", wishes) == ({"reasoning_effort": "minimal"}, ("temperature",))
 
 
 def test_a_tool_that_has_to_be_called_goes_before_thinking() -> None:
-    wishes = Wishes(tool_choice="required", effort="high")
+    wishes = RequestOptions(tool_choice="required", effort="high")
     assert added("claude", wishes) == ({"tool_choice": ONE, **FORCED}, ("effort",))
     configured = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
-    assert added("claude", Wishes(tool_choice="required"), configured) == ({"tool_choice": ONE, **FORCED}, ())
+    assert added("claude", RequestOptions(tool_choice="required"), configured) == ({"tool_choice": ONE, **FORCED}, ())
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_tool_that_has_to_be_called_goes_before_thinking() -> None:
     ],
 )
 def test_an_effort_that_a_model_does_not_know_becomes_the_nearest(model: str, effort: str, told: str) -> None:
-    assert remote("openai").options_for(Wishes(effort=effort), model) == ({"reasoning": {"effort": told}}, ())
+    assert remote("openai").options_for(RequestOptions(effort=effort), model) == ({"reasoning": {"effort": told}}, ())
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_an_effort_that_a_model_does_not_know_becomes_the_nearest(model: str, ef
 def test_each_claude_is_told_how_much_to_think_in_its_own_way(
     model: str, effort: str, expected: dict[str, Any]
 ) -> None:
-    options, left_out = remote("anthropic").options_for(Wishes(effort=effort), model)
+    options, left_out = remote("anthropic").options_for(RequestOptions(effort=effort), model)
     assert ({**options.get("output_config", {}), **options["thinking"]}, left_out) == (expected, ())
 
 
@@ -352,7 +352,7 @@ def test_a_wish_stands_over_what_is_configured_key_by_key() -> None:
     assert joined(None, {}) == {}
 
 
-async def heard(provider: Provider, model_id: str, wishes: Wishes) -> Finished:
+async def heard(provider: Provider, model_id: str, wishes: RequestOptions) -> Finished:
     """Ask with those wishes, and give the last word."""
     options, _ = provider.options_for(wishes, model_id)
     prompt = Prompt(system=(), messages=(say("user", "hi"),), tools=(TOOL,))
@@ -370,13 +370,13 @@ def told(finished: Finished) -> tuple[str, dict[str, Any]]:
 
 
 async def test_a_script_stops_where_it_is_wished_to() -> None:
-    reply = Reply(text="one two END three", tools=(ToolCall(name="weather"),))
-    stopped = await heard(ScriptedProvider([reply]), "echo", Wishes(stop=("three", "END")))
+    reply = ScriptedReply(text="one two END three", tools=(ToolCall(name="weather"),))
+    stopped = await heard(ScriptedProvider([reply]), "echo", RequestOptions(stop=("three", "END")))
     assert told(stopped) == ("one two ", {"stop_reason": "stop_sequence", "stop_sequence": "END"})
     assert stopped.outcome == Completed()
-    short = await heard(ScriptedProvider([reply]), "echo", Wishes(stop=("END",), max_output_tokens=1))
+    short = await heard(ScriptedProvider([reply]), "echo", RequestOptions(stop=("END",), max_output_tokens=1))
     assert (told(short)[0], short.outcome) == ("one ", Incomplete(reason="length"))
-    whole = await heard(ScriptedProvider(["all of it"]), "echo", Wishes(stop=("no such text",)))
+    whole = await heard(ScriptedProvider(["all of it"]), "echo", RequestOptions(stop=("no such text",)))
     assert told(whole) == ("all of it", {})
 
 
@@ -393,7 +393,7 @@ async def test_the_vendor_hears_a_wish_and_stops(
         url = vendors.anthropic_url if name == "anthropic" else vendors.openai_url
         provider = remote(name, base_url=url)
         vendors.say(Answer(text="one two END three", tool_calls=(Call(name="weather"),)))
-        said, notes = told(await heard(provider, model_id, Wishes(stop=("END",), temperature=0.3)))
+        said, notes = told(await heard(provider, model_id, RequestOptions(stop=("END",), temperature=0.3)))
         await provider.close()
     assert (said, notes["stop_reason"]) == ("one two ", reason)
     (request,) = vendors.requests

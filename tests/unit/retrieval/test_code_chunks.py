@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from contextinfinity.retrieval.chunks import chunks_of
+from contextinfinity.retrieval.chunking import chunks_of
 from tests.unit.retrieval.turns import prose, turn
 
 STEPS = "".join(

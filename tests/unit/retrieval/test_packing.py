@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.retrieval.candidates import Candidate
-from contextinfinity.retrieval.packing import TARGET, Room, pack
+from contextinfinity.retrieval.packing import TARGET, PackingBudget, pack
 from contextinfinity.retrieval.slices import best_slice
 from contextinfinity.retrieval.superseding import superseded
 from contextinfinity.text.keywords import terms as terms_of
@@ -56,10 +56,10 @@ def test_pieces_keep_where_and_when_they_were_said() -> None:
 @pytest.mark.req("RETRIEVE-4")
 def test_borders_count() -> None:
     found = [candidate(n, f"The museum opens at {n}.", 0.5) for n in range(1, 60)]
-    packed = pack(found, QUESTION, count, room=Room(target=200, border=30))
+    packed = pack(found, QUESTION, count, room=PackingBudget(target=200, border=30))
     assert packed.tokens == sum(count(piece.text) + 30 for piece in packed.pieces) <= 200
     assert len(packed.pieces) == 5
-    assert len(pack(found, QUESTION, count, room=Room(most=3)).pieces) == 3
+    assert len(pack(found, QUESTION, count, room=PackingBudget(most=3)).pieces) == 3
 
 
 # --- each thing once ---
@@ -81,7 +81,7 @@ def test_neighbouring_chunks_become_one_piece_that_says_nothing_twice() -> None:
     assert piece.text == text[:2500] == text[piece.start : piece.end]
     assert {one.id for one in piece.chunks} == {"chunk-000", "chunk-001", "chunk-002"}
     assert piece.chunks[0].id == "chunk-002", "the best one first"
-    by_themselves = pack(found, QUESTION, count, room=Room(apart=True)).pieces
+    by_themselves = pack(found, QUESTION, count, room=PackingBudget(apart=True)).pieces
     assert [one.text for one in by_themselves] == [text[1800:2500], text[:900], text[850:1800]]
     assert piece.score == 0.9
     apart = pack([found[0], found[1]], QUESTION, count).pieces
@@ -124,9 +124,9 @@ def test_a_message_gives_a_second_passage_only_after_all_others() -> None:
     ]
     other = candidate(2, prose(90, "lake"), 0.5)
     tokens = count(halves[0].text) + count(other.text)
-    packed = pack([*halves, other], "No word of it", count, room=Room(target=tokens + 20))
+    packed = pack([*halves, other], "No word of it", count, room=PackingBudget(target=tokens + 20))
     assert [piece.turn_seq for piece in packed.pieces] == [1, 2]
-    (joined, _) = pack([*halves, other], "No word of it", count, room=Room(target=2 * tokens)).pieces
+    (joined, _) = pack([*halves, other], "No word of it", count, room=PackingBudget(target=2 * tokens)).pieces
     assert joined.text == text[:1000]
 
 
@@ -136,7 +136,7 @@ def test_a_message_gives_a_second_passage_only_after_all_others() -> None:
 @pytest.mark.req("RETRIEVE-6")
 def test_what_is_too_large_goes_in_as_the_slice_that_answers() -> None:
     text = f"{prose(400)} The museum opens at nine on Mondays. It closes at six. {prose(300, 'sea')}"
-    (piece,) = pack([candidate(1, text, 0.9)], QUESTION, count, room=Room(target=120)).pieces
+    (piece,) = pack([candidate(1, text, 0.9)], QUESTION, count, room=PackingBudget(target=120)).pieces
     assert piece.form == "slice"
     assert "The museum opens at nine on Mondays." in piece.text
     assert piece.text == text[piece.start : piece.end]
@@ -146,10 +146,10 @@ def test_what_is_too_large_goes_in_as_the_slice_that_answers() -> None:
 @pytest.mark.req("RETRIEVE-6")
 def test_without_a_telling_slice_its_summary_goes_in() -> None:
     large = chunk(1, prose(600), summary="What happened at the river.")
-    (piece,) = pack([candidate(1, large, 0.9)], QUESTION, count, room=Room(target=120)).pieces
+    (piece,) = pack([candidate(1, large, 0.9)], QUESTION, count, room=PackingBudget(target=120)).pieces
     assert (piece.form, piece.text) == ("summary", "What happened at the river.")
     assert (piece.start, piece.end) == (large.start, large.end), "what it stands for"
-    packed = pack([candidate(1, replace(large, summary=""), 0.9)], QUESTION, count, room=Room(target=120))
+    packed = pack([candidate(1, replace(large, summary=""), 0.9)], QUESTION, count, room=PackingBudget(target=120))
     assert packed.pieces == ()
     assert reasons(packed) == {"chunk chunk-001": "no room within 120 tokens"}
 
@@ -180,7 +180,7 @@ def test_the_slice_is_where_most_of_the_question_stands() -> None:
 def test_nothing_found_packs_nothing() -> None:
     packed = pack([], QUESTION, count)
     assert (packed.pieces, packed.left_out, packed.tokens) == ((), (), 0)
-    assert pack([candidate(1, "x", 0.5)], QUESTION, count, room=Room(target=0)).pieces == ()
+    assert pack([candidate(1, "x", 0.5)], QUESTION, count, room=PackingBudget(target=0)).pieces == ()
 
 
 @pytest.mark.req("RETRIEVE-13")

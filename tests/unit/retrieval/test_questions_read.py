@@ -6,15 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from contextinfinity.retrieval.asking import MOST_WORDS, Question, read_question, search_terms, vector_text
+from contextinfinity.retrieval.question import MOST_WORDS, SearchQuestion, read_question, search_terms, vector_text
 from tests.unit.retrieval.findings import NOW
 from tests.unit.retrieval.turns import THEN
 
 SPEAKERS = ("Melanie", "Caroline Smith")
 
 
-def asked(text: str, standalone: str = "") -> Question:
-    return Question(text=text, asked_at=NOW, standalone=standalone)
+def asked(text: str, standalone: str = "") -> SearchQuestion:
+    return SearchQuestion(text=text, asked_at=NOW, standalone=standalone)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_times_are_no_words() -> None:
 
 
 def test_in_an_old_conversation_times_are_those_of_the_conversation() -> None:
-    long_after = Question(text="What did we cook in June?", asked_at=THEN + timedelta(days=1500))
+    long_after = SearchQuestion(text="What did we cook in June?", asked_at=THEN + timedelta(days=1500))
     (span,) = read_question(long_after, (), newest=THEN + timedelta(days=90)).spans
     assert (span.start.year, span.start.month) == (2023, 6)
 

@@ -13,9 +13,9 @@ from contextinfinity.domain.chunk import chunk_id
 from contextinfinity.domain.search import WordHit, WordHits
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.retrieval import ranking
-from contextinfinity.retrieval.asking import Question
 from contextinfinity.retrieval.calibration import RARE, unrelated_sentences
-from contextinfinity.retrieval.ranking import Found, Weights, rank
+from contextinfinity.retrieval.question import SearchQuestion
+from contextinfinity.retrieval.ranking import RankingWeights, SearchResults, rank
 from tests.unit.retrieval.findings import NOW, Line, entries_of, found_for, means, ranked, texts
 from tests.unit.retrieval.turns import THEN, prose
 
@@ -40,7 +40,8 @@ def test_rare_words_of_the_question_come_first() -> None:
 def test_an_answer_is_found_by_the_words_of_the_question_before_it() -> None:
     best = texts(ranked("What did the garage say?", entries_of(TALK)))
     assert best.index(TALK[3].text) < best.index(TALK[1].text)
-    alone = ranked("What did the garage say?", entries_of(TALK), weights=Weights(words_around={}, near_around={}))  # type: ignore[arg-type]
+    without = RankingWeights(words_around={}, near_around={})
+    alone = ranked("What did the garage say?", entries_of(TALK), weights=without)  # type: ignore[arg-type]
     assert alone[0].chunk.rendered_text != TALK[3].text, "by its own words it is not found"
 
 
@@ -96,8 +97,8 @@ def test_one_of_a_thousand_unrelated_texts_passes_and_a_text_itself_always_does(
     strangers: list[float] = []
     for number, sentence in enumerate(sentences):
         others = [entry for entry in apart if entry is not apart[number]]
-        strangers += [each.score for each in ranked(sentence, others, weights=Weights(time=0))]  # type: ignore[arg-type]
-        (best, *_) = ranked(sentence, apart, weights=Weights(time=0))  # type: ignore[arg-type]
+        strangers += [each.score for each in ranked(sentence, others, weights=RankingWeights(time=0))]  # type: ignore[arg-type]
+        (best, *_) = ranked(sentence, apart, weights=RankingWeights(time=0))  # type: ignore[arg-type]
         assert best.chunk.id == str(number)
         assert best.score > RARE
     assert 0.0002 <= np.mean([score >= RARE for score in strangers]) <= 0.004
@@ -109,7 +110,7 @@ def test_a_near_vector_alone_lets_pass() -> None:
     found = found_for("Zweitwohnung kaufen oder mieten", entries)
     wanted = entries[5].chunks[0].id
     near = replace(found, cosines={**found.cosines, wanted: 0.6})
-    best = rank(Question(text="Zweitwohnung kaufen oder mieten", asked_at=NOW), near, means())
+    best = rank(SearchQuestion(text="Zweitwohnung kaufen oder mieten", asked_at=NOW), near, means())
     assert best[0].chunk.id == wanted
     assert best[0].score >= RARE > best[-1].score
 
@@ -117,7 +118,7 @@ def test_a_near_vector_alone_lets_pass() -> None:
 def test_a_long_text_is_ranked_by_its_passages() -> None:
     apart = f"The clutch came up. {prose(400, 'garden')} The garage was open."
     entries = entries_of([Line("user", apart), *TALK[4:], Line("user", "The garage replaced the clutch.")])
-    found = ranked("clutch, garage", entries, weights=Weights(near=0, words_around={}))  # type: ignore[arg-type]
+    found = ranked("clutch, garage", entries, weights=RankingWeights(near=0, words_around={}))  # type: ignore[arg-type]
     assert found[0].text == "The garage replaced the clutch."
     (first,) = [each for each in found if each.text.startswith("The clutch came up.")]
     assert "garage" not in first.text
@@ -132,8 +133,8 @@ def test_what_is_not_cut_yet_is_found_by_its_words() -> None:
 
 
 def test_nothing_found_and_nothing_asked_give_an_order_all_the_same() -> None:
-    nothing = Found(words=WordHits(), entries=(), cosines={})
-    assert rank(Question(text="Who?", asked_at=NOW), nothing, means()) == ()
+    nothing = SearchResults(words=WordHits(), entries=(), cosines={})
+    assert rank(SearchQuestion(text="Who?", asked_at=NOW), nothing, means()) == ()
     assert len(ranked("", entries_of(TALK))) == len(TALK)
     assert len(ranked("who was it?", entries_of(TALK))) == len(TALK)
 
@@ -143,7 +144,7 @@ def test_very_much_text_is_bounded_and_the_promising_stays() -> None:
     entries = entries_of([*filler, Line("user", "The clutch is broken.")])
     found = found_for("What about the clutch?", entries)
     found = replace(found, words=replace(found.words, hits=(WordHit(entries[-1].place, own=1),)), cosines={})
-    best = rank(Question(text="What about the clutch?", asked_at=NOW), found, means(), most=10**6)
+    best = rank(SearchQuestion(text="What about the clutch?", asked_at=NOW), found, means(), most=10**6)
     assert best[0].text == "The clutch is broken."
     assert sum(len(each.text) for each in best) <= ranking.MOST_CHARACTERS < sum(len(line.text) for line in filler)
 
@@ -226,7 +227,7 @@ def test_words_that_a_follow_up_may_refer_to_help_less_than_its_own() -> None:
         for entry in entries_of([Line("user", text)], session=f"session-{n}")
     ]
     entries = [replace(entry, chunks=()) for entry in entries]
-    asked = Question(text="What does it cost?", asked_at=NOW, terms=("island",))
+    asked = SearchQuestion(text="What does it cost?", asked_at=NOW, terms=("island",))
     best = texts(rank(asked, found_for(asked.text, entries, asked.terms), means()))
     assert best[:3] == [said[1], said[0], said[2]]
     scores = {each.text: each.score for each in ranked(asked.text, entries)}

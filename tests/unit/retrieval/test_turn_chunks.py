@@ -15,9 +15,9 @@ from contextinfinity.domain.message import (
     ToolOutputItem,
     ToolResultBlock,
 )
-from contextinfinity.domain.sides import side_text
+from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.embedders.static import built_in
-from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
+from contextinfinity.retrieval.chunking import ChunkDraft, Speakers, chunks_of
 from tests.unit.retrieval.turns import count, prose, turn
 
 PYTHON = "".join(
@@ -51,7 +51,7 @@ fn add_{number}(value: i64, text: &str) -> i64 {{
 )
 
 
-def assistants(answer: str, **more: object) -> list[Cut]:
+def assistants(answer: str, **more: object) -> list[ChunkDraft]:
     return [cut for cut in chunks_of(turn("Go.", answer), **more) if cut.side == "assistant"]  # type: ignore[arg-type]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextinfinity.retrieval.voices import speakers_of, with_speakers
+from contextinfinity.retrieval.speakers import speakers_of, with_speakers
 from tests.unit.retrieval.findings import Line, entries_of
 
 CALLS = [

@@ -9,7 +9,7 @@ from contextinfinity.domain.chunk import Chunk, ChunkSide
 from contextinfinity.domain.message import Message, TranscriptItem, say
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import text_hash
-from contextinfinity.retrieval.chunks import ENCODING
+from contextinfinity.retrieval.chunking import ENCODING
 from contextinfinity.text.tokens.encodings import encoding
 
 THEN = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)

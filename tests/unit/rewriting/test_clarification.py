@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from benchmarks.rewriting import Case, cases
-from contextinfinity.rewriting import FollowUp, Offline
-from contextinfinity.rewriting.clarification import Reply, filled_in, is_open, reply_to
+from contextinfinity.rewriting import FollowUp, OfflineRewriter
+from contextinfinity.rewriting.clarification import UnmatchedReply, filled_in, is_open, reply_to
 from contextinfinity.threads import Turn
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -15,7 +15,7 @@ FUNCTIONS = [{"name": "load_config()"}, {"name": "save_config()"}, {"name": "src
 
 
 async def asks(case: Case) -> bool:
-    return (await Offline().rewrite(case.asked)).is_ambiguous
+    return (await OfflineRewriter().rewrite(case.asked)).is_ambiguous
 
 
 @pytest.mark.req("REWRITE-4")
@@ -30,7 +30,7 @@ async def test_most_doubts_are_asked_about_and_hardly_a_clear_message() -> None:
 @pytest.mark.req("REWRITE-4", "CTX-5")
 async def test_a_doubt_tells_the_question_and_the_candidates() -> None:
     said = (Turn("user", "Who founded Google?"), Turn("assistant", "It was founded by Larry Page and Sergey Brin."))
-    rewritten = await Offline().rewrite(FollowUp(latest_user_message="Where was he born?", recent_history=said))
+    rewritten = await OfflineRewriter().rewrite(FollowUp(latest_user_message="Where was he born?", recent_history=said))
     assert rewritten.is_ambiguous
     assert rewritten.disambiguation_data == {
         "question": "Which person do you mean: Larry Page or Sergey Brin?",
@@ -76,7 +76,7 @@ CITIES = [{"name": "Vienna"}, {"name": "Prague"}, {"name": "Krakow"}, {"name": "
 )
 async def test_a_clarification_names_every_candidate(message: str, question: str) -> None:
     said = (Turn("user", "We will visit Vienna, Prague, Krakow and Budapest."), Turn("assistant", "Nice trip!"))
-    rewritten = await Offline().rewrite(FollowUp(latest_user_message=message, recent_history=said))
+    rewritten = await OfflineRewriter().rewrite(FollowUp(latest_user_message=message, recent_history=said))
     assert isinstance(rewritten.disambiguation_data, dict)
     assert rewritten.disambiguation_data["question"] == question
 
@@ -136,7 +136,7 @@ def test_a_new_name_that_shares_a_word_with_a_candidate_is_new() -> None:
     ],
 )
 def test_a_new_topic_cancels_the_question(reply: str) -> None:
-    assert reply_to(FOUNDERS, reply) is Reply.CANCELLED
+    assert reply_to(FOUNDERS, reply) is UnmatchedReply.CANCELLED
 
 
 @pytest.mark.req("REWRITE-5")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.rewriting import FollowUp, Offline, Rewritten
+from contextinfinity.rewriting import FollowUp, OfflineRewriter, Rewritten
 from contextinfinity.threads import Turn
 
 Case = tuple[tuple[str, ...], str, str]
@@ -86,7 +86,7 @@ UNSEEN_DOUBTS: list[Case] = [
 
 async def told(said: tuple[str, ...], message: str) -> Rewritten:
     turns = tuple(Turn("assistant" if index % 2 else "user", text) for index, text in enumerate(said))
-    return await Offline().rewrite(FollowUp(latest_user_message=message, recent_history=turns))
+    return await OfflineRewriter().rewrite(FollowUp(latest_user_message=message, recent_history=turns))
 
 
 @pytest.mark.req("REWRITE-3", "REWRITE-7", "CTX-6")

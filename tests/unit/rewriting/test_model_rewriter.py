@@ -6,10 +6,10 @@ import logging
 import pytest
 
 from contextinfinity.domain.prompt import ProviderRequest
-from contextinfinity.providers.asking import Adviser
-from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.providers.auxiliary_model import AuxiliaryModel
+from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.rewriting import FollowUp, ModelRewriter, rewrite
-from contextinfinity.rewriting.model import checked
+from contextinfinity.rewriting.model_rewriter import checked
 from contextinfinity.threads import Turn
 
 SAID = (Turn("user", "Who is Donald Trump?"), Turn("assistant", "An American politician."))
@@ -19,13 +19,13 @@ ASKED = FollowUp(latest_user_message="who are his children", recent_history=SAID
 class Desk:
     """A scripted model that keeps what it was asked."""
 
-    def __init__(self, reply: Reply | str, *, seconds: float = 5.0) -> None:
+    def __init__(self, reply: ScriptedReply | str, *, seconds: float = 5.0) -> None:
         self.asked: list[ProviderRequest] = []
         self._reply = reply
         provider = ScriptedProvider(self._answer)
-        self.rewriter = ModelRewriter(Adviser(provider=provider, model_id="m", seconds=seconds))
+        self.rewriter = ModelRewriter(AuxiliaryModel(provider=provider, model_id="m", seconds=seconds))
 
-    def _answer(self, request: ProviderRequest) -> Reply | str:
+    def _answer(self, request: ProviderRequest) -> ScriptedReply | str:
         self.asked.append(request)
         return self._reply
 
@@ -66,8 +66,12 @@ async def test_what_a_model_makes_up_gives_way_to_the_offline_form_and_is_named(
 
 
 @pytest.mark.req("REWRITE-2")
-@pytest.mark.parametrize("reply", [Reply(text=""), Reply(hang=True), Reply(text="Who are", cut_after=1)])
-async def test_a_model_that_fails_costs_only_the_rewriting(reply: Reply, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "reply", [ScriptedReply(text=""), ScriptedReply(hang=True), ScriptedReply(text="Who are", cut_after=1)]
+)
+async def test_a_model_that_fails_costs_only_the_rewriting(
+    reply: ScriptedReply, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, logger="contextinfinity.rewriting")
     assert (await rewrite(Desk(reply, seconds=0.05).rewriter, ASKED)).query == "who are his children"
     assert caplog.messages == ["thread 'a': the rewriter was left out after ProviderError"]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from contextinfinity.rewriting import FollowUp, Offline, Rewritten
+from contextinfinity.rewriting import FollowUp, OfflineRewriter, Rewritten
 from contextinfinity.threads import Turn
 
 TRUMP = ("Who is Donald Trump?", "Donald Trump is an American politician.")
@@ -16,7 +16,7 @@ TWO = ("Compare Apple and Microsoft for me.", "Apple sells devices, Microsoft se
 
 async def told(said: tuple[str, ...], message: str, snippet: str | None = None) -> Rewritten:
     turns = tuple(Turn("assistant" if index % 2 else "user", text) for index, text in enumerate(said))
-    return await Offline().rewrite(
+    return await OfflineRewriter().rewrite(
         FollowUp(latest_user_message=message, recent_history=turns, memory_snippet=snippet, thread_id="a")
     )
 

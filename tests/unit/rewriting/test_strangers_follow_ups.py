@@ -13,7 +13,7 @@ import pytest
 
 from contextinfinity.domain.thread import Turn
 from contextinfinity.rewriting.contract import FollowUp, Rewritten
-from contextinfinity.rewriting.offline import Offline
+from contextinfinity.rewriting.offline_rewriter import OfflineRewriter
 from contextinfinity.text.keywords import terms
 
 LINES = (Path(__file__).parents[2] / "samples/strangers/follow_ups.jsonl").read_text("utf-8").splitlines()
@@ -25,7 +25,7 @@ async def rewritten() -> list[tuple[dict[str, Any], Rewritten]]:
         one = json.loads(line)
         history = tuple(Turn(role=said["role"], content=said["text"]) for said in one["history"])
         follow_up = FollowUp(latest_user_message=one["question"], recent_history=history)
-        found.append((one, await Offline().rewrite(follow_up)))
+        found.append((one, await OfflineRewriter().rewrite(follow_up)))
     return found
 
 

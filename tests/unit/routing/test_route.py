@@ -12,8 +12,8 @@ from contextinfinity.domain.route import Route
 from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS
-from contextinfinity.routing.route import next_after, route
-from contextinfinity.routing.values import ModelFacts, RouteQuery
+from contextinfinity.routing.router import next_after, route
+from contextinfinity.routing.router_inputs import ModelFacts, RouteQuery
 from contextinfinity.settings import Preference, Router, Rule
 
 pytestmark = pytest.mark.req("PROVIDER-6")

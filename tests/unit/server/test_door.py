@@ -11,15 +11,15 @@ import httpx2
 import pytest
 
 from contextinfinity import errors
-from contextinfinity.client.contract import Stamped
+from contextinfinity.client.contract import StampedEvent
 from contextinfinity.domain.events import Delta, FinishedTurn, TurnDone, TurnFailed
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import TooMany
 from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
 from contextinfinity.server.guard import is_loopback
-from contextinfinity.server.limits import REGION, SLOTS, Counts, Numbers, Rates, Share, Streams
-from contextinfinity.server.metrics import Figures
+from contextinfinity.server.limits import REGION, SLOTS, CounterTable, Counts, RateLimits, Share, Streams
+from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.serving import listening
 from contextinfinity.server.streams import frame
 from contextinfinity.wiring import open_client
@@ -29,7 +29,7 @@ from tests.properties.wire_samples import SAMPLES
 
 
 async def test_a_caller_has_so_many_requests_and_others_have_their_own() -> None:
-    rates = Rates(60, Counts())
+    rates = RateLimits(60, Counts())
     for _ in range(10):
         rates.take("ann")
     with pytest.raises(TooMany) as refused:
@@ -39,7 +39,7 @@ async def test_a_caller_has_so_many_requests_and_others_have_their_own() -> None
 
 
 async def test_requests_come_back_as_time_goes_by() -> None:
-    rates = Rates(60_000, Counts())
+    rates = RateLimits(60_000, Counts())
     for _ in range(10_000):
         rates.take("ann")
     for _ in range(100):  # more than there were: each has to wait for its own
@@ -51,7 +51,7 @@ async def test_requests_come_back_as_time_goes_by() -> None:
 
 
 async def test_no_limit_is_no_limit() -> None:
-    rates = Rates(0, Counts())
+    rates = RateLimits(0, Counts())
     for _ in range(1000):
         rates.take("ann")
 
@@ -59,11 +59,11 @@ async def test_no_limit_is_no_limit() -> None:
 async def test_workers_count_requests_and_streams_together(tmp_path: Path) -> None:
     one, other = (Counts(Share(str(tmp_path), 2, number)) for number in range(2))
     for counts in (one, other) * 5:
-        Rates(60, counts).take("ann")
+        RateLimits(60, counts).take("ann")
     for counts in (one, other):
         with pytest.raises(TooMany):
-            Rates(60, counts).take("ann")
-    here, there = (Streams(2, counts, Figures()) for counts in (one, other))
+            RateLimits(60, counts).take("ann")
+    here, there = (Streams(2, counts, Metrics()) for counts in (one, other))
     close = here.take(Owner(user_id="ann"))
     there.take(Owner(user_id="ann"))
     with pytest.raises(TooMany):
@@ -76,15 +76,15 @@ async def test_workers_count_requests_and_streams_together(tmp_path: Path) -> No
 async def test_streams_of_a_worker_that_died_count_no_more(tmp_path: Path) -> None:
     one, other = (Counts(Share(str(tmp_path), 2, number)) for number in range(2))
     for counts in (one, other):
-        Streams(2, counts, Figures()).take(Owner())
-    again = Streams(2, Counts(Share(str(tmp_path), 2, 0)), Figures())
+        Streams(2, counts, Metrics()).take(Owner())
+    again = Streams(2, Counts(Share(str(tmp_path), 2, 0)), Metrics())
     again.take(Owner())
     with pytest.raises(TooMany):
         again.take(Owner())
 
 
 def test_more_names_than_there_is_room_for_cost_the_smallest_numbers() -> None:
-    numbers = Numbers(bytearray(REGION), 0)
+    numbers = CounterTable(bytearray(REGION), 0)
     numbers.put("ann", 1e9)
     for each in range(3 * SLOTS):
         numbers.put(f"user {each}", each)
@@ -96,21 +96,21 @@ def test_more_names_than_there_is_room_for_cost_the_smallest_numbers() -> None:
 
 def test_an_event_is_one_block_whatever_it_says() -> None:
     said = 'line\nline\r\n\r\ndata: x\n\nevent: done "type":"delta", \u2028'
-    written = frame(Stamped(event=Delta(text=said), id="0-7")).decode()
+    written = frame(StampedEvent(event=Delta(text=said), id="0-7")).decode()
     head, name, data, *rest = written.split("\n")
     assert (head, name, rest) == ("id: 0-7", "event: delta", ["", ""])
     assert json.loads(data.removeprefix("data: ")) == {"text": said}
 
 
 def test_an_event_of_a_place_that_needs_no_resuming_has_no_id() -> None:
-    written = frame(Stamped(event=TurnFailed(code="quota", message="m", hint="h"))).decode()
+    written = frame(StampedEvent(event=TurnFailed(code="quota", message="m", hint="h"))).decode()
     assert written == 'event: error\ndata: {"code":"quota","message":"m","hint":"h"}\n\n'
 
 
 def test_the_end_of_a_turn_is_the_finished_turn_itself() -> None:
     turn = SAMPLES["finished_turn"]
     assert isinstance(turn, FinishedTurn)
-    data = frame(Stamped(event=TurnDone(turn=turn))).decode().split("data: ")[1]
+    data = frame(StampedEvent(event=TurnDone(turn=turn))).decode().split("data: ")[1]
     assert json.loads(data)["turn_id"] == turn.turn_id
 
 

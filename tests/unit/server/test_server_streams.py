@@ -8,40 +8,40 @@ from typing import cast
 
 import pytest
 
-from contextinfinity.client.contract import Stamped
+from contextinfinity.client.contract import StampedEvent
 from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.events import Delta
 from contextinfinity.errors import NotFound
-from contextinfinity.server.door import Door
-from contextinfinity.server.metrics import Figures
+from contextinfinity.server.app_state import AppState
+from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.streams import HANDFUL, KEEP_ALIVE, frames
 from contextinfinity.settings import Retention, Server
 
 
 @pytest.fixture
-async def door() -> Door:
+async def door() -> AppState:
     server = Server(keep_alive_seconds=0.01)
-    return Door(client=cast(LocalClient, None), server=server, figures=Figures(), retention=Retention())
+    return AppState(client=cast(LocalClient, None), server=server, figures=Metrics(), retention=Retention())
 
 
-async def test_what_comes_at_once_is_sent_at_once(door: Door) -> None:
-    async def words() -> AsyncIterator[Stamped]:
+async def test_what_comes_at_once_is_sent_at_once(door: AppState) -> None:
+    async def words() -> AsyncIterator[StampedEvent]:
         for number in range(10):
-            yield Stamped(event=Delta(text=str(number)), id=f"0-{number}")
+            yield StampedEvent(event=Delta(text=str(number)), id=f"0-{number}")
 
     written = [chunk async for chunk in frames(door, None, words())]
     assert len(written) == 2
     assert [written[1].count(b"id: 0-%d\n" % number) for number in range(10)] == [1] * 10
 
 
-async def test_no_more_than_a_handful_is_read_ahead_of_a_slow_reader(door: Door) -> None:
+async def test_no_more_than_a_handful_is_read_ahead_of_a_slow_reader(door: AppState) -> None:
     read = 0
 
-    async def words() -> AsyncIterator[Stamped]:
+    async def words() -> AsyncIterator[StampedEvent]:
         nonlocal read
         while read < 5 * HANDFUL:
             read += 1
-            yield Stamped(event=Delta(text="word"))
+            yield StampedEvent(event=Delta(text="word"))
 
     stream = frames(door, None, words())
     heard = 0
@@ -56,10 +56,10 @@ async def test_no_more_than_a_handful_is_read_ahead_of_a_slow_reader(door: Door)
     assert heard == 5 * HANDFUL
 
 
-async def test_silence_is_kept_alive_and_ends_with_the_server(door: Door) -> None:
-    async def silence() -> AsyncIterator[Stamped]:
+async def test_silence_is_kept_alive_and_ends_with_the_server(door: AppState) -> None:
+    async def silence() -> AsyncIterator[StampedEvent]:
         await asyncio.Event().wait()
-        yield Stamped(event=Delta(text="never"))
+        yield StampedEvent(event=Delta(text="never"))
 
     stream = frames(door, None, silence())
     await anext(stream)
@@ -68,9 +68,9 @@ async def test_silence_is_kept_alive_and_ends_with_the_server(door: Door) -> Non
     assert [chunk async for chunk in stream] == []
 
 
-async def test_a_refusal_in_the_middle_is_told_after_what_was_said(door: Door) -> None:
-    async def broken() -> AsyncIterator[Stamped]:
-        yield Stamped(event=Delta(text="so far"))
+async def test_a_refusal_in_the_middle_is_told_after_what_was_said(door: AppState) -> None:
+    async def broken() -> AsyncIterator[StampedEvent]:
+        yield StampedEvent(event=Delta(text="so far"))
         raise NotFound("It is gone.")
 
     written = b"".join([chunk async for chunk in frames(door, None, broken())])

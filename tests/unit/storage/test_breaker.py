@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFailed, LedgerFull
-from contextinfinity.storage.standby.breaker import Breaker
+from contextinfinity.storage.standby.breaker import CircuitBreaker
 
 
 class Ledger:
@@ -19,7 +19,7 @@ class Ledger:
         self.asked = 0
         self.may_answer = asyncio.Event()
         self.opened = 0
-        self.breaker = Breaker(self._held_up, self._open, patience=0.01)
+        self.breaker = CircuitBreaker(self._held_up, self._open, patience=0.01)
 
     async def answer(self) -> str:
         self.asked += 1

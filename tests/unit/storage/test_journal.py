@@ -27,7 +27,7 @@ from contextinfinity.errors import (
     LedgerReadOnly,
     Refused,
 )
-from contextinfinity.storage.journal import END, Entry, Journal, JournalFolder, event_id, parse_event_id
+from contextinfinity.storage.journal import END, Journal, JournalEntry, JournalFolder, event_id, parse_event_id
 
 NEVER = 3_600_000.0
 
@@ -51,7 +51,7 @@ def until(state: Callable[[], bool], pause: float = 0.001) -> None:
         time.sleep(pause)
 
 
-def payloads(entries: Iterator[Entry]) -> list[Json]:
+def payloads(entries: Iterator[JournalEntry]) -> list[Json]:
     return [entry.payload for entry in entries]
 
 

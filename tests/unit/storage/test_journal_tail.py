@@ -15,7 +15,7 @@ import pytest
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import LedgerFull
-from contextinfinity.storage.journal import Entry, JournalFolder
+from contextinfinity.storage.journal import JournalEntry, JournalFolder
 
 NEVER = 3_600_000.0
 
@@ -45,7 +45,7 @@ class Following:
     """A consumer that keeps what it gets."""
 
     def __init__(self, folder: JournalFolder, step: str, after: int = 0) -> None:
-        self.got: list[Entry] = []
+        self.got: list[JournalEntry] = []
         self._folder, self._step, self._after = folder, step, after
         self.task = asyncio.create_task(self._run())
 

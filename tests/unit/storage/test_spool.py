@@ -20,8 +20,8 @@ from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import TurnEnd
 from contextinfinity.errors import InvalidInput, LedgerFailed
-from contextinfinity.storage.journal.reading import open_lines
-from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.journal.journal_reader import open_lines
+from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.standby.spool import (
     Record,
     Recorded,
@@ -162,10 +162,10 @@ async def test_the_records_of_a_turn_are_put_together(tmp_path: Path) -> None:
     new = new_turn(new_id(), "held")
     turn_id, end = new.id or new_id(), broken_off()
     said = Recorded(branch_id=new.branch_id, exchange=exchange("q", "a"))
-    begun = Landing(turn_id=turn_id, new=new, said_at=now())
-    path = await filled(tmp_path, begun, said, Landing(turn_id=turn_id, end=end, failed=True))
+    begun = ReplayedTurn(turn_id=turn_id, new=new, said_at=now())
+    path = await filled(tmp_path, begun, said, ReplayedTurn(turn_id=turn_id, end=end, failed=True))
     spooled = read(path)
-    assert spooled.turns[turn_id] == Landing(turn_id=turn_id, new=new, said_at=begun.said_at, end=end, failed=True)
+    assert spooled.turns[turn_id] == ReplayedTurn(turn_id=turn_id, new=new, said_at=begun.said_at, end=end, failed=True)
     assert said in spooled.turns.values()
     rewrite(path, spooled)
     assert read(path) == spooled
@@ -176,10 +176,10 @@ async def test_the_records_of_a_turn_are_put_together(tmp_path: Path) -> None:
 def test_what_the_ledger_had_accepted_lands_before_what_was_held() -> None:
     branch, first, second = new_id(), new_id(), new_id()
     spooled, held = Spooled(), new_turn(branch, "held")
-    spooled.add(Landing(turn_id=new_id(), new=held, said_at=now()))
+    spooled.add(ReplayedTurn(turn_id=new_id(), new=held, said_at=now()))
     for turn_id in (second, first):
-        spooled.add(Landing(turn_id=turn_id, end=broken_off(), failed=True))
-    landings = [item for item in spooled.in_order() if isinstance(item, Landing)]
+        spooled.add(ReplayedTurn(turn_id=turn_id, end=broken_off(), failed=True))
+    landings = [item for item in spooled.in_order() if isinstance(item, ReplayedTurn)]
     assert [landing.turn_id for landing in landings[:2]] == [first, second]
     assert landings[2].new == held
     assert isinstance(landings[0].end, TurnEnd)
@@ -202,7 +202,7 @@ def test_a_spool_of_the_first_release_is_read(tmp_path: Path) -> None:
     spooled = read(path)
     assert (spooled.sessions, list(spooled.texts), spooled.damaged) == ({session.id: session}, ["a text"], 0)
     turn, recorded = spooled.turns.values()
-    assert isinstance(turn, Landing)
+    assert isinstance(turn, ReplayedTurn)
     assert (turn.turn_id, turn.new, turn.end, turn.failed) == (new.id, new, end, True)
     assert recorded == Recorded(branch_id=new.branch_id, exchange=said)
 

@@ -18,13 +18,13 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.turn import Completed, Exchange, NewStep, StepEnd, Turn, TurnEnd
-from contextinfinity.storage.rules import is_blank
+from contextinfinity.storage.invariants import is_blank
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.integrity import Inspection
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.sqlite.vector_table import SqliteVectors
 from contextinfinity.storage.sqlite.vector_writes import PACK
-from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity_testing.builders import WORKER, commit_turn, embedding, new_branch, new_turn, slice_of
 from contextinfinity_testing.stores.deletions import chat, deleted, expired, folded, told
 

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from contextinfinity.domain.message import ImageBlock, Message, blob_source
-from contextinfinity.domain.search import Place, Scope
+from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput, LedgerFull
@@ -34,7 +34,7 @@ def rows(store: SqliteStore, sql: str) -> list[tuple[object, ...]]:
     return store.database.reading(lambda connection: connection.raw.execute(sql).fetchall()).result()
 
 
-async def found(store: SqliteStore, word: str, scope: Scope | None = None) -> list[Place]:
+async def found(store: SqliteStore, word: str, scope: Scope | None = None) -> list[TextPosition]:
     return [hit.place for hit in (await store.index.find_words(terms(word), scope or Scope())).hits]
 
 
@@ -54,7 +54,7 @@ async def test_a_message_is_there_exactly_if_its_words_are(store: SqliteStore) -
 
     with pytest.raises(LedgerFull):
         await store.database.write(dies)
-    assert await found(store, "heron") == [Place(turn.id, "user")]
+    assert await found(store, "heron") == [TextPosition(turn.id, "user")]
     assert rows(store, "SELECT id / 4 FROM keyword_docsize") == rows(store, "SELECT key FROM message") == [(1,)]
     assert (await store.index.state()).messages == 1
 
@@ -72,7 +72,7 @@ async def test_a_ledger_from_before_the_index_is_filled_turn_by_turn(tmp_path: P
     assert (state.messages, state.indexed, state.uncut, state.version) == (3, 0, 2, VERSION)
     assert await store.index.uncut() == turns
     await store.index.fill([(turns[0].id, [slice_of("heron one", "heron one")])])
-    assert await found(store, "heron") == [Place(turns[0].id, "user")]
+    assert await found(store, "heron") == [TextPosition(turns[0].id, "user")]
     await store.index.replace([(turn.id, []) for turn in await store.index.turns(after=turns[0].id)])
     state = await store.index.state()
     assert (state.messages, state.indexed, state.uncut) == (3, 3, 1), "words alone: it is still to be cut"

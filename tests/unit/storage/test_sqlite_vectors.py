@@ -20,11 +20,11 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.ledger.rows import pack
-from contextinfinity.storage.sqlite.matrices import Matrices, Whose
+from contextinfinity.storage.sqlite.matrices import Matrices, MatrixOwner
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.sqlite.vector_table import SqliteVectors
 from contextinfinity.storage.sqlite.vector_writes import drop_vectors
-from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity_testing.builders import embedding, exchange, new_branch, slice_of
 
 SPACE, DIM, LEAST = "small", 16, 300
@@ -190,7 +190,11 @@ async def test_a_copy_in_memory_holds_each_vector_once(ledger: SqliteStore) -> N
     branch, matrices = await new_branch(ledger), Matrices()
     for seed, size in enumerate((3, 200, 53, 1, 300, 0)):
         await fill(ledger, branch.id, random.Random(seed), size)
-        for whose in (Whose(1, DIM), Whose(1, DIM, session_id=pack(branch.session_id)), Whose(1, DIM, owner=Owner())):
+        for whose in (
+            MatrixOwner(1, DIM),
+            MatrixOwner(1, DIM, session_id=pack(branch.session_id)),
+            MatrixOwner(1, DIM, owner=Owner()),
+        ):
             rows = await ledger.database.read(lambda connection, whose=whose: matrices.rows(connection, whose))  # type: ignore[misc]
             total = ledger.database.reading(
                 lambda connection: connection.raw.execute("SELECT key FROM vector").fetchall()
@@ -204,7 +208,7 @@ async def test_copies_in_memory_are_bounded(ledger: SqliteStore) -> None:
         await fill(ledger, branch.id, rng, size)
     matrices = Matrices(memory=2 * size * (DIM + 12))
     for branch in (*branches, *branches):
-        whose = Whose(1, DIM, session_id=pack(branch.session_id))
+        whose = MatrixOwner(1, DIM, session_id=pack(branch.session_id))
         rows = await ledger.database.read(lambda connection, whose=whose: matrices.rows(connection, whose))  # type: ignore[misc]
         assert len(rows.keys) == size
         assert matrices.size() <= matrices.memory

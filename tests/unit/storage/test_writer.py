@@ -114,7 +114,7 @@ def test_closing_finishes_what_was_submitted(writer: Writer, ledger_path: Path) 
 
 
 def test_a_lock_held_too_long_is_said_in_words(writer: Writer, ledger_path: Path) -> None:
-    writer.submit(lambda connection: connection.raw.set_busy_handler(connections.PatientHandler(0.05))).result()
+    writer.submit(lambda connection: connection.raw.set_busy_handler(connections.BusyHandler(0.05))).result()
     other = connect(str(ledger_path))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerBusy, match="in use by another process"):

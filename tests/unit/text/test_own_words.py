@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.librarian.contract import Said, no_pause
+from contextinfinity.librarian.contract import TranscriptMessage, no_pause
 from contextinfinity.librarian.digest import AGREED
 from contextinfinity.librarian.extract import read_turns
-from contextinfinity.memory.drawing import draw
+from contextinfinity.memory.extraction import draw
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity.text.cues import leaves_topic
 from contextinfinity.text.own_words import READ, own_words, split
@@ -53,7 +53,7 @@ async def test_almost_nothing_shown_in_the_sample_becomes_binding() -> None:
     foreign = [one["text"] for one in SAMPLE if one["kind"] in ("pasted", "attributed", "story")]
     wrong = []
     for text in foreign:
-        reading = await read_turns([Said(turn_seq=1, role="user", text=text)], (), no_pause)
+        reading = await read_turns([TranscriptMessage(turn_seq=1, role="user", text=text)], (), no_pause)
         wrong += [text] if any(found.entry.kind in AGREED for found in reading.found) else []
     assert len(wrong) <= 0.06 * len(foreign), wrong
 
@@ -140,7 +140,7 @@ async def test_what_is_announced_or_laid_out_as_material_binds_nobody(announced:
     assert "Mallory" not in own_words(text)
     assert "Ishmael" not in own_words(text)
     assert not draw(text, SAID, told_of).told
-    reading = await read_turns([Said(turn_seq=1, role="user", text=text)], (), no_pause)
+    reading = await read_turns([TranscriptMessage(turn_seq=1, role="user", text=text)], (), no_pause)
     assert not any(found.entry.kind in AGREED for found in reading.found)
 
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from contextinfinity.text.pictures import size_of
+from contextinfinity.text.image_size import size_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480) + b"\x08\x06\x00\x00\x00"
 GIF = b"GIF89a" + struct.pack("<HH", 320, 200) + b"\x00\x00\x00"

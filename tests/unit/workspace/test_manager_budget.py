@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.errors import InvalidInput, SettingsError
-from contextinfinity.settings import Budget, Compaction, ModelSettings
+from contextinfinity.settings import BudgetSettings, Compaction, ModelSettings
 from contextinfinity.text.tokens import counter_of
 from contextinfinity.workspace.context_manager import ContextManager
 from tests.unit.workspace.rooms import MODEL, SMALL, answer, machine, question
@@ -54,7 +54,7 @@ def test_the_room_that_remains_is_never_below_zero(tmp_path: Path) -> None:
 @pytest.mark.req("BUDGET-5", "MANAGER-1")
 def test_a_model_of_the_settings_has_the_window_they_say(tmp_path: Path) -> None:
     models = {"mine": ModelSettings(provider="openai_chat", model_id="some-llama", context_limit=32_768)}
-    settings = replace(machine(tmp_path), models=models, budget=Budget(safety_margin_tokens=7))
+    settings = replace(machine(tmp_path), models=models, budget=BudgetSettings(safety_margin_tokens=7))
     with ContextManager("mine", settings=settings) as context:
         budget = context.get_token_budget()
         assert (budget["max_input_tokens"], budget["remaining"]) == (32_768, 32_768 - 4000 - 7)

@@ -6,20 +6,20 @@ import random
 
 import pytest
 
-from contextinfinity.workspace.stability import ENTRY, TIERS, Seen, StabilityTracker
+from contextinfinity.workspace.stability import ENTRY, TIERS, ObservedItem, StabilityTracker
 
 TARGET = 100
 
 
-def files(*names: str, tokens: int = 60, mark: str = "1") -> dict[str, Seen]:
-    return {f"file:{name}": Seen(f"{name}{mark}", tokens) for name in names}
+def files(*names: str, tokens: int = 60, mark: str = "1") -> dict[str, ObservedItem]:
+    return {f"file:{name}": ObservedItem(f"{name}{mark}", tokens) for name in names}
 
 
-def talk(count: int, tokens: int = 20) -> dict[str, Seen]:
-    return {f"history:{index}": Seen(str(index), tokens, index % 2 == 0) for index in range(count)}
+def talk(count: int, tokens: int = 20) -> dict[str, ObservedItem]:
+    return {f"history:{index}": ObservedItem(str(index), tokens, index % 2 == 0) for index in range(count)}
 
 
-def rounds(tracker: StabilityTracker, seen: dict[str, Seen], count: int) -> None:
+def rounds(tracker: StabilityTracker, seen: dict[str, ObservedItem], count: int) -> None:
     for _ in range(count):
         tracker.update(seen)
 
@@ -58,7 +58,7 @@ def test_a_changed_item_falls_to_active_and_its_tier_may_be_filled_from_below() 
     rounds(tracker, files(*"abcdefgh"), 40)
     tracker.update(files(*"abcdefgh"))
     (victim, *_) = tracker.tier("L2")
-    seen = files(*"abcdefgh") | {victim.key: Seen("changed", 60)}
+    seen = files(*"abcdefgh") | {victim.key: ObservedItem("changed", 60)}
     moves = tracker.update(seen)
     assert where(tracker)[victim.key] == ("active", 0)
     assert any(move.key == victim.key and move.source == "L2" and move.reason == "changed" for move in moves)
@@ -90,7 +90,7 @@ def test_seeds_spread_whole_clusters_over_l1_to_l3_and_take_their_first_hash_wit
     tiers = {item.key: item.tier for item in tracker.items.values()}
     assert tiers["symbol:a"] == tiers["symbol:b"]
     assert {*tiers.values()} == {"L1", "L2", "L3"}
-    tracker.compare({key: Seen("real", 50) for key in tiers})
+    tracker.compare({key: ObservedItem("real", 50) for key in tiers})
     assert {item.key: item.tier for item in tracker.items.values()} == tiers
 
 
@@ -148,7 +148,7 @@ def test_no_tier_changes_without_a_logged_move(seed: int) -> None:
             marks[name] += 1
         if turn % 4 == 0:
             opened ^= {name}
-        seen = {f"file:{one}": Seen(f"{one}{marks[one]}", 40) for one in sorted(opened)} | talk(2 * turn)
+        seen = {f"file:{one}": ObservedItem(f"{one}{marks[one]}", 40) for one in sorted(opened)} | talk(2 * turn)
         moves = tracker.update(seen)
         now = {tier: [(item.key, item.hash) for item in tracker.tier(tier)] for tier in TIERS}
         moved = {tier for move in moves for tier in (move.source, move.target)}

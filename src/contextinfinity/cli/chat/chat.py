@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Branch, Means, Model, Session, command
-from contextinfinity.cli.workspace import Folder, way_in
+from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
+from contextinfinity.cli.workspace_option import Folder, way_in
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.working import Work
+    from contextinfinity.cli.engine_thread import EngineThread
 
 Plain = Annotated[bool, typer.Option("--plain", help="Draw nothing: plain lines, for screen readers.")]
 
 
 @command
 def chat(
-    means: Means,
+    means: CommonOptions,
     session: Session = "new",
     branch: Branch = None,
     model: Model = None,
@@ -28,34 +28,34 @@ def chat(
     workspace: Folder = None,
 ) -> None:
     """Talk with a model; lines from a pipe work too, one answer each. On a terminal, /help lists its commands."""
-    from contextinfinity.cli.answering import NEW
+    from contextinfinity.cli.answer_output import NEW
 
     if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:
         from contextinfinity.cli.chat.keyboard import keyboard_held
 
         with keyboard_held() as release, _opened(means, model, creates=session == NEW) as work:
-            from contextinfinity.cli.chat.talk import Talk
+            from contextinfinity.cli.chat.chat_session import ChatSession
 
             try:
-                Talk(work, means, *way_in(work, means, workspace, session, branch, model), plain=plain).go_on()
+                ChatSession(work, means, *way_in(work, means, workspace, session, branch, model), plain=plain).go_on()
             finally:
                 release()  # before the engine closes: a Ctrl-C then ends the process at once
         return
-    from contextinfinity.cli.chat.pipe import Lines
+    from contextinfinity.cli.chat.piped_chat import PipedChat
 
     with _opened(means, model, creates=session == NEW) as work:
         thread, how = way_in(work, means, workspace, session, branch, model)
-        lines = Lines(work, thread, how, as_json=means.as_json)
+        lines = PipedChat(work, thread, how, as_json=means.as_json)
         lines.go_on()
     if lines.failures:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _opened(means: Means, model: str | None, *, creates: bool) -> Iterator[Work]:
+def _opened(means: CommonOptions, model: str | None, *, creates: bool) -> Iterator[EngineThread]:
     """Load the built-in model if it answers, and have an engine at work."""
-    from contextinfinity.cli.weights import prepare
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.weights_download import prepare
 
     prepare(means, model, greet=not means.as_json, creates=creates)
     with working(means, creates=creates) as work:

@@ -12,20 +12,20 @@ from difflib import get_close_matches
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeAlias
 
-from contextinfinity.cli.answering import NEW, check_model
+from contextinfinity.cli.answer_output import NEW, check_model
 from contextinfinity.cli.chat import workspace_commands as workspace
-from contextinfinity.cli.context import print_explained
+from contextinfinity.cli.context_command import print_explained
 from contextinfinity.cli.fold import print_fold
+from contextinfinity.cli.output import moment, one_line, print_table
 from contextinfinity.cli.pins import print_pins
-from contextinfinity.cli.printing import moment, one_line, print_table
-from contextinfinity.cli.search import print_hits
+from contextinfinity.cli.search_command import print_hits
 from contextinfinity.client.references import short
 from contextinfinity.domain.session import NewSession
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.chat.talk import Talk
-    from contextinfinity.client.values import ShownBranch
+    from contextinfinity.cli.chat.chat_session import ChatSession
+    from contextinfinity.client.results import ShownBranch
 
 LISTED = 10
 """How many sessions are listed."""
@@ -41,8 +41,8 @@ def name_of(branch: ShownBranch) -> str:
 # --- the conversation ---
 
 
-def _model(talk: Talk, name: str) -> None:
-    from contextinfinity.cli.weights import prepare
+def _model(talk: ChatSession, name: str) -> None:
+    from contextinfinity.cli.weights_download import prepare
 
     models = talk.do(talk.client.conversations.models())
     if not name:
@@ -54,12 +54,12 @@ def _model(talk: Talk, name: str) -> None:
     return talk.face.note(f"{name} answers from now on.")
 
 
-def _new(talk: Talk, _: str) -> None:
+def _new(talk: ChatSession, _: str) -> None:
     talk.go(NEW)
     talk.face.note("A new session begins with what you say next; the other stays as it is.")
 
 
-def _sessions(talk: Talk, reference: str) -> None:
+def _sessions(talk: ChatSession, reference: str) -> None:
     if reference:
         talk.go(talk.do(talk.client.threads.find(reference, talk.means.owner)).thread_id)
         return talk.recall()
@@ -68,7 +68,7 @@ def _sessions(talk: Talk, reference: str) -> None:
     return print_table(("id", "last", "turns", "title"), rows)
 
 
-def _retry(talk: Talk, _: str) -> None:
+def _retry(talk: ChatSession, _: str) -> None:
     turn = talk.turn()
     if turn.outcome is None:
         raise InvalidInput("The last question is still being answered.", hint="Wait for its end.")
@@ -79,7 +79,7 @@ def _retry(talk: Talk, _: str) -> None:
     return talk.ask(turn.user)
 
 
-def _edit(talk: Talk, seq: str) -> None:
+def _edit(talk: ChatSession, seq: str) -> None:
     talk.change(talk.turn(_number(seq, "/edit 3") if seq else None))
     talk.face.note("Change the question and send it: it goes to a branch of its own. Ctrl-C leaves it as it was.")
 
@@ -87,7 +87,7 @@ def _edit(talk: Talk, seq: str) -> None:
 # --- its branches ---
 
 
-def _branches(talk: Talk, reference: str) -> None:
+def _branches(talk: ChatSession, reference: str) -> None:
     thread, branch = talk.here()
     if reference:
         wanted = talk.do(talk.client.threads.find_branch(thread, reference)).branch_id
@@ -105,7 +105,7 @@ def _branch_row(branch: ShownBranch) -> tuple[str, str, str]:
     return name_of(branch), str(branch.last_turn_seq), origin
 
 
-def _fork(talk: Talk, seq: str) -> None:
+def _fork(talk: ChatSession, seq: str) -> None:
     thread, branch = talk.here()
     at = _number(seq, "/fork 3") if seq else None
     made = talk.do(talk.client.threads.fork(thread, at=at, branch_id=branch))
@@ -113,7 +113,7 @@ def _fork(talk: Talk, seq: str) -> None:
     talk.face.note(f"On branch {name_of(made)} now, after turn {made.fork_seq}; /branches leads back.")
 
 
-def _rollback(talk: Talk, seq: str) -> None:
+def _rollback(talk: ChatSession, seq: str) -> None:
     talk.rewind(_number(seq, "/rollback 3"))
     talk.face.note(f"Back after turn {int(seq)}, on a new branch; what was said later stays on the old one.")
 
@@ -121,7 +121,7 @@ def _rollback(talk: Talk, seq: str) -> None:
 # --- what the model sees ---
 
 
-def _pin(talk: Talk, fact: str) -> None:
+def _pin(talk: ChatSession, fact: str) -> None:
     if not fact:
         raise InvalidInput("A pin needs a fact.", hint="Write /pin Answer in German.")
     if talk.thread == NEW:
@@ -130,22 +130,22 @@ def _pin(talk: Talk, fact: str) -> None:
     print_pins(talk.do(talk.client.pins.add(thread, fact, branch_id=branch)))
 
 
-def _pins(talk: Talk, _: str) -> None:
+def _pins(talk: ChatSession, _: str) -> None:
     thread, branch = talk.here()
     print_pins(talk.do(talk.client.pins.list(thread, branch_id=branch)))
 
 
-def _unpin(talk: Talk, number: str) -> None:
+def _unpin(talk: ChatSession, number: str) -> None:
     thread, branch = talk.here()
     print_pins(talk.do(talk.client.pins.remove(thread, _number(number, "/unpin 1"), branch_id=branch)))
 
 
-def _context(talk: Talk, turn: str) -> None:
+def _context(talk: ChatSession, turn: str) -> None:
     turn_id = talk.turn(int(turn) if turn else None).turn_id if not turn or turn.isdecimal() else turn
     print_explained(talk.do(talk.client.conversations.explain(turn_id)))
 
 
-def _fold(talk: Talk, what: str) -> None:
+def _fold(talk: ChatSession, what: str) -> None:
     thread, branch = talk.here()
     folds = talk.client.folds
     if what not in ("", "preview", "undo"):
@@ -160,7 +160,7 @@ def _fold(talk: Talk, what: str) -> None:
 # --- the rest ---
 
 
-def _help(talk: Talk, _: str) -> None:
+def _help(talk: ChatSession, _: str) -> None:
     names = [f"/{command.name} {command.takes}".rstrip() for command in COMMANDS]
     width = max(map(len, names)) + 2
     between = "\n  " if get_terminal_size().columns < 2 * width else ""  # too narrow for two columns
@@ -168,7 +168,7 @@ def _help(talk: Talk, _: str) -> None:
     talk.face.note("\n".join([*lines, "", KEYS]))
 
 
-def _search(talk: Talk, words: str) -> None:
+def _search(talk: ChatSession, words: str) -> None:
     if not words:
         raise InvalidInput("There is nothing to look for.", hint="Write /search the name of the dog.")
     hits = talk.do(talk.client.past.search(words, user_id=talk.means.user))
@@ -178,7 +178,7 @@ def _search(talk: Talk, words: str) -> None:
         talk.face.note("/attach 1 puts the first one to your next question.")
 
 
-def _attach(talk: Talk, number: str) -> None:
+def _attach(talk: ChatSession, number: str) -> None:
     wanted = _number(number, "/attach 1")
     if not 1 <= wanted <= len(talk.found):
         raise InvalidInput(f"There is no hit {wanted}.", hint="/search WORDS lists some.")
@@ -186,29 +186,29 @@ def _attach(talk: Talk, number: str) -> None:
     talk.face.note("It goes along with what you say next.")
 
 
-def _quit(talk: Talk, _: str) -> None:
+def _quit(talk: ChatSession, _: str) -> None:
     talk.left = True
 
 
 # --- what Tab offers ---
 
 
-def _model_names(talk: Talk) -> Iterator[Offer]:
+def _model_names(talk: ChatSession) -> Iterator[Offer]:
     for name in talk.do(talk.client.conversations.models()):
         yield name, name
 
 
-def _session_ids(talk: Talk) -> Iterator[Offer]:
+def _session_ids(talk: ChatSession) -> Iterator[Offer]:
     for one in talk.do(talk.client.threads.list(talk.means.owner, limit=LISTED)):
         yield short(one.thread_id), f"{short(one.thread_id)}  {one_line(one.about, 40)}"
 
 
-def _branch_names(talk: Talk) -> Iterator[Offer]:
+def _branch_names(talk: ChatSession) -> Iterator[Offer]:
     for branch in talk.do(talk.client.threads.branches(talk.here()[0])):
         yield name_of(branch), name_of(branch)
 
 
-def _fold_words(talk: Talk) -> Iterator[Offer]:
+def _fold_words(talk: ChatSession) -> Iterator[Offer]:
     yield from (("preview", "preview"), ("undo", "undo"))
 
 
@@ -222,8 +222,8 @@ class Command:
     name: str
     takes: str = ""
     says: str
-    run: Callable[[Talk, str], None]
-    offers: Callable[[Talk], Iterable[Offer]] | None = None
+    run: Callable[[ChatSession, str], None]
+    offers: Callable[[ChatSession], Iterable[Offer]] | None = None
 
 
 COMMANDS = (
@@ -269,7 +269,7 @@ KEYS = (
 MEANT = {"exit": "quit", "q": "quit", "bye": "quit", "regenerate": "retry", "switch": "branches", "undo": "rollback"}
 
 
-def run(talk: Talk, line: str) -> None:
+def run(talk: ChatSession, line: str) -> None:
     """Do what a line that begins with a slash says."""
     name, _, rest = line[1:].strip().partition(" ")
     for command in COMMANDS:
@@ -283,7 +283,7 @@ def run(talk: Talk, line: str) -> None:
     )
 
 
-def offers(talk: Talk, text: str) -> Iterator[Offer]:
+def offers(talk: ChatSession, text: str) -> Iterator[Offer]:
     """Tell what the last word of a line may become: a command's name, or what that command takes."""
     name, space, rest = text.removeprefix("/").partition(" ")
     if not text.startswith("/") or " " in rest or "\n" in text:

@@ -30,10 +30,10 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
-from contextinfinity.cli.chat.faces import PROMPT, Offers
-from contextinfinity.cli.chat.history import KeptHistory
-from contextinfinity.cli.options import Terminated
-from contextinfinity.cli.working import ENDING
+from contextinfinity.cli.chat.styles import PROMPT, Offers
+from contextinfinity.cli.chat.typed_history import KeptHistory
+from contextinfinity.cli.command_options import Terminated
+from contextinfinity.cli.engine_thread import ENDING
 
 _LOOKS = Style.from_dict({"": "bold", "prompt": "nobold ansicyan"})
 

@@ -77,7 +77,7 @@ def keep_pastes_whole(sequence: str = PASTE_ON) -> None:
             sys.stdout.flush()
 
 
-class LeavingByCtrlC:
+class InterruptToLeave:
     """Decides whether a Ctrl-C leaves: the second one does, within two seconds and with nothing typed in between."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.printing import tame
+from contextinfinity.cli.output import tame
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.chat.faces import PROMPT
 from contextinfinity.cli.chat.keyboard import keyboard_of_readline
-from contextinfinity.cli.printing import remark, say
+from contextinfinity.cli.chat.styles import PROMPT
+from contextinfinity.cli.output import remark, say
 from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.answering import Hear
+    from contextinfinity.cli.answer_output import Hear
 
 
-class PlainFace:
+class PlainView:
     """``Face`` of lines, one after the other."""
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class PlainFace:
     @contextmanager
     def answering(self) -> Iterator[Hear]:
         """Print an answer as it comes."""
-        from contextinfinity.cli.answering import Plainly
+        from contextinfinity.cli.answer_output import PlainAnswer
 
-        plainly = Plainly()
+        plainly = PlainAnswer()
         try:
             yield plainly.hear
         finally:

@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.answering import NEW
-from contextinfinity.cli.printing import moment, one_line, print_table
+from contextinfinity.cli.answer_output import NEW
+from contextinfinity.cli.output import moment, one_line, print_table
 from contextinfinity.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.chat.talk import Talk
-    from contextinfinity.client.workspace import WorkspaceConversations
+    from contextinfinity.cli.chat.chat_session import ChatSession
+    from contextinfinity.client.workspace_client import WorkspaceConversations
 
 LISTED = 20
 
 
-def workspace_of(talk: Talk) -> WorkspaceConversations:
+def workspace_of(talk: ChatSession) -> WorkspaceConversations:
     """Return the workspace of a chat."""
-    from contextinfinity.client.workspace import WorkspaceConversations
+    from contextinfinity.client.workspace_client import WorkspaceConversations
 
     if not isinstance(talk.client.conversations, WorkspaceConversations):
         raise InvalidInput("This chat has no workspace.", hint="Start it with `cix chat --workspace DIR`.")
     return talk.client.conversations
 
 
-def add(talk: Talk, path: str) -> None:
+def add(talk: ChatSession, path: str) -> None:
     """Open a file, or attach an image."""
     there = workspace_of(talk)
     if not path:
@@ -36,7 +36,7 @@ def add(talk: Talk, path: str) -> None:
     talk.face.note(f"{path} goes with your next messages.")
 
 
-def drop(talk: Talk, path: str) -> None:
+def drop(talk: ChatSession, path: str) -> None:
     """Close a file, or all of them."""
     files = workspace_of(talk).workspace.files
     if not path:
@@ -47,14 +47,14 @@ def drop(talk: Talk, path: str) -> None:
     return talk.face.note(f"{path} is closed.")
 
 
-def files(talk: Talk, _: str) -> None:
+def files(talk: ChatSession, _: str) -> None:
     """List the open files."""
     shown = workspace_of(talk).workspace.breakdown()
     rows = [(path, str(tokens)) for path, tokens in shown["files"].items()] + [(url, "") for url in shown["urls"]]
     print_table(("file", "tokens"), rows)
 
 
-def show_map(talk: Talk, path: str) -> None:
+def show_map(talk: ChatSession, path: str) -> None:
     """Print the symbols of the repository, or of files whose path begins so."""
     workspace = workspace_of(talk).workspace
     workspace.refresh()
@@ -63,7 +63,7 @@ def show_map(talk: Talk, path: str) -> None:
     talk.face.note(shown or "No symbols were found.")
 
 
-def url(talk: Talk, address: str) -> None:
+def url(talk: ChatSession, address: str) -> None:
     """Fetch a page and show it to the model as data."""
     from contextinfinity.workspace.urls import fetch_page
 
@@ -75,7 +75,7 @@ def url(talk: Talk, address: str) -> None:
     talk.face.note(f"{page.title or page.url}: {len(page.text)} characters go with your next messages, as data.")
 
 
-def tiers(talk: Talk, _: str) -> None:
+def tiers(talk: ChatSession, _: str) -> None:
     """Show what is in each cache tier, and what moved last."""
     shown = workspace_of(talk).workspace.breakdown()
     rows = (
@@ -87,7 +87,7 @@ def tiers(talk: Talk, _: str) -> None:
         talk.face.note(f"{move['key']}: {move['source'] or '–'} → {move['target'] or '–'}, {move['reason']}")
 
 
-def history(talk: Talk, session_id: str) -> None:
+def history(talk: ChatSession, session_id: str) -> None:
     """List the sessions of the repository, or go on with one."""
     store = workspace_of(talk).store
     if session_id:
@@ -103,7 +103,7 @@ def history(talk: Talk, session_id: str) -> None:
     return print_table(("session", "last", "messages", "begins"), rows)
 
 
-def paths(talk: Talk) -> Iterator[tuple[str, str]]:
+def paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
     """Offer the files of the repository."""
     workspace = workspace_of(talk).workspace
     if not workspace.symbols.paths:
@@ -111,12 +111,12 @@ def paths(talk: Talk) -> Iterator[tuple[str, str]]:
     yield from ((path, path) for path in workspace.symbols.paths)
 
 
-def open_paths(talk: Talk) -> Iterator[tuple[str, str]]:
+def open_paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
     """Offer the open files."""
     yield from ((path, path) for path in workspace_of(talk).workspace.files.get_files())
 
 
-def session_ids(talk: Talk) -> Iterator[tuple[str, str]]:
+def session_ids(talk: ChatSession) -> Iterator[tuple[str, str]]:
     """Offer the sessions of the repository."""
     for one in workspace_of(talk).store.list_sessions(LISTED):
         yield one["session_id"], f"{one['session_id']}  {one_line(one['preview'], 40)}"

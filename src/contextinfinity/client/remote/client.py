@@ -14,23 +14,23 @@ from contextinfinity.client.contract import (
     LOCAL,
     Conversations,
     Folds,
+    HistoryClient,
     Imports,
-    Memories,
-    Past,
+    MemoryClient,
     PinnedFacts,
     Threads,
-    Tokens,
+    TokenClient,
 )
-from contextinfinity.client.remote.line import Line
-from contextinfinity.client.remote.memories import RemoteMemories
-from contextinfinity.client.remote.talking import RemoteConversations
-from contextinfinity.client.remote.threads import ELSEWHERE, RemoteFolds, RemotePast, RemotePins, RemoteThreads
-from contextinfinity.client.values import Health, MadeToken
+from contextinfinity.client.remote.conversation_client import RemoteConversations
+from contextinfinity.client.remote.memory_client import RemoteMemories
+from contextinfinity.client.remote.server_connection import ServerConnection
+from contextinfinity.client.remote.thread_client import ELSEWHERE, RemoteFolds, RemoteHistory, RemotePins, RemoteThreads
+from contextinfinity.client.results import Health, MadeToken
+from contextinfinity.domain.job import Backlog
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
-from contextinfinity.domain.work import Backlog
 from contextinfinity.errors import ContextInfinityError, Refused
-from contextinfinity.exchange.values import Format, Imported, Progress
+from contextinfinity.exchange.import_progress import Format, Imported, Progress
 
 
 class _State(Struct, frozen=True, kw_only=True):
@@ -45,23 +45,23 @@ class RemoteClient:
     threads: Threads
     pins: PinnedFacts
     folds: Folds
-    past: Past
-    memories: Memories
+    past: HistoryClient
+    memories: MemoryClient
     imports: Imports
-    tokens: Tokens
+    tokens: TokenClient
 
     def __init__(self, url: str, *, token: str | None = None) -> None:
         self.imports = RemoteImports()
         self.tokens = RemoteTokens()
-        self._bind(Line(url, token))
+        self._bind(ServerConnection(url, token))
 
-    def _bind(self, line: Line) -> None:
+    def _bind(self, line: ServerConnection) -> None:
         self._line = line
         self.conversations = RemoteConversations(self._line)
         self.threads = RemoteThreads(self._line)
         self.pins = RemotePins(self._line)
         self.folds = RemoteFolds(self._line)
-        self.past = RemotePast(self._line)
+        self.past = RemoteHistory(self._line)
         self.memories = RemoteMemories(self._line)
 
     def acting_for(self, owner: Owner) -> RemoteClient:
@@ -108,7 +108,7 @@ class RemoteImports:
 
 
 class RemoteTokens:
-    """``Tokens``, which are made where they are counted."""
+    """``TokenClient``, which are made where they are counted."""
 
     async def create(
         self, owner: Owner, *, scope: TokenScope = "user", expires_at: datetime | None = None

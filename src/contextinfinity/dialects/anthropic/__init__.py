@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextinfinity.dialects.anthropic import reading, writing
-from contextinfinity.dialects.contract import Incoming, Spoken
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
@@ -17,11 +17,11 @@ class AnthropicMessages:
     shows_reasoning = True
     streams_calls = True
 
-    def read(self, body: bytes) -> Incoming:
+    def read(self, body: bytes) -> IncomingRequest:
         """Read a request for a message."""
         return reading.incoming(body)
 
-    def read_to_count(self, body: bytes) -> Incoming:
+    def read_to_count(self, body: bytes) -> IncomingRequest:
         """Read a request to count tokens: the same, but for ``max_tokens``, which it need not name."""
         return reading.incoming_to_count(body)
 
@@ -29,11 +29,11 @@ class AnthropicMessages:
         """Write how many tokens a request has."""
         return {"input_tokens": tokens}
 
-    def whole(self, spoken: Spoken) -> Json:
+    def whole(self, spoken: AnswerView) -> Json:
         """Write an answer in one piece."""
         return writing.message(spoken)
 
-    def writer(self, begun: Spoken, *, with_usage: bool = True) -> writing.MessageWriter:
+    def writer(self, begun: AnswerView, *, with_usage: bool = True) -> writing.MessageWriter:
         """Begin to write an answer piece by piece; here every answer tells what it took."""
         return writing.MessageWriter(begun)
 

@@ -1,4 +1,4 @@
-"""Values out of JSON that may be anything: each is what it has to be, or ``Wrong`` says where it is not.
+"""Values out of JSON that may be anything: each is what it has to be, or ``InvalidField`` says where it is not.
 
 Where a value stands is only put together when something is wrong with it: a long conversation is read in one go.
 """
@@ -21,7 +21,7 @@ LARGEST = 2**53
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
 
-class Wrong(Exception):
+class InvalidField(Exception):
     """A value breaks a rule. Whoever knows in what it stands adds to its ``steps``, the innermost comes first."""
 
     def __init__(self, what: str, *steps: str | int, hint: str = "") -> None:
@@ -36,9 +36,9 @@ class Wrong(Exception):
         return InvalidInput(f"{place}: {self.what}", hint=self.hint)
 
 
-def unlike(expected: str, value: Json, *steps: str | int) -> Wrong:
+def unlike(expected: str, value: Json, *steps: str | int) -> InvalidField:
     """Say that a value is of the wrong kind; what it is itself is not repeated."""
-    return Wrong(f"expected {expected}, found {_KINDS.get(type(value), 'nothing')}.", *steps)
+    return InvalidField(f"expected {expected}, found {_KINDS.get(type(value), 'nothing')}.", *steps)
 
 
 def each(values: Iterable[A], read: Callable[[A], B]) -> list[B]:
@@ -47,7 +47,7 @@ def each(values: Iterable[A], read: Callable[[A], B]) -> list[B]:
     try:
         for value in values:
             done.append(read(value))
-    except Wrong as wrong:
+    except InvalidField as wrong:
         wrong.steps.append(len(done))  # how many are done says which one is wrong
         raise
     return done
@@ -57,7 +57,7 @@ def under(name: str | int, read: Callable[[A], B], value: A) -> B:
     """Read what stands under a name."""
     try:
         return read(value)
-    except Wrong as wrong:
+    except InvalidField as wrong:
         wrong.steps.append(name)
         raise
 
@@ -91,7 +91,7 @@ def text_in(asked: dict[str, Json], name: str, *, least: int = 0) -> str:
     if not isinstance(value, str):
         raise unlike("a text", value, name)
     if len(value) < least:
-        raise Wrong("expected a text, found an empty one.", name)
+        raise InvalidField("expected a text, found an empty one.", name)
     return value
 
 
@@ -105,7 +105,7 @@ def word_in(asked: dict[str, Json], name: str, words: Sequence[str]) -> str:
     value = asked.get(name)
     if not isinstance(value, str) or value not in words:
         found = f'"{value[:40]}"' if isinstance(value, str) else _KINDS.get(type(value), "nothing")
-        raise Wrong(f"expected {' or '.join(words)}, found {found}.", name)
+        raise InvalidField(f"expected {' or '.join(words)}, found {found}.", name)
     return value
 
 
@@ -123,7 +123,7 @@ def count_in(asked: dict[str, Json], name: str, *, least: int) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not least <= value <= LARGEST:
-        raise Wrong(f"expected a whole number that is {least} or more.", name)
+        raise InvalidField(f"expected a whole number that is {least} or more.", name)
     return value
 
 
@@ -133,7 +133,7 @@ def share_in(asked: dict[str, Json], name: str) -> float | None:
     if value is None:
         return None
     if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise Wrong("expected a number from 0 to 1.", name)
+        raise InvalidField("expected a number from 0 to 1.", name)
     return float(value)
 
 
@@ -148,7 +148,7 @@ def kept(value: dict[str, Json] | list[Json]) -> Json:
         level = [inner for outer in level for inner in _values(outer) if type(inner) in (dict, list)]
         if not level:
             return value
-    raise Wrong(f"expected a value that is at most {DEEPEST} levels deep.")
+    raise InvalidField(f"expected a value that is at most {DEEPEST} levels deep.")
 
 
 def kept_object(value: Json) -> Json:

@@ -1,4 +1,4 @@
-"""What clients of Anthropic's Messages API send, as ``Incoming``.
+"""What clients of Anthropic's Messages API send, as ``IncomingRequest``.
 
 A parameter that means nothing here is named in ``ignored`` and never refused, unless the answer would be another one
 than was asked for. A value of the wrong form is refused with its place, ``messages.3.content.1.text``.
@@ -10,9 +10,9 @@ import re
 
 import msgspec
 
-from contextinfinity.dialects.anthropic.blocks import assistant_content, texts_of, user_content
+from contextinfinity.dialects.anthropic.content_blocks import assistant_content, texts_of, user_content
 from contextinfinity.dialects.anthropic.fields import (
-    Wrong,
+    InvalidField,
     count_in,
     each,
     flag_in,
@@ -27,10 +27,10 @@ from contextinfinity.dialects.anthropic.fields import (
     under,
     word_in,
 )
-from contextinfinity.dialects.anthropic.tools import Offered, choice_of, offered_in
-from contextinfinity.dialects.contract import Incoming
+from contextinfinity.dialects.anthropic.tools import OfferedTools, choice_of, offered_in
+from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.domain.message import Json, Message, TextBlock, UnknownBlock
-from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.domain.sent_form import MESSAGES, with_form
 from contextinfinity.domain.unicode import has_nul, unreadable
 from contextinfinity.errors import InvalidInput
@@ -52,21 +52,21 @@ WRITTEN = frozenset({"model", "messages", "system", "tools", "stream", "max_toke
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def incoming(body: bytes) -> Incoming:
+def incoming(body: bytes) -> IncomingRequest:
     """Read a request for a message."""
     return _read(body, to_count=False)
 
 
-def incoming_to_count(body: bytes) -> Incoming:
+def incoming_to_count(body: bytes) -> IncomingRequest:
     """Read a request to count the tokens of a message; it says nothing of the answer's length."""
     return _read(body, to_count=True)
 
 
-def _read(body: bytes, *, to_count: bool) -> Incoming:
+def _read(body: bytes, *, to_count: bool) -> IncomingRequest:
     asked = _decoded(body)
     try:
         return _incoming(asked, to_count)
-    except Wrong as wrong:
+    except InvalidField as wrong:
         raise wrong.told() from None
 
 
@@ -84,14 +84,14 @@ def _decoded(body: bytes) -> dict[str, Json]:
     return asked
 
 
-def _incoming(asked: dict[str, Json], to_count: bool) -> Incoming:
+def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
     said = _messages(asked)
     metadata = object_in(asked, "metadata")
     tools = offered_in(asked)
     stream = flag_in(asked, "stream") is True
     given = asked.get("system")
     system = [] if given is None else under("system", texts_of, given)
-    return Incoming(
+    return IncomingRequest(
         model=text_in(asked, "model", least=1),
         messages=tuple(said),
         system="\n\n".join(system),
@@ -131,7 +131,7 @@ def kept_value(asked: dict[str, Json], name: str) -> Json:
 def _messages(asked: dict[str, Json]) -> list[Message]:
     said = under("messages", lambda given: each(given, _message), list_in(asked, "messages"))
     if all(message.role == "system" for message in said):
-        raise Wrong("expected at least one message of a user.", "messages")
+        raise InvalidField("expected at least one message of a user.", "messages")
     return said
 
 
@@ -147,12 +147,12 @@ def _message(given: Json) -> Message:
     return with_form(said, MESSAGES, kept(message))
 
 
-def _wishes(asked: dict[str, Json], tools: Offered, to_count: bool) -> Wishes:
+def _wishes(asked: dict[str, Json], tools: OfferedTools, to_count: bool) -> RequestOptions:
     most = count_in(asked, "max_tokens", least=1)
     if most is None and not to_count:
-        raise Wrong("expected how many tokens the answer may have, found nothing.", "max_tokens")
+        raise InvalidField("expected how many tokens the answer may have, found nothing.", "max_tokens")
     tool_choice, parallel_tools = choice_of(asked, tools)
-    return Wishes(
+    return RequestOptions(
         temperature=share_in(asked, "temperature"),
         top_p=share_in(asked, "top_p"),
         top_k=count_in(asked, "top_k", least=0),
@@ -167,7 +167,7 @@ def _wishes(asked: dict[str, Json], tools: Offered, to_count: bool) -> Wishes:
 
 def _stop(given: Json) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise Wrong("expected a text that is not blank.")
+        raise InvalidField("expected a text that is not blank.")
     return given
 
 
@@ -184,7 +184,7 @@ def _thinking_tokens(thinking: dict[str, Json]) -> int | None:
         return None
     budget = count_in(thinking, "budget_tokens", least=LEAST_THINKING)
     if budget is None:
-        raise Wrong("expected how many tokens the model may think, found nothing.", "budget_tokens")
+        raise InvalidField("expected how many tokens the model may think, found nothing.", "budget_tokens")
     return budget
 
 
@@ -203,11 +203,11 @@ def _schema(given: Json) -> Json:
     return under("schema", kept_object, form.get("schema"))
 
 
-def _ignored(asked: dict[str, Json], tools: Offered) -> tuple[str, ...]:
+def _ignored(asked: dict[str, Json], tools: OfferedTools) -> tuple[str, ...]:
     """Name what means nothing here; what is empty asks for nothing."""
     thread = asked.get("thread")
     if isinstance(thread, dict) and thread.get("type") == "continue":
-        raise Wrong(
+        raise InvalidField(
             "a conversation that Anthropic holds cannot be continued here.",
             "thread",
             hint="Send its messages, or say in metadata.thread_id which thread goes on.",

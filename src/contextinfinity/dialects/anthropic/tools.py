@@ -11,7 +11,7 @@ import re
 from msgspec import Struct
 
 from contextinfinity.dialects.anthropic.fields import (
-    Wrong,
+    InvalidField,
     each,
     flag_in,
     kept,
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _MEANT = frozenset({"type", "name", "description", "input_schema", "cache_control", "eager_input_streaming"})
 
 
-class Offered(Struct, frozen=True, kw_only=True):
+class OfferedTools(Struct, frozen=True, kw_only=True):
     """The tools of a request: those that a model can be offered, the names of the others, what means nothing here."""
 
     specs: tuple[ToolSpec, ...]
@@ -40,14 +40,14 @@ class Offered(Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...]
 
 
-def offered_in(asked: dict[str, Json]) -> Offered:
+def offered_in(asked: dict[str, Json]) -> OfferedTools:
     """Read the tools of a request."""
     given = under("tools", lambda tools: each(tools, _tool), list_in(asked, "tools"))
     specs = [spec for spec, _ in given if isinstance(spec, ToolSpec)]
     names = [spec.name for spec in specs]
     if len(set(names)) != len(names):
-        raise Wrong("expected tools of different names, found two of the same.", "tools")
-    return Offered(
+        raise InvalidField("expected tools of different names, found two of the same.", "tools")
+    return OfferedTools(
         specs=tuple(specs),
         left_out=frozenset(spec for spec, _ in given if isinstance(spec, str)),
         ignored=tuple(dict.fromkeys([f"tools.{name}" for _, ignored in given for name in ignored])),
@@ -62,7 +62,7 @@ def _tool(given: Json) -> tuple[ToolSpec | str, list[str]]:
         return name, [name]
     name = text_in(tool, "name")
     if _NAME.fullmatch(name) is None:
-        raise Wrong("expected 1 to 128 letters, digits, hyphens and underscores.", "name")
+        raise InvalidField("expected 1 to 128 letters, digits, hyphens and underscores.", "name")
     schema = under("input_schema", _parameters, tool.get("input_schema"))
     spec = ToolSpec(name=name, description=optional_text(tool, "description"), parameters=schema)
     return spec, [key for key, value in tool.items() if value and key not in _MEANT]
@@ -71,16 +71,16 @@ def _tool(given: Json) -> tuple[ToolSpec | str, list[str]]:
 def _parameters(given: Json) -> Json:
     schema = object_of(given)
     if schema.get("type", "object") != "object":
-        raise Wrong("expected object: a tool takes its arguments by name.", "type")
+        raise InvalidField("expected object: a tool takes its arguments by name.", "type")
     return kept(schema)
 
 
-def choice_of(asked: dict[str, Json], tools: Offered) -> tuple[str | None, bool | None]:
+def choice_of(asked: dict[str, Json], tools: OfferedTools) -> tuple[str | None, bool | None]:
     """Read which tool is to be called, as ``Wishes`` says it, and whether several may be called at once."""
     return under("tool_choice", lambda choice: _choice(choice, tools), object_in(asked, "tool_choice"))
 
 
-def _choice(choice: dict[str, Json], tools: Offered) -> tuple[str | None, bool | None]:
+def _choice(choice: dict[str, Json], tools: OfferedTools) -> tuple[str | None, bool | None]:
     if not choice:
         return None, None
     kind = word_in(choice, "type", ("auto", "any", "tool", "none"))
@@ -89,17 +89,17 @@ def _choice(choice: dict[str, Json], tools: Offered) -> tuple[str | None, bool |
     if kind == "tool":
         return f":{_named(text_in(choice, 'name'), tools)}", parallel
     if kind == "any" and not tools.specs:
-        raise Wrong("no tool is offered that could be called here.", "type", hint=_hint(tools))
+        raise InvalidField("no tool is offered that could be called here.", "type", hint=_hint(tools))
     return (CHOICES[kind], parallel) if tools.specs else (None, None)
 
 
-def _named(name: str, tools: Offered) -> str:
+def _named(name: str, tools: OfferedTools) -> str:
     if any(spec.name == name for spec in tools.specs):
         return name
     if name in tools.left_out:
-        raise Wrong("this tool cannot be called here.", "name", hint=_hint(tools))
-    raise Wrong("expected the name of one of the tools.", "name")
+        raise InvalidField("this tool cannot be called here.", "name", hint=_hint(tools))
+    raise InvalidField("expected the name of one of the tools.", "name")
 
 
-def _hint(tools: Offered) -> str:
+def _hint(tools: OfferedTools) -> str:
     return "Tools that Anthropic runs or defines are not there; offer one of your own." if tools.left_out else ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from contextinfinity.dialects.contract import Spoken, Stop
+from contextinfinity.dialects.contract import AnswerView, Stop
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem, Usage
@@ -43,7 +43,7 @@ UNKNOWN_DAY = "1970-01-01T00:00:00Z"
 _encode = msgspec.json.Encoder().encode
 
 
-def message(spoken: Spoken) -> Json:
+def message(spoken: AnswerView) -> Json:
     """Write an answer in one piece."""
     return {**_shell(spoken), "content": list(_content(spoken)), **_stop(spoken), "usage": usage(spoken.usage)}
 
@@ -82,7 +82,7 @@ def model(name: str) -> Json:
     return {"type": "model", "id": name, "display_name": name, "created_at": UNKNOWN_DAY, "lifecycle": "active"}
 
 
-def _shell(spoken: Spoken) -> dict[str, Json]:
+def _shell(spoken: AnswerView) -> dict[str, Json]:
     return {"id": _named("msg_", spoken.id), "type": "message", "role": "assistant", "model": spoken.model}
 
 
@@ -90,7 +90,7 @@ def _named(prefix: str, identifier: str) -> str:
     return identifier if identifier.startswith(prefix) else prefix + identifier.replace("-", "")
 
 
-def _content(spoken: Spoken) -> Iterator[Json]:
+def _content(spoken: AnswerView) -> Iterator[Json]:
     """Write words and calls in their order; words beside each other are one block, as in a stream."""
     words = ""
     for block in spoken.blocks:
@@ -127,7 +127,7 @@ def _arguments(block: ToolUseBlock) -> dict[str, Json]:
     return {} if block.input is None else {"arguments": block.input}
 
 
-def _stop(spoken: Spoken) -> dict[str, Json]:
+def _stop(spoken: AnswerView) -> dict[str, Json]:
     why = {"type": "refusal", "category": None, "explanation": None} if spoken.stop == "filter" else None
     reached = spoken.stopped_by if spoken.stop == "stop" else None
     return {"stop_reason": STOP_REASONS[spoken.stop], "stop_sequence": reached, "stop_details": why}
@@ -136,7 +136,7 @@ def _stop(spoken: Spoken) -> dict[str, Json]:
 class MessageWriter:
     """``Writer`` of Anthropic's events."""
 
-    def __init__(self, begun: Spoken) -> None:
+    def __init__(self, begun: AnswerView) -> None:
         self._begun = begun
         self._has_text = False
         """Whether a block of text is open."""
@@ -212,7 +212,7 @@ class MessageWriter:
             ]
         )
 
-    def end(self, spoken: Spoken) -> bytes:
+    def end(self, spoken: AnswerView) -> bytes:
         """Write the end of the text, calls of tools, why the message ended and what it took."""
         out, thoughts, calls = [self._end_text()], 0, 0
         for block in spoken.blocks:

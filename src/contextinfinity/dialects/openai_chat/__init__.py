@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextinfinity.dialects.contract import Incoming, Spoken, Writer
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest, SseWriter
 from contextinfinity.dialects.openai_chat import reading, writing
-from contextinfinity.dialects.openai_chat.embeddings import EmbeddingsAsked, read_embeddings, write_embeddings
+from contextinfinity.dialects.openai_chat.embeddings import EmbeddingsRequest, read_embeddings, write_embeddings
 from contextinfinity.dialects.openai_chat.writing import several
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
@@ -19,15 +19,15 @@ class OpenAIChat:
     shows_reasoning = False
     streams_calls = True
 
-    def read(self, body: bytes) -> Incoming:
+    def read(self, body: bytes) -> IncomingRequest:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
         return reading.read(body)
 
-    def whole(self, spoken: Spoken) -> Json:
+    def whole(self, spoken: AnswerView) -> Json:
         """Write an answer in one piece."""
         return writing.whole(spoken)
 
-    def writer(self, begun: Spoken, *, with_usage: bool) -> Writer:
+    def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
         """Begin to write an answer piece by piece."""
         return writing.ChatWriter(begun, with_usage=with_usage)
 
@@ -44,4 +44,4 @@ class OpenAIChat:
         return writing.model(name)
 
 
-__all__ = ["EmbeddingsAsked", "OpenAIChat", "read_embeddings", "several", "write_embeddings"]
+__all__ = ["EmbeddingsRequest", "OpenAIChat", "read_embeddings", "several", "write_embeddings"]

@@ -11,8 +11,8 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from contextinfinity.dialects.openai_chat.checks import (
-    Wrong,
+from contextinfinity.dialects.openai_chat.value_checks import (
+    InvalidValue,
     a_name,
     a_text,
     an_object,
@@ -52,7 +52,7 @@ _DETAILS = word_of("auto", "low", "high", "original")
 _OTHER_TYPES = {"image/jpg": "image/jpeg"}
 
 
-class Conversation:
+class MessageReader:
     """Messages as they are read, one after the other."""
 
     def __init__(self) -> None:
@@ -96,7 +96,9 @@ class Conversation:
 def _answer(said: dict[str, Json]) -> Blocks:
     blocks = _content(said, _ASSISTANT, may_be_null=True)
     if said.get("audio") is not None:
-        raise Wrong("spoken answers are not kept here", "Send the words of the answer as content.").inside("audio")
+        raise InvalidValue("spoken answers are not kept here", "Send the words of the answer as content.").inside(
+            "audio"
+        )
     if refusal := wanted(said, "refusal", a_text):
         blocks += (TextBlock(text=refusal, annotations=(REFUSAL,)),)
     if (calls := wanted(said, "tool_calls", _calls)) is not None:
@@ -116,7 +118,7 @@ def _content(said: dict[str, Json], kinds: PartKinds, *, may_be_null: bool = Fal
         if not isinstance(content, list):
             raise expected("a text or a list of parts", content)
         parts = each(content, lambda part: _part(part, kinds))
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.inside("content") from None
     return tuple(part for part in parts if not isinstance(part, TextBlock) or part.text)
 
@@ -145,7 +147,7 @@ def _picture(part: dict[str, Json]) -> ContentBlock:
     shown = field(part, "image_url", an_object)
     try:
         image, detail = field(shown, "url", image_at), wanted(shown, "detail", _DETAILS)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.inside("image_url") from None
     if detail is None:
         return image
@@ -170,13 +172,13 @@ def image_at(value: Json) -> ImageBlock:
     except ValueError:
         whole = False
     if not whole:
-        raise Wrong("the picture is no valid base64")
+        raise InvalidValue("the picture is no valid base64")
     return ImageBlock(media_type=media_type, source={"type": "base64", "data": data})
 
 
 def _file(part: dict[str, Json]) -> ContentBlock:
     if not can_be_kept(part):
-        raise Wrong("it is nested too deep to be kept")
+        raise InvalidValue("it is nested too deep to be kept")
     return UnknownBlock(provider=PROVIDER, raw=part)
 
 

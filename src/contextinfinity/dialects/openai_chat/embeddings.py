@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from contextinfinity.dialects.openai_chat.checks import (
-    Wrong,
+from contextinfinity.dialects.openai_chat.value_checks import (
+    InvalidValue,
     a_name,
     body_object,
     each,
@@ -29,7 +29,7 @@ MOST_DIMENSIONS = 65_536
 _FORMATS = word_of("float", "base64")
 
 
-class EmbeddingsAsked(Struct, frozen=True, kw_only=True):
+class EmbeddingsRequest(Struct, frozen=True, kw_only=True):
     """Texts to embed; ``packed``: their vectors are wanted as base64 of 32-bit floats."""
 
     model: str
@@ -39,19 +39,19 @@ class EmbeddingsAsked(Struct, frozen=True, kw_only=True):
     """How long the vectors are to be; None: as the model makes them."""
 
 
-def read_embeddings(body: bytes) -> EmbeddingsAsked:
+def read_embeddings(body: bytes) -> EmbeddingsRequest:
     """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
     asked = body_object(body)
     try:
         dimensions = wanted(asked, "dimensions", whole_number(1, MOST_DIMENSIONS))
         packed = wanted(asked, "encoding_format", _FORMATS) == "base64"
         model, texts = field(asked, "model", a_name), field(asked, "input", _texts)
-        return EmbeddingsAsked(model=model, texts=texts, packed=packed, dimensions=dimensions)
-    except Wrong as wrong:
+        return EmbeddingsRequest(model=model, texts=texts, packed=packed, dimensions=dimensions)
+    except InvalidValue as wrong:
         raise wrong.told() from None
 
 
-def write_embeddings(asked: EmbeddingsAsked, rows: Rows, tokens: int) -> Json:
+def write_embeddings(asked: EmbeddingsRequest, rows: Rows, tokens: int) -> Json:
     """Write the vectors of texts, in their order, and how many tokens the texts have.
 
     ``InvalidInput`` where longer vectors are asked for than there are.
@@ -80,13 +80,13 @@ def _texts(value: Json) -> tuple[str, ...]:
     if isinstance(value, str):
         return (_text(value),)
     if not isinstance(value, list) or not 0 < len(value) <= MOST_TEXTS:
-        raise Wrong(f"expected a text or a list of 1 to {MOST_TEXTS} texts")
+        raise InvalidValue(f"expected a text or a list of 1 to {MOST_TEXTS} texts")
     return tuple(each(value, _text))
 
 
 def _text(value: Json) -> str:
     if isinstance(value, int | list):
-        raise Wrong(
+        raise InvalidValue(
             "expected a text, got numbers of tokens, which mean something to one vendor's model only",
             "Send texts; LangChain's OpenAIEmbeddings does with check_embedding_ctx_length=False.",
         )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from contextinfinity.dialects.contract import Incoming
-from contextinfinity.dialects.openai_chat.checks import (
-    Wrong,
+from contextinfinity.dialects.contract import IncomingRequest
+from contextinfinity.dialects.openai_chat.conversation import MessageReader
+from contextinfinity.dialects.openai_chat.value_checks import (
+    InvalidValue,
     a_flag,
     a_name,
     a_schema,
@@ -27,9 +28,8 @@ from contextinfinity.dialects.openai_chat.checks import (
     whole_number,
     word_of,
 )
-from contextinfinity.dialects.openai_chat.conversation import Conversation
 from contextinfinity.domain.message import Json, UnknownBlock
-from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.domain.sent_form import CHAT
 
 MOST_CHOICES = 16
@@ -98,28 +98,28 @@ _CHOICES = word_of("none", "auto", "required")
 _EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-def read(body: bytes) -> Incoming:
+def read(body: bytes) -> IncomingRequest:
     """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
     asked = body_object(body)
     try:
         return _incoming(asked)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.told() from None
 
 
-def _incoming(asked: dict[str, Json]) -> Incoming:
-    said = Conversation()
+def _incoming(asked: dict[str, Json]) -> IncomingRequest:
+    said = MessageReader()
     model = field(asked, "model", a_name)
     if not field(asked, "messages", lambda messages: each(messages, said.take)):
-        raise Wrong("expected at least one message").inside("messages")
+        raise InvalidValue("expected at least one message").inside("messages")
     tools = [*(wanted(asked, "tools", _tools) or ()), *(wanted(asked, "functions", _functions) or ())]
     metadata = wanted(asked, "metadata", an_object) or {}
     stream = wanted(asked, "stream", a_flag) or False
     choices = wanted(asked, "n", whole_number(1, MOST_CHOICES)) or 1
     if stream and choices > 1:
-        raise Wrong("one answer at a time is streamed", "Leave stream or n out.").inside("n")
+        raise InvalidValue("one answer at a time is streamed", "Leave stream or n out.").inside("n")
     ignored = [*_ignored(asked, metadata), *_passed_over(asked, said)]
-    return Incoming(
+    return IncomingRequest(
         model=model,
         messages=tuple(said.messages),
         system=BETWEEN.join(said.system),
@@ -144,7 +144,7 @@ def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json
     params = {name: value for name, value in asked.items() if name not in WRITTEN}
     noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
     if not can_be_kept(params):
-        raise Wrong("a parameter is nested too deep, or holds a number that is too large")
+        raise InvalidValue("a parameter is nested too deep, or holds a number that is too large")
     return params | ({"metadata": noted} if noted else {})
 
 
@@ -158,10 +158,10 @@ def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
         yield "modalities[0]", "answers are words here"
 
 
-def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> Wishes:
+def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> RequestOptions:
     most = wanted(asked, "max_completion_tokens", _TOKENS) or wanted(asked, "max_tokens", _TOKENS)
     top_k = wanted(asked, "top_k", whole_number(-1, 2**31 - 1))
-    return Wishes(
+    return RequestOptions(
         temperature=wanted(asked, "temperature", number(0, 2)),
         top_p=wanted(asked, "top_p", number(0, 1)),
         top_k=top_k if top_k and top_k > 0 else None,  # others write "all" as 0 or -1
@@ -180,7 +180,7 @@ def _stop(value: Json) -> tuple[str, ...]:
     """Read where to stop; an empty text is no place."""
     texts = [value] if isinstance(value, str) else each(value, a_text)
     if len(texts) > MOST_STOPS:
-        raise Wrong(f"expected at most {MOST_STOPS} texts, got {len(texts)}")
+        raise InvalidValue(f"expected at most {MOST_STOPS} texts, got {len(texts)}")
     return tuple(text for text in texts if text)
 
 
@@ -214,9 +214,9 @@ def _tool_choice(asked: dict[str, Json], tools: set[str]) -> str | None:
     name = "tool_choice" if asked.get("tool_choice") is not None else "function_call"
     choice = wanted(asked, name, _old_choice if name == "function_call" else _choice)
     if choice == "required" and not tools:
-        raise Wrong("no tools are offered", "Send tools, or leave it out.").inside(name)
+        raise InvalidValue("no tools are offered", "Send tools, or leave it out.").inside(name)
     if choice is not None and choice.startswith(":") and choice[1:] not in tools:
-        raise Wrong("the tool that it names is not among the tools").inside(name)
+        raise InvalidValue("the tool that it names is not among the tools").inside(name)
     return choice
 
 
@@ -254,7 +254,7 @@ def _end_user(asked: dict[str, Json], metadata: dict[str, Json]) -> str:
 def _noted(metadata: dict[str, Json], name: str) -> str:
     try:
         return _name_in(metadata, name)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.inside("metadata") from None
 
 
@@ -273,7 +273,7 @@ def _ignored(asked: dict[str, Json], metadata: dict[str, Json]) -> Iterator[str]
         yield "metadata"
 
 
-def _passed_over(asked: dict[str, Json], said: Conversation) -> Iterator[str]:
+def _passed_over(asked: dict[str, Json], said: MessageReader) -> Iterator[str]:
     """Name what stands inside other parameters and means nothing here."""
     if said.named:
         yield "messages.name"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from contextinfinity.dialects.contract import Spoken, Stop
+from contextinfinity.dialects.contract import AnswerView, Stop
 from contextinfinity.domain.message import (
     REFUSAL,
     ContentBlock,
@@ -51,7 +51,7 @@ _BREAKS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80
 _PATH = re.compile(r"([a-z_]{1,40}(?:\[\d{1,9}\]|\.[A-Za-z_]{1,40}){0,12}): ")
 
 
-def whole(spoken: Spoken) -> Json:
+def whole(spoken: AnswerView) -> Json:
     """Write an answer in one piece."""
     message: dict[str, Json] = {
         "role": "assistant",
@@ -67,7 +67,7 @@ def whole(spoken: Spoken) -> Json:
     return {**_shell(spoken, "chat.completion"), "choices": [choice], "usage": usage(spoken.usage)}
 
 
-def several(answers: Sequence[Spoken]) -> Json:
+def several(answers: Sequence[AnswerView]) -> Json:
     """Write several answers to one request as its choices."""
     told = [whole(spoken) for spoken in answers]
     choices = [{**one["choices"][0], "index": index} for index, one in enumerate(told)]
@@ -80,7 +80,7 @@ def several(answers: Sequence[Spoken]) -> Json:
 class ChatWriter:
     """``Writer`` of a chat completion in chunks. All but a piece of text is written once, when it begins."""
 
-    def __init__(self, begun: Spoken, *, with_usage: bool) -> None:
+    def __init__(self, begun: AnswerView, *, with_usage: bool) -> None:
         self._shell = _shell(begun, "chat.completion.chunk")
         self._with_usage = with_usage
         self._called_at: dict[int, int] = {}
@@ -114,7 +114,7 @@ class ChatWriter:
             written += self._chunk(_encode({"tool_calls": [more]}))
         return written
 
-    def end(self, spoken: Spoken) -> bytes:
+    def end(self, spoken: AnswerView) -> bytes:
         """Write calls of tools, why it ended, and what it took."""
         calls = [*enumerate(_calls(spoken.blocks))][len(self._called_at) :]
         written = [self._called(place, call) for place, call in calls]
@@ -161,7 +161,7 @@ def model(name: str) -> Json:
     return {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
 
 
-def _shell(spoken: Spoken, kind: str) -> dict[str, Json]:
+def _shell(spoken: AnswerView, kind: str) -> dict[str, Json]:
     made = int(spoken.created_at.timestamp())
     shell = {"id": f"chatcmpl-{spoken.id}", "object": kind, "created": made, "model": spoken.model}
     return {**shell, "system_fingerprint": None}
@@ -195,7 +195,7 @@ def _arguments(arguments: Json) -> str:
     return "{}" if arguments is None else _encode(arguments).decode()
 
 
-def _finish(spoken: Spoken) -> str:
+def _finish(spoken: AnswerView) -> str:
     """Say why an answer ended; clients run tools only where this says so."""
     waits = spoken.stop == "end" and _calls(spoken.blocks)
     return STOPS["tools" if waits else spoken.stop]

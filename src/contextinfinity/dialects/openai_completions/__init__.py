@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from contextinfinity.dialects.contract import Incoming, Spoken, Writer
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest, SseWriter
 from contextinfinity.dialects.openai_chat import reading
 from contextinfinity.dialects.openai_chat import writing as chat
-from contextinfinity.dialects.openai_chat.checks import Wrong, a_flag, a_text, body_object, each, field, wanted
+from contextinfinity.dialects.openai_chat.value_checks import (
+    InvalidValue,
+    a_flag,
+    a_text,
+    body_object,
+    each,
+    field,
+    wanted,
+)
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
@@ -25,21 +33,21 @@ class OpenAICompletions:
     shows_reasoning = False
     streams_calls = False
 
-    def read(self, body: bytes) -> Incoming:
+    def read(self, body: bytes) -> IncomingRequest:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
         asked = body_object(body)
         try:
             prompt = field(asked, "prompt", _prompt)
             for name, plain in (("echo", False), ("best_of", 1), ("logprobs", 0), ("suffix", ""), ("n", 1)):
                 if asked.get(name) not in (None, plain):
-                    raise Wrong("it is not followed here", f"Leave {name} out.").inside(name)
+                    raise InvalidValue("it is not followed here", f"Leave {name} out.").inside(name)
             wanted(asked, "stream", a_flag)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             raise wrong.told() from None
         others = {name: value for name, value in asked.items() if name not in NOT_OF_CHAT}
         return reading.read(_encode({**others, "messages": [{"role": "user", "content": prompt}]}))
 
-    def whole(self, spoken: Spoken) -> Json:
+    def whole(self, spoken: AnswerView) -> Json:
         """Write an answer in one piece."""
         return {
             **_shell(spoken),
@@ -47,7 +55,7 @@ class OpenAICompletions:
             "usage": chat.usage(spoken.usage),
         }
 
-    def writer(self, begun: Spoken, *, with_usage: bool) -> Writer:
+    def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
         """Begin to write an answer piece by piece."""
         return CompletionWriter(begun, with_usage=with_usage)
 
@@ -61,9 +69,9 @@ class OpenAICompletions:
 
 
 class CompletionWriter:
-    """``Writer`` of a completion in chunks."""
+    """``SseWriter`` of a completion in chunks."""
 
-    def __init__(self, begun: Spoken, *, with_usage: bool) -> None:
+    def __init__(self, begun: AnswerView, *, with_usage: bool) -> None:
         self._shell = _shell(begun)
         self._with_usage = with_usage
 
@@ -83,7 +91,7 @@ class CompletionWriter:
         """Write nothing: reasoning is not shown."""
         return b""
 
-    def end(self, spoken: Spoken) -> bytes:
+    def end(self, spoken: AnswerView) -> bytes:
         """Write why it ended, and what it took."""
         written = self._chunk([_choice("", _finish(spoken))])
         if self._with_usage:
@@ -102,11 +110,11 @@ def _prompt(value: Json) -> str:
     """Read a prompt: a text, or a list of one text."""
     texts = [a_text(value)] if not isinstance(value, list) else each(value, a_text)
     if len(texts) != 1 or not texts[0]:
-        raise Wrong(f"expected one prompt that is not empty, got {len(texts)}", "Ask for each on its own.")
+        raise InvalidValue(f"expected one prompt that is not empty, got {len(texts)}", "Ask for each on its own.")
     return texts[0]
 
 
-def _shell(spoken: Spoken) -> dict[str, Json]:
+def _shell(spoken: AnswerView) -> dict[str, Json]:
     made = int(spoken.created_at.timestamp())
     return {"id": f"cmpl-{spoken.id}", "object": "text_completion", "created": made, "model": spoken.model}
 
@@ -115,9 +123,9 @@ def _choice(text: str, finish: str | None) -> Json:
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
 
 
-def _text(spoken: Spoken) -> str:
+def _text(spoken: AnswerView) -> str:
     return "".join(block.text for block in spoken.blocks if isinstance(block, TextBlock))
 
 
-def _finish(spoken: Spoken) -> str:
+def _finish(spoken: AnswerView) -> str:
     return {"length": "length", "filter": "content_filter"}.get(spoken.stop, "stop")

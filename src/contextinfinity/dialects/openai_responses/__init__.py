@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextinfinity.dialects.contract import Incoming, Spoken, Writer
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest, SseWriter
 from contextinfinity.dialects.openai_chat import writing as chat
 from contextinfinity.dialects.openai_responses import reading, writing
-from contextinfinity.dialects.openai_responses.events import ResponseWriter
+from contextinfinity.dialects.openai_responses.stream_events import ResponseWriter
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
@@ -19,19 +19,19 @@ class OpenAIResponses:
     shows_reasoning = True
     streams_calls = False
 
-    def __init__(self, shown: writing.Shown, *, after: int = -1) -> None:
+    def __init__(self, shown: writing.ResponseView, *, after: int = -1) -> None:
         self._shown = shown
         self._after = after
 
-    def read(self, body: bytes) -> Incoming:
+    def read(self, body: bytes) -> IncomingRequest:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
         return reading.read(body).incoming
 
-    def whole(self, spoken: Spoken) -> Json:
+    def whole(self, spoken: AnswerView) -> Json:
         """Write an answer in one piece."""
         return writing.ended(spoken, self._shown)
 
-    def writer(self, begun: Spoken, *, with_usage: bool) -> Writer:
+    def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
         """Begin to write an answer piece by piece."""
         return ResponseWriter(begun, self._shown, after=self._after)
 

@@ -15,8 +15,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from contextinfinity.dialects.openai_chat.checks import (
-    Wrong,
+from contextinfinity.dialects.openai_chat.conversation import arguments_in, image_at
+from contextinfinity.dialects.openai_chat.value_checks import (
+    InvalidValue,
     a_name,
     a_text,
     an_object,
@@ -26,7 +27,6 @@ from contextinfinity.dialects.openai_chat.checks import (
     field,
     wanted,
 )
-from contextinfinity.dialects.openai_chat.conversation import arguments_in, image_at
 from contextinfinity.dialects.openai_responses.tools import custom_input, joined_name
 from contextinfinity.domain.message import (
     REFUSAL,
@@ -74,7 +74,7 @@ class InputItems:
             self._message(item)
         elif read is None:
             if kind == "item_reference":
-                raise Wrong(f"there is no item {item.get('id')!r}", "Send the item itself.").inside("id")
+                raise InvalidValue(f"there is no item {item.get('id')!r}", "Send the item itself.").inside("id")
             self._answer((_as_it_came(item),))
         elif kind.endswith("_output"):
             self._said(kind, read(item))
@@ -142,7 +142,7 @@ def _reasoning(item: Item) -> Blocks:
     except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         block = None
     if block is None or NUL in content or not can_be_kept(block.raw):
-        raise Wrong("it is not what was given out", "Send it back as it came.").inside("encrypted_content")
+        raise InvalidValue("it is not what was given out", "Send it back as it came.").inside("encrypted_content")
     return (block,)
 
 
@@ -186,7 +186,7 @@ def _content(item: Item, name: str) -> Blocks:
         if not isinstance(content, list):
             raise expected("a text or a list of parts", content)
         parts = each(content, _part)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.inside(name) from None
     return tuple(part for part in parts if not isinstance(part, TextBlock) or part.text)
 
@@ -209,7 +209,7 @@ def _refusal(part: Item) -> ContentBlock:
 
 def _image(part: Item) -> ContentBlock:
     if part.get("image_url") is None:
-        raise Wrong("files by their id are not kept here", "Send the picture as a data URL.").inside("file_id")
+        raise InvalidValue("files by their id are not kept here", "Send the picture as a data URL.").inside("file_id")
     image, detail = field(part, "image_url", image_at), wanted(part, "detail", a_text)
     if detail in (None, "auto"):
         return image
@@ -218,7 +218,7 @@ def _image(part: Item) -> ContentBlock:
 
 def _as_it_came(part: Item) -> ContentBlock:
     if not can_be_kept(part):
-        raise Wrong("nested too deep, or it holds a number that is too large")
+        raise InvalidValue("nested too deep, or it holds a number that is too large")
     return UnknownBlock(provider=VENDOR, raw=part)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.dialects.contract import Incoming
-from contextinfinity.dialects.openai_chat.checks import (
-    Wrong,
+from contextinfinity.dialects.contract import IncomingRequest
+from contextinfinity.dialects.openai_chat.value_checks import (
+    InvalidValue,
     a_flag,
     a_name,
     a_schema,
@@ -28,11 +28,11 @@ from contextinfinity.dialects.openai_chat.checks import (
     whole_number,
     word_of,
 )
-from contextinfinity.dialects.openai_responses import ids
+from contextinfinity.dialects.openai_responses import item_ids
 from contextinfinity.dialects.openai_responses.items import InputItems
 from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.errors import NotFound
 
 MOST_IGNORED = 32
@@ -69,10 +69,10 @@ _TOKENS = whole_number(1, 2**31 - 1)
 _EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-class ResponseAsked(Struct, frozen=True, kw_only=True):
+class ResponsesRequest(Struct, frozen=True, kw_only=True):
     """A request for a response."""
 
-    incoming: Incoming
+    incoming: IncomingRequest
     tools: ToolNames
     instructions: str = ""
     developer: tuple[str, ...] = ()
@@ -84,39 +84,39 @@ class ResponseAsked(Struct, frozen=True, kw_only=True):
     background: bool = False
 
 
-def read(body: bytes) -> ResponseAsked:
+def read(body: bytes) -> ResponsesRequest:
     """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
     return read_object(body_object(body))
 
 
-def read_object(asked: dict[str, Json]) -> ResponseAsked:
+def read_object(asked: dict[str, Json]) -> ResponsesRequest:
     """Read the object that a request is; references to items have been replaced by the items."""
     try:
         return _asked(asked)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.told() from None
 
 
-def _asked(asked: dict[str, Json]) -> ResponseAsked:
+def _asked(asked: dict[str, Json]) -> ResponsesRequest:
     for name, said in REFUSED.items():
         if asked.get(name):
-            raise Wrong(said, f"Leave {name} out.").inside(name)
+            raise InvalidValue(said, f"Leave {name} out.").inside(name)
     follows, conversation = _place(asked)
     appends = conversation is not None or follows is not None
     items = InputItems(in_place_from=None if appends else 1)
     field(asked, "input", lambda value: each(as_items(value), items.take))
     if not items.messages:
-        raise Wrong("expected at least one message of the user", "Send input.").inside("input")
+        raise InvalidValue("expected at least one message of the user", "Send input.").inside("input")
     tools = wanted(asked, "tools", _tools) or ToolNames()
     metadata = wanted(asked, "metadata", a_metadata) or {}
     stream, background = (wanted(asked, name, a_flag) or False for name in ("stream", "background"))
     store = wanted(asked, "store", a_flag) is not False
     if background and not store:
-        raise Wrong("a response in the background has to be stored", "Leave store out.").inside("background")
+        raise InvalidValue("a response in the background has to be stored", "Leave store out.").inside("background")
     echo: dict[str, Json] = _echo(asked, items) if store else {"store": False}
     if conversation is not None:
-        echo["conversation"] = {"id": ids.conversation_id(conversation)}
-    incoming = Incoming(
+        echo["conversation"] = {"id": item_ids.conversation_id(conversation)}
+    incoming = IncomingRequest(
         model=field(asked, "model", a_name),
         messages=tuple(items.messages),
         tools=tuple(tools.offered),
@@ -132,7 +132,7 @@ def _asked(asked: dict[str, Json]) -> ResponseAsked:
         keeps={RESPONSE: echo | {"model": asked["model"]}},
         ignored=tuple([*_ignored(asked), *(f"tools.{kind}" for kind in dict.fromkeys(tools.hosted))][:MOST_IGNORED]),
     )
-    return ResponseAsked(
+    return ResponsesRequest(
         incoming=incoming,
         instructions=wanted(asked, "instructions", a_text) or "",
         developer=tuple(items.system),
@@ -143,7 +143,7 @@ def _asked(asked: dict[str, Json]) -> ResponseAsked:
     )
 
 
-def following(asked: ResponseAsked, before: Sequence[str]) -> ResponseAsked:
+def following(asked: ResponsesRequest, before: Sequence[str]) -> ResponsesRequest:
     """Complete a request with the system and developer texts that came with the input before it."""
     developer = [*before, *asked.developer]
     is_followed = asked.echo.get("store") is not False or "conversation" in asked.echo
@@ -162,11 +162,11 @@ def _place(asked: dict[str, Json]) -> tuple[str | None, str | None]:
     previous, conversation = wanted(asked, "previous_response_id", a_text), wanted(asked, "conversation", _conversation)
     if previous is None or conversation is None:
         return None if previous is None else _turn(previous), conversation
-    raise Wrong("it cannot be combined with conversation", "Send one of both.").inside("previous_response_id")
+    raise InvalidValue("it cannot be combined with conversation", "Send one of both.").inside("previous_response_id")
 
 
 def _turn(response_id: str) -> str:
-    turn_id = ids.turn_of(response_id)
+    turn_id = item_ids.turn_of(response_id)
     if turn_id is None:
         raise no_such_response(response_id)
     return turn_id
@@ -179,7 +179,7 @@ def no_such_response(response_id: str) -> NotFound:
 
 def _conversation(value: Json) -> str:
     named = field(value, "id", a_text) if isinstance(value, dict) else a_text(value)
-    session_id = ids.session_of(named)
+    session_id = item_ids.session_of(named)
     if session_id is None:
         raise NotFound(f"conversation: Conversation with id {named[:80]!r} not found.", hint="")
     return session_id
@@ -192,9 +192,9 @@ def _echo(asked: dict[str, Json], items: InputItems) -> dict[str, Json]:
     return echo
 
 
-def _wishes(asked: dict[str, Json], tools: ToolNames) -> Wishes:
+def _wishes(asked: dict[str, Json], tools: ToolNames) -> RequestOptions:
     reasoning = wanted(asked, "reasoning", an_object) or {}
-    return Wishes(
+    return RequestOptions(
         temperature=wanted(asked, "temperature", number(0, 2)),
         top_p=wanted(asked, "top_p", number(0, 1)),
         max_output_tokens=wanted(asked, "max_output_tokens", _TOKENS),
@@ -218,11 +218,11 @@ def a_metadata(value: Json) -> dict[str, str]:
     """Take metadata: at most 16 texts by name."""
     metadata = an_object(value)
     if len(metadata) > MOST_METADATA:
-        raise Wrong(f"expected at most {MOST_METADATA} entries, got {len(metadata)}")
+        raise InvalidValue(f"expected at most {MOST_METADATA} entries, got {len(metadata)}")
     for name, said in metadata.items():
         if not isinstance(said, str) or len(said) > LONGEST_VALUE or not 0 < len(name) <= LONGEST_KEY:
             rule = f"a name of 1 to {LONGEST_KEY} characters and a text of at most {LONGEST_VALUE}"
-            raise Wrong(f"expected {rule}").inside(name)
+            raise InvalidValue(f"expected {rule}").inside(name)
     return metadata
 
 
@@ -231,7 +231,7 @@ def end_user(asked: dict[str, Json]) -> str:
     try:
         metadata = wanted(asked, "metadata", a_metadata) or {}
         return _text_in(asked, "user") or _text_in(asked, "safety_identifier") or _text_in(metadata, "user_id")
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.told() from None
 
 

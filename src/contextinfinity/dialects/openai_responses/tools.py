@@ -12,8 +12,8 @@ from hashlib import sha256
 
 import msgspec
 
-from contextinfinity.dialects.openai_chat.checks import (
-    Wrong,
+from contextinfinity.dialects.openai_chat.value_checks import (
+    InvalidValue,
     a_name,
     a_schema,
     a_text,
@@ -55,7 +55,7 @@ class ToolNames:
         """Read one more tool."""
         tool = an_object(value)
         if not can_be_kept(tool):
-            raise Wrong("nested too deep, or it holds a number that is too large")
+            raise InvalidValue("nested too deep, or it holds a number that is too large")
         kind = field(tool, "type", a_text)
         if kind == "namespace" and not namespace:
             inner = field(tool, "name", a_name)
@@ -86,7 +86,7 @@ class ToolNames:
         if not isinstance(value, dict):
             choice = _CHOICES(value)
             if choice == "required" and not names:
-                raise Wrong("no tools are offered", "Send tools, or leave it out.")
+                raise InvalidValue("no tools are offered", "Send tools, or leave it out.")
             return choice
         kind = field(value, "type", a_text)
         if kind == "allowed_tools":
@@ -95,7 +95,7 @@ class ToolNames:
             raise expected("function, custom or allowed_tools", kind).inside("type")
         name = joined_name(wanted(value, "namespace", a_name) or "", field(value, "name", a_name))
         if name not in names:
-            raise Wrong("the tool that it names is not among the tools")
+            raise InvalidValue("the tool that it names is not among the tools")
         return ":" + name
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from contextinfinity.dialects.contract import Spoken, Stop
+from contextinfinity.dialects.contract import AnswerView, Stop
 from contextinfinity.dialects.openai_chat.writing import CODES
-from contextinfinity.dialects.openai_responses import ids
+from contextinfinity.dialects.openai_responses import item_ids
 from contextinfinity.dialects.openai_responses.items import VENDOR, Item, sealed
 from contextinfinity.dialects.openai_responses.reading import DEVELOPER, LAYOUT
 from contextinfinity.dialects.openai_responses.tools import ToolNames
@@ -55,7 +55,7 @@ DEFAULTS: dict[str, Json] = {
 """What a response shows of parameters that were not sent."""
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class ResponseView(Struct, frozen=True, kw_only=True):
     """How answers are written for one request: what of it the response shows, and what it wants to see."""
 
     echo: dict[str, Json]
@@ -68,12 +68,12 @@ class Shown(Struct, frozen=True, kw_only=True):
         return bool((self.echo.get("reasoning") or {}).get("summary"))
 
 
-def shell(spoken: Spoken, shown: Shown, status: str) -> dict[str, Json]:
+def shell(spoken: AnswerView, shown: ResponseView, status: str) -> dict[str, Json]:
     """Write a response without its output."""
     named = {name: value for name, value in shown.echo.items() if name not in HIDDEN}
     text = {**DEFAULTS["text"], **(named.get("text") or {})}
     written = {
-        "id": ids.response_id(spoken.id),
+        "id": item_ids.response_id(spoken.id),
         "object": "response",
         "created_at": int(spoken.created_at.timestamp()),
         "status": status,
@@ -92,7 +92,7 @@ def shell(spoken: Spoken, shown: Shown, status: str) -> dict[str, Json]:
     return written
 
 
-def ended(spoken: Spoken, shown: Shown) -> dict[str, Json]:
+def ended(spoken: AnswerView, shown: ResponseView) -> dict[str, Json]:
     """Write the response of a turn that was answered."""
     reason = CUT_SHORT.get(spoken.stop)
     status = "completed" if reason is None else "incomplete"
@@ -105,7 +105,7 @@ def ended(spoken: Spoken, shown: Shown) -> dict[str, Json]:
     }
 
 
-def failed(spoken: Spoken, shown: Shown, problem: Problem) -> dict[str, Json]:
+def failed(spoken: AnswerView, shown: ResponseView, problem: Problem) -> dict[str, Json]:
     """Write the response of a turn that failed or was cancelled, with what was shown of its answer."""
     is_cancelled = problem.code == "cancelled"
     return {
@@ -121,15 +121,15 @@ def error_of(problem: Problem) -> Json:
     return {"code": code, "message": f"{problem.message} {problem.hint}".rstrip()}
 
 
-def output_items(spoken: Spoken, shown: Shown, status: str = "completed") -> list[Item]:
+def output_items(spoken: AnswerView, shown: ResponseView, status: str = "completed") -> list[Item]:
     """Write what the model said: its reasoning, its words as one message, its calls."""
     return [
-        {"id": ids.item_id(item["type"], spoken.id, ids.OUTPUT + place), **item}
+        {"id": item_ids.item_id(item["type"], spoken.id, item_ids.OUTPUT + place), **item}
         for place, item in enumerate(_output(spoken.blocks, shown, status))
     ]
 
 
-def _output(said: Sequence[ContentBlock], shown: Shown, status: str) -> Iterator[Item]:
+def _output(said: Sequence[ContentBlock], shown: ResponseView, status: str) -> Iterator[Item]:
     """Write reasoning and text in order, and the calls behind them: that is how they are known in a stream."""
     calls = [block for block in said if isinstance(block, ToolUseBlock)]
     words, is_empty = list[TextBlock](), not calls
@@ -147,7 +147,7 @@ def _output(said: Sequence[ContentBlock], shown: Shown, status: str) -> Iterator
         yield {**shown.tools.call_item(call), "status": status}
 
 
-def reasoning_item(block: ReasoningBlock, shown: Shown) -> Item:
+def reasoning_item(block: ReasoningBlock, shown: ResponseView) -> Item:
     """Write reasoning: its summary, and in which form it has to be sent back."""
     item: Item = {"type": "reasoning", "summary": []}
     raw = block.raw if isinstance(block.raw, dict) else {}
@@ -209,10 +209,10 @@ def input_items(turn_id: TurnId, message: Message, layout: Json) -> list[Item]:
     if left:
         items.extend(_brought("message", left))
     if message.role == "assistant":
-        items.extend(_output(message.blocks, Shown(echo={}, tools=ToolNames()), "completed"))
+        items.extend(_output(message.blocks, ResponseView(echo={}, tools=ToolNames()), "completed"))
     elif message.role == "system" and not items:
         items.append(_said("system", [{"type": "input_text", "text": message.rendered_text}]))
-    return [{"id": ids.item_id(item["type"], turn_id, place), **item} for place, item in enumerate(items)]
+    return [{"id": item_ids.item_id(item["type"], turn_id, place), **item} for place, item in enumerate(items)]
 
 
 def _known(layout: Json) -> list[tuple[str, str | int]]:

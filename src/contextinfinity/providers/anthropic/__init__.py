@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
+from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import MESSAGES
 from contextinfinity.providers.anthropic.reply import finished
 from contextinfinity.providers.anthropic.request import Choices, body
 from contextinfinity.providers.anthropic.request_options import for_messages
 from contextinfinity.providers.anthropic.stream import MessageAccumulator
-from contextinfinity.providers.request_options import Wished
+from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 
 
@@ -37,7 +37,7 @@ class AnthropicWire:
         """Put a request into Anthropic's JSON."""
         return body(request, abilities, Choices(parallel_tools=self.parallel_tools, provider_tools=self.provider_tools))
 
-    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Put wishes into options of Anthropic's."""
         return for_messages(wishes, abilities, parallel=self.parallel_tools)
 

@@ -20,7 +20,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 
 PROVIDER = "anthropic"
 ERROR_NOTE = "[failed without a word]"
@@ -30,7 +30,7 @@ CARRIERS = frozenset({"text", "image", "tool_use", "tool_result"})
 """The blocks that can say that the prefix they end is worth caching."""
 
 
-class Piece(NamedTuple):
+class PlacedBlock(NamedTuple):
     """A block, whose side it is on, and the place in the prompt it came from."""
 
     role: str
@@ -38,34 +38,34 @@ class Piece(NamedTuple):
     block: dict[str, Json]
 
 
-def text_piece(place: int, text: str) -> Piece:
+def text_piece(place: int, text: str) -> PlacedBlock:
     """Make a user's text, or a system text."""
-    return Piece("user", place, {"type": "text", "text": text})
+    return PlacedBlock("user", place, {"type": "text", "text": text})
 
 
-def pieces_of(message: Message, place: int, abilities: Abilities) -> Iterator[Piece]:
+def pieces_of(message: Message, place: int, abilities: Abilities) -> Iterator[PlacedBlock]:
     """Give a message's blocks; what Anthropic does not take (blank text, others' reasoning) is left out."""
     side = "assistant" if message.role == "assistant" else "user"
     for block in message.blocks:
         written = _block(block, abilities, side)
         if written is not None:
-            yield Piece(side, place, written)
+            yield PlacedBlock(side, place, written)
 
 
 def _block(block: ContentBlock, abilities: Abilities, side: str) -> dict[str, Json] | None:
     if isinstance(block, TextBlock):
         return _note(block.text) if block.text.strip() else None
     if isinstance(block, ToolUseBlock):
-        name, given = forms.safe_name(block.name, LONGEST_NAME), forms.arguments_object(block.input)
+        name, given = wire_values.safe_name(block.name, LONGEST_NAME), wire_values.arguments_object(block.input)
         return {"type": "tool_use", "id": block.tool_use_id, "name": name, "input": given}
     if isinstance(block, ToolResultBlock):
         return _result(block, abilities)
     if isinstance(block, ImageBlock):
-        return _image(block, abilities) if side == "user" else _note(forms.IMAGE_NOTE)
+        return _image(block, abilities) if side == "user" else _note(wire_values.IMAGE_NOTE)
     if isinstance(block, ReasoningBlock):
         return _thinking(block.raw) if side == "assistant" else None
     if isinstance(block, UnknownBlock):
-        return _own(block) or (_note(forms.UNKNOWN_NOTE) if side == "user" else None)
+        return _own(block) or (_note(wire_values.UNKNOWN_NOTE) if side == "user" else None)
     assert_never(block)
 
 
@@ -87,7 +87,7 @@ def _inside(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[di
         if isinstance(block, ToolResultBlock):
             yield from _inside(block.content, abilities)
         elif isinstance(block, UnknownBlock):
-            yield _note(forms.UNKNOWN_NOTE)
+            yield _note(wire_values.UNKNOWN_NOTE)
         elif isinstance(block, TextBlock | ImageBlock):
             written = _block(block, abilities, "user")
             if written is not None:
@@ -95,15 +95,15 @@ def _inside(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[di
 
 
 def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
-    found = forms.picture(block, abilities)
+    found = wire_values.picture(block, abilities)
     if found is None:
-        return _note(forms.IMAGE_NOTE)
+        return _note(wire_values.IMAGE_NOTE)
     return {"type": "image", "source": {"type": "url" if "url" in found else "base64", **found}}
 
 
 def reasoning_item(block: dict[str, Json]) -> ReasoningItem:
     """Read a thinking block, which is kept as it came."""
-    signed = forms.text_of(block.get("signature" if block.get("type") == "thinking" else "data"))
+    signed = wire_values.text_of(block.get("signature" if block.get("type") == "thinking" else "data"))
     return ReasoningItem(encrypted_content=signed or None, raw=block)
 
 

@@ -18,7 +18,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 from contextinfinity.providers.anthropic.blocks import PROVIDER, THINKING, reasoning_item
 from contextinfinity.providers.failures import failure_in_stream, garbled
 
@@ -44,24 +44,27 @@ def finished(whole: Json, abilities: Abilities) -> Finished:
         raise garbled(PROVIDER, "the reply has no content")
     reason = whole.get("stop_reason")
     outcome = OUTCOMES.get(reason, Completed()) if isinstance(reason, str) else Completed()
-    items = forms.joined(item for block in content for item in _items(block))
+    items = wire_values.joined(item for block in content for item in _items(block))
     return Finished(
         outcome=outcome,
-        items=(*forms.with_own_ids(items, forms.text_of(whole.get("id"))), *forms.notes(_notes(whole))),
-        usage=_usage(forms.dict_of(whole.get("usage")), abilities),
-        response=forms.compact(whole, PROVIDER),
+        items=(
+            *wire_values.with_own_ids(items, wire_values.text_of(whole.get("id"))),
+            *wire_values.notes(_notes(whole)),
+        ),
+        usage=_usage(wire_values.dict_of(whole.get("usage")), abilities),
+        response=wire_values.compact(whole, PROVIDER),
     )
 
 
 def _items(block: Json) -> Iterator[TranscriptItem]:
-    told = forms.dict_of(block)
+    told = wire_values.dict_of(block)
     kind = told.get("type")
     if kind == "text" and isinstance(told.get("text"), str):
         if told["text"]:
-            citations = tuple(forms.list_of(told.get("citations")))
+            citations = tuple(wire_values.list_of(told.get("citations")))
             yield AssistantItem(blocks=(TextBlock(text=told["text"], annotations=citations),))
     elif kind == "tool_use" and isinstance(told.get("name"), str):
-        yield ToolCallItem(call_id=forms.text_of(told.get("id")), name=told["name"], arguments=told.get("input"))
+        yield ToolCallItem(call_id=wire_values.text_of(told.get("id")), name=told["name"], arguments=told.get("input"))
     elif isinstance(kind, str) and kind in THINKING:
         yield reasoning_item(told)
     else:
@@ -69,15 +72,17 @@ def _items(block: Json) -> Iterator[TranscriptItem]:
 
 
 def _notes(whole: dict[str, Json]) -> Iterator[tuple[str, Json]]:
-    details = forms.dict_of(whole.get("stop_details"))
+    details = wire_values.dict_of(whole.get("stop_details"))
     yield from ((key, whole.get(name)) for key, name in (("response_id", "id"), ("model", "model")))
     yield from ((key, whole.get(key)) for key in ("stop_reason", "stop_sequence"))
     yield from ((f"refusal_{key}", details.get(key)) for key in ("category", "explanation"))
-    yield "service_tier", forms.dict_of(whole.get("usage")).get("service_tier")
+    yield "service_tier", wire_values.dict_of(whole.get("usage")).get("service_tier")
 
 
 def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
     """Add up the tokens: Anthropic counts what was read from the cache and written to it apart from the rest."""
     written, cached = told.get("cache_creation_input_tokens"), told.get("cache_read_input_tokens")
-    whole = sum(forms.count_of(count) for count in (told.get("input_tokens"), written, cached))
-    return forms.usage_of(abilities, prompt=whole, answer=told.get("output_tokens"), cached=cached, written=written)
+    whole = sum(wire_values.count_of(count) for count in (told.get("input_tokens"), written, cached))
+    return wire_values.usage_of(
+        abilities, prompt=whole, answer=told.get("output_tokens"), cached=cached, written=written
+    )

@@ -16,10 +16,10 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import MESSAGES, all_in_form
-from contextinfinity.providers import forms, options
-from contextinfinity.providers.anthropic.blocks import CARRIERS, PROVIDER, THINKING, Piece, pieces_of, text_piece
+from contextinfinity.providers import options, wire_values
+from contextinfinity.providers.anthropic.blocks import CARRIERS, PROVIDER, THINKING, PlacedBlock, pieces_of, text_piece
 from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.results import NOWHERE, paired
+from contextinfinity.providers.tool_results import NOWHERE, paired
 
 MOST_MARKERS = 4
 LEAST_BUDGET = 1024
@@ -44,11 +44,11 @@ class Choices(Struct, frozen=True, kw_only=True):
     provider_tools: tuple[Json, ...] = ()
 
 
-class Said(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """One side's message on the way to the wire."""
 
     role: str
-    pieces: list[Piece]
+    pieces: list[PlacedBlock]
 
     def holds(self, kind: str) -> bool:
         """Tell whether a block of that type is in it."""
@@ -57,7 +57,7 @@ class Said(NamedTuple):
 
 def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> dict[str, Json]:
     """Write the whole request."""
-    if (sent := forms.sent_to(request, MESSAGES)) is not None:
+    if (sent := wire_values.sent_to(request, MESSAGES)) is not None:
         passed = _as_sent(request, sent)
         return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
     prompt = request.prompt
@@ -69,7 +69,7 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
     tools = _tools(prompt.tools if abilities.tools else (), choices.provider_tools)
     written: dict[str, Json] = {
         "model": request.model_id,
-        "max_tokens": forms.bounded_output(request, abilities),
+        "max_tokens": wire_values.bounded_output(request, abilities),
         "stream": True,
         **_tools_and_choice(tools, conversation, choices.parallel_tools),
         **({"system": [piece.block for piece in system]} if system else {}),
@@ -91,8 +91,8 @@ def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]
         told = [{"type": "text", "text": system}] if isinstance(system, str) and system.strip() else system
         system = [*(told or ()), *added]
     return {
-        **forms.configured(request),
-        **forms.dict_of(sent.get("params")),
+        **wire_values.configured(request),
+        **wire_values.dict_of(sent.get("params")),
         "model": request.model_id,
         "max_tokens": request.max_output_tokens,
         **({"system": system} if system else {}),
@@ -102,10 +102,10 @@ def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]
     }
 
 
-def _pieces(prompt: Prompt, abilities: Abilities) -> list[Piece]:
+def _pieces(prompt: Prompt, abilities: Abilities) -> list[PlacedBlock]:
     """Give all blocks of the conversation, results beside their calls."""
     first = len(prompt.system)
-    named = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    named = with_safe_ids(prompt.messages, pattern=wire_values.CALL_ID_PATTERN, longest=wire_values.LONGEST_CALL_ID)
     return [
         piece
         for place, message in paired(named)
@@ -113,35 +113,35 @@ def _pieces(prompt: Prompt, abilities: Abilities) -> list[Piece]:
     ]
 
 
-def _conversation(pieces: Iterable[Piece]) -> list[Said]:
+def _conversation(pieces: Iterable[PlacedBlock]) -> list[OutgoingMessage]:
     """Put blocks into messages that alternate."""
-    out: list[Said] = []
+    out: list[OutgoingMessage] = []
     for run in _without_half_of_a_pair(_runs(pieces)):
         _append(out, run.role, run.pieces if run.role == "user" else _spoken(run.pieces))
     if not out or (out[-1].role == "assistant" and not _paused(out[-1])):
         _append(out, "user", [text_piece(NOWHERE, GO_ON)])
     if out[0].role == "assistant":
-        out.insert(0, Said("user", [text_piece(NOWHERE, BEGINNING)]))
+        out.insert(0, OutgoingMessage("user", [text_piece(NOWHERE, BEGINNING)]))
     return out
 
 
-def _runs(pieces: Iterable[Piece]) -> list[Said]:
-    runs: list[Said] = []
+def _runs(pieces: Iterable[PlacedBlock]) -> list[OutgoingMessage]:
+    runs: list[OutgoingMessage] = []
     for piece in pieces:
         _append(runs, piece.role, [piece])
     return runs
 
 
-def _append(out: list[Said], role: str, pieces: list[Piece]) -> None:
+def _append(out: list[OutgoingMessage], role: str, pieces: list[PlacedBlock]) -> None:
     if not pieces:
         return
     if out and out[-1].role == role:
         out[-1].pieces.extend(pieces)
     else:
-        out.append(Said(role, list(pieces)))
+        out.append(OutgoingMessage(role, list(pieces)))
 
 
-def _spoken(pieces: list[Piece]) -> list[Piece]:
+def _spoken(pieces: list[PlacedBlock]) -> list[PlacedBlock]:
     """Leave out thinking that leads to nothing: an assistant's message may not end with it."""
     end = len(pieces)
     while end and pieces[end - 1].block["type"] in THINKING:
@@ -149,7 +149,7 @@ def _spoken(pieces: list[Piece]) -> list[Piece]:
     return pieces[:end]
 
 
-def _without_half_of_a_pair(runs: list[Said]) -> list[Said]:
+def _without_half_of_a_pair(runs: list[OutgoingMessage]) -> list[OutgoingMessage]:
     """Leave out calls of Anthropic's own tools without a result, and the reverse; the last answer's may still run."""
     blocks = [piece.block for run in runs for piece in run.pieces]
     called = {str(block.get("id")) for block in blocks if _server_call(block)}
@@ -161,7 +161,9 @@ def _without_half_of_a_pair(runs: list[Said]) -> list[Said]:
             return place == last or str(block.get("id")) in answered
         return not _server_result(block) or str(block.get("tool_use_id")) in called
 
-    return [Said(run.role, [p for p in run.pieces if stays(p.block, place)]) for place, run in enumerate(runs)]
+    return [
+        OutgoingMessage(run.role, [p for p in run.pieces if stays(p.block, place)]) for place, run in enumerate(runs)
+    ]
 
 
 def _server_call(block: dict[str, Json]) -> bool:
@@ -172,12 +174,12 @@ def _server_result(block: dict[str, Json]) -> bool:
     return str(block["type"]).endswith("_tool_result")
 
 
-def _paused(said: Said) -> bool:
+def _paused(said: OutgoingMessage) -> bool:
     """Tell an answer that Anthropic paused and goes on with when it gets it back as it was."""
     return any(_server_call(piece.block) or _server_result(piece.block) for piece in said.pieces)
 
 
-def _mark(pieces: list[Piece], markers: tuple[int, ...], most: int) -> None:
+def _mark(pieces: list[PlacedBlock], markers: tuple[int, ...], most: int) -> None:
     """Say which prefixes are worth caching, on the last block of a marked piece that can carry it."""
     places = sorted({place for place in markers if place >= 0})[-most:]
     last = {piece.place: piece for piece in pieces if piece.block["type"] in CARRIERS}
@@ -195,7 +197,7 @@ def _tools(specs: tuple[ToolSpec, ...], provider_tools: tuple[Json, ...]) -> lis
     return [*tools, *provider_tools]
 
 
-def _tools_and_choice(tools: list[Json], conversation: list[Said], parallel: bool) -> dict[str, Json]:
+def _tools_and_choice(tools: list[Json], conversation: list[OutgoingMessage], parallel: bool) -> dict[str, Json]:
     """Offer tools. Calls made earlier need tools to be there, so without any a constant one stands for them."""
     if tools:
         return {"tools": tools, **({} if parallel else {"tool_choice": {"disable_parallel_tool_use": True}})}
@@ -206,11 +208,11 @@ def _tools_and_choice(tools: list[Json], conversation: list[Said], parallel: boo
 
 def _fitted(body: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
     """Make what options asked for fit what the engine says: the choice of tools, and the room to think."""
-    choice = forms.dict_of(body.get("tool_choice"))
+    choice = wire_values.dict_of(body.get("tool_choice"))
     if choice:
         kept = {"type": "auto", **choice}
         body["tool_choice"] = {"type": "none"} if kept["type"] == "none" else kept
-    thinking = forms.dict_of(body.get("thinking"))
+    thinking = wire_values.dict_of(body.get("thinking"))
     budget, room = thinking.get("budget_tokens"), body["max_tokens"]
     if thinking.get("type") != "enabled" or type(budget) is not int or budget < room:
         return body
@@ -224,7 +226,7 @@ def _fitted(body: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
     return body
 
 
-def _may_think(thinking: Json, conversation: list[Said]) -> bool:
+def _may_think(thinking: Json, conversation: list[OutgoingMessage]) -> bool:
     """Tell whether thinking can be asked for now.
 
     With a fixed budget (``enabled``) the API refuses a running tool loop whose first message does not begin with

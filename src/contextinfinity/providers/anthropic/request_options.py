@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.providers.options import joined
 from contextinfinity.providers.request_options import (
     BUDGETS,
+    AppliedOptions,
     Offer,
-    Wished,
     as_option,
     choice_offer,
     forces_call,
@@ -23,7 +23,7 @@ LEAST_BUDGET = BUDGETS["minimal"]
 """Anthropic refuses a smaller one."""
 
 
-def for_messages(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
+def for_messages(wishes: RequestOptions, able: Abilities, *, parallel: bool) -> AppliedOptions:
     """Wish in the words of Anthropic's Messages.
 
     The API of today takes a temperature and the like from no Claude. Servers of other models on this wire do, though
@@ -50,7 +50,7 @@ def for_messages(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
         return wished_options(wishes, offers, in_part)
     # A tool that has to be called leaves no time to think: the vendor refuses both at once.
     options, left_out = wished_options(wishes, offers, in_part)
-    return Wished(joined(options, {"thinking": {"type": "disabled"}}), left_out)
+    return AppliedOptions(joined(options, {"thinking": {"type": "disabled"}}), left_out)
 
 
 def _messages_choice(choice: str) -> Json:
@@ -59,7 +59,7 @@ def _messages_choice(choice: str) -> Json:
     return {"type": {"required": "any"}.get(choice, choice)}
 
 
-def _claude_thought(wishes: Wishes, able: Abilities, *, forced: bool) -> dict[str, Json] | None:
+def _claude_thought(wishes: RequestOptions, able: Abilities, *, forced: bool) -> dict[str, Json] | None:
     """Tell a Claude: older ones by tokens, newer ones by effort. That a budget fits its answer is seen to later."""
     guidance, level = able.guidance, level_of(wishes)
     if level is None or not able.reasoning:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json, arguments_of
 from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 from contextinfinity.providers.anthropic.blocks import PROVIDER, THINKING, reasoning_item
 from contextinfinity.providers.failures import failure_in_stream
 
@@ -39,7 +39,7 @@ class MessageAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Take one event and return what it adds."""
-        told = forms.dict_of(data)
+        told = wire_values.dict_of(data)
         kind = told.get("type") or event
         given: Sequence[StreamedPiece] | None
         if kind == "content_block_delta":
@@ -76,7 +76,7 @@ class MessageAccumulator:
         message = told.get("message")
         if not isinstance(message, dict):
             return None
-        self._message = {**message, "usage": forms.dict_of(message.get("usage"))}
+        self._message = {**message, "usage": wire_values.dict_of(message.get("usage"))}
         return ()
 
     def _start(self, told: dict[str, Json]) -> Sequence[StreamedPiece] | None:
@@ -85,13 +85,13 @@ class MessageAccumulator:
             return None
         self._blocks[index] = block
         if block.get("type") == "tool_use":
-            call_id, name = forms.text_of(block.get("id")), forms.text_of(block.get("name"))
+            call_id, name = wire_values.text_of(block.get("id")), wire_values.text_of(block.get("name"))
             return (CallPiece(place=index, call_id=call_id, name=name),) if call_id and name else ()
         text = block.get("text") if block.get("type") == "text" else ""
         return (TextDelta(text=text),) if text and isinstance(text, str) else ()
 
     def _delta(self, told: dict[str, Json]) -> Sequence[StreamedPiece] | None:
-        index, delta = _index(told), forms.dict_of(told.get("delta"))
+        index, delta = _index(told), wire_values.dict_of(told.get("delta"))
         if index is None or index not in self._blocks:
             return None
         kind = delta.get("type")
@@ -112,12 +112,14 @@ class MessageAccumulator:
     def _stop(self, told: dict[str, Json]) -> Sequence[StreamedPiece]:
         index = _index(told)
         block = self._block(index) if index is not None and index in self._blocks else {}
-        return (ReasoningDone(item=reasoning_item(block)),) if forms.text_of(block.get("type")) in THINKING else ()
+        return (
+            (ReasoningDone(item=reasoning_item(block)),) if wire_values.text_of(block.get("type")) in THINKING else ()
+        )
 
     def _end(self, told: dict[str, Json]) -> Sequence[TextDelta]:
-        usage = {name: count for name, count in forms.dict_of(told.get("usage")).items() if count is not None}
-        said = {name: value for name, value in forms.dict_of(told.get("delta")).items() if value is not None}
-        self._message = {**self._message, **said, "usage": {**forms.dict_of(self._message.get("usage")), **usage}}
+        usage = {name: count for name, count in wire_values.dict_of(told.get("usage")).items() if count is not None}
+        said = {name: value for name, value in wire_values.dict_of(told.get("delta")).items() if value is not None}
+        self._message = {**self._message, **said, "usage": {**wire_values.dict_of(self._message.get("usage")), **usage}}
         return ()
 
     def _block(self, index: int) -> dict[str, Json]:

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
+from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.gemini import reply, request
 from contextinfinity.providers.gemini.request_options import for_gemini
-from contextinfinity.providers.request_options import Wished
+from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 
 
@@ -30,7 +30,7 @@ class GeminiWire:
         """Put a request into Gemini's JSON."""
         return request.body(asked, abilities, self.provider_tools)
 
-    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Put wishes into options of Gemini."""
         return for_gemini(wishes, abilities)
 

@@ -20,7 +20,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream, garbled
 from contextinfinity.providers.gemini.request import PROVIDER, SIGNATURE
 
@@ -53,7 +53,7 @@ class GeminiAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[TextDelta]:
         """Take one event and return the text it adds."""
-        told = forms.dict_of(data)
+        told = wire_values.dict_of(data)
         if "error" in told:
             raise failure_in_stream(PROVIDER, told)
         self._top |= {key: value for key, value in told.items() if key != "candidates"}
@@ -63,8 +63,8 @@ class GeminiAccumulator:
             return ()
         self._candidate |= {key: value for key, value in candidate.items() if key != "content"}
         self.ended = self.ended or bool(candidate.get("finishReason"))
-        content = forms.dict_of(candidate.get("content"))
-        return [piece for part in forms.list_of(content.get("parts")) for piece in self._take_part(part)]
+        content = wire_values.dict_of(candidate.get("content"))
+        return [piece for part in wire_values.list_of(content.get("parts")) for piece in self._take_part(part)]
 
     def whole(self) -> Json:
         """Return the reply as if it had come in one piece."""
@@ -78,8 +78,8 @@ class GeminiAccumulator:
         return {**self._top, "candidates": [candidate]}
 
     def _take_part(self, part: Json) -> list[TextDelta]:
-        told = forms.dict_of(part)
-        text = forms.text_of(told.get("text"))
+        told = wire_values.dict_of(part)
+        text = wire_values.text_of(told.get("text"))
         if self._continues(told):
             self._texts[-1].append(text)
             self._parts[-1] |= {key: value for key, value in told.items() if key != "text"}
@@ -104,7 +104,7 @@ def finished(whole: Json, abilities: Abilities) -> Finished:
         for each in whole:
             events.take("", each)
         whole = events.whole()
-    told = forms.dict_of(whole)
+    told = wire_values.dict_of(whole)
     if "error" in told:
         raise failure_in_stream(PROVIDER, told)
     candidate = _candidate(told)
@@ -115,34 +115,34 @@ def finished(whole: Json, abilities: Abilities) -> Finished:
             )
         raise garbled(PROVIDER, "the reply has no candidates")
     annotations = tuple(_citations(candidate))
-    parts = forms.list_of(forms.dict_of(candidate.get("content")).get("parts"))
-    items = forms.joined(item for part in parts for item in _items(part, annotations))
-    items = forms.with_own_ids(items, forms.text_of(told.get("responseId")))
+    parts = wire_values.list_of(wire_values.dict_of(candidate.get("content")).get("parts"))
+    items = wire_values.joined(item for part in parts for item in _items(part, annotations))
+    items = wire_values.with_own_ids(items, wire_values.text_of(told.get("responseId")))
     calls = any(isinstance(item, ToolCallItem) for item in items)
     return Finished(
-        outcome=_outcome(forms.text_of(candidate.get("finishReason")), calls=calls),
-        items=(*items, *forms.notes(_notes(told, candidate))),
-        usage=_usage(forms.dict_of(told.get("usageMetadata")), abilities),
-        response=forms.compact(whole, PROVIDER),
+        outcome=_outcome(wire_values.text_of(candidate.get("finishReason")), calls=calls),
+        items=(*items, *wire_values.notes(_notes(told, candidate))),
+        usage=_usage(wire_values.dict_of(told.get("usageMetadata")), abilities),
+        response=wire_values.compact(whole, PROVIDER),
     )
 
 
 def _candidate(told: dict[str, Json]) -> dict[str, Json] | None:
     """Return the first candidate; its index may be left out."""
-    found = (each for each in forms.list_of(told.get("candidates")) if isinstance(each, dict))
+    found = (each for each in wire_values.list_of(told.get("candidates")) if isinstance(each, dict))
     return next((each for each in found if each.get("index") in (0, None)), None)
 
 
 def _block_reason(told: dict[str, Json]) -> str:
-    return forms.text_of(forms.dict_of(told.get("promptFeedback")).get("blockReason"))
+    return wire_values.text_of(wire_values.dict_of(told.get("promptFeedback")).get("blockReason"))
 
 
 def _items(part: Json, annotations: tuple[Json, ...]) -> Iterator[TranscriptItem]:
-    told = forms.dict_of(part)
+    told = wire_values.dict_of(part)
     text, call, signature = (
         told.get("text"),
-        forms.dict_of(told.get("functionCall")),
-        forms.text_of(told.get(SIGNATURE)),
+        wire_values.dict_of(told.get("functionCall")),
+        wire_values.text_of(told.get(SIGNATURE)),
     )
     if isinstance(text, str) and told.get("thought"):
         yield ReasoningItem(encrypted_content=signature or None, raw=part)
@@ -153,7 +153,9 @@ def _items(part: Json, annotations: tuple[Json, ...]) -> Iterator[TranscriptItem
     if is_call:
         arguments = call.get("args")
         yield ToolCallItem(
-            call_id=forms.text_of(call.get("id")), name=call["name"], arguments={} if arguments is None else arguments
+            call_id=wire_values.text_of(call.get("id")),
+            name=call["name"],
+            arguments={} if arguments is None else arguments,
         )
     elif isinstance(text, str):
         if text:
@@ -164,14 +166,14 @@ def _items(part: Json, annotations: tuple[Json, ...]) -> Iterator[TranscriptItem
 
 def _citations(candidate: dict[str, Json]) -> Iterator[Json]:
     """Return the pages that the answer rests on: found by a search, or recited."""
-    grounding = forms.dict_of(candidate.get("groundingMetadata"))
-    for chunk in forms.list_of(grounding.get("groundingChunks")):
-        page = forms.dict_of(forms.dict_of(chunk).get("web"))
-        if url := forms.text_of(page.get("uri")):
-            yield {"type": "citation", "url": url, "title": forms.text_of(page.get("title"))}
-    recited = forms.dict_of(candidate.get("citationMetadata"))
-    for source in forms.list_of(recited.get("citationSources")):
-        if url := forms.text_of(forms.dict_of(source).get("uri")):
+    grounding = wire_values.dict_of(candidate.get("groundingMetadata"))
+    for chunk in wire_values.list_of(grounding.get("groundingChunks")):
+        page = wire_values.dict_of(wire_values.dict_of(chunk).get("web"))
+        if url := wire_values.text_of(page.get("uri")):
+            yield {"type": "citation", "url": url, "title": wire_values.text_of(page.get("title"))}
+    recited = wire_values.dict_of(candidate.get("citationMetadata"))
+    for source in wire_values.list_of(recited.get("citationSources")):
+        if url := wire_values.text_of(wire_values.dict_of(source).get("uri")):
             yield {"type": "citation", "url": url, "title": ""}
 
 
@@ -195,11 +197,11 @@ def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
     if not told:
         return Usage()
     prompt, answer = (
-        sum(forms.count_of(told.get(name)) for name in names)
+        sum(wire_values.count_of(told.get(name)) for name in names)
         for names in (
             ("promptTokenCount", "toolUsePromptTokenCount"),
             ("candidatesTokenCount", "thoughtsTokenCount"),
         )
     )
     cached = told.get("cachedContentTokenCount")
-    return forms.usage_of(abilities, prompt=prompt, answer=answer, cached=cached, written=0)
+    return wire_values.usage_of(abilities, prompt=prompt, answer=answer, cached=cached, written=0)

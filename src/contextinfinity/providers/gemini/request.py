@@ -26,9 +26,9 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
-from contextinfinity.providers import forms, options
+from contextinfinity.providers import options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.results import paired
+from contextinfinity.providers.tool_results import paired
 
 PROVIDER = "gemini"
 SIGNATURE = "thoughtSignature"
@@ -85,9 +85,9 @@ def body(request: ProviderRequest, abilities: Abilities, provider_tools: tuple[J
     """Write the whole request."""
     prompt = request.prompt
     given = options.table_of(request.options, PROVIDER)
-    given_config = {**forms.dict_of(given.pop("generationConfig", None))}
+    given_config = {**wire_values.dict_of(given.pop("generationConfig", None))}
     given_config |= {key: given.pop(key) for key in [*given] if key in GENERATION}
-    config: dict[str, Json] = {"maxOutputTokens": forms.bounded_output(request, abilities)}
+    config: dict[str, Json] = {"maxOutputTokens": wire_values.bounded_output(request, abilities)}
     if prompt.response_format is not None:
         config |= {"responseMimeType": "application/json", "responseJsonSchema": prompt.response_format}
     tools = [*_tools(prompt.tools if abilities.tools else ()), *provider_tools]
@@ -108,13 +108,13 @@ def _tools(specs: tuple[ToolSpec, ...]) -> list[Json]:
 
 def _parameters(schema: Json) -> dict[str, Json]:
     """Write a schema; one without properties is left out, as Gemini has it."""
-    return {"parametersJsonSchema": schema} if forms.dict_of(schema).get("properties") else {}
+    return {"parametersJsonSchema": schema} if wire_values.dict_of(schema).get("properties") else {}
 
 
 def _contents(prompt: Prompt, abilities: Abilities) -> list[Json]:
-    named = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    named = with_safe_ids(prompt.messages, pattern=wire_values.CALL_ID_PATTERN, longest=wire_values.LONGEST_CALL_ID)
     messages = [each.message for each in paired(named)]
-    running = forms.loop_start(messages)
+    running = wire_values.loop_start(messages)
     names: dict[str, str] = {}
     contents: list[dict[str, Json]] = []
     for place, message in enumerate(messages):
@@ -153,7 +153,7 @@ def _result(block: ToolResultBlock, abilities: Abilities, names: Mapping[str, st
     parts = list(_parts(block.content, abilities))
     text = "".join(part["text"] for part in parts if "text" in part)
     response = {"error" if block.is_error else "output": text}
-    name = names.get(block.tool_use_id, forms.safe_name(""))
+    name = names.get(block.tool_use_id, wire_values.safe_name(""))
     yield {"functionResponse": {"id": block.tool_use_id, "name": name, "response": response}}
     yield from (part for part in parts if "text" not in part)
 
@@ -168,13 +168,13 @@ def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dic
         elif isinstance(block, ToolResultBlock):
             yield from _parts(block.content, abilities)
         elif isinstance(block, UnknownBlock):
-            yield {"text": forms.UNKNOWN_NOTE}
+            yield {"text": wire_values.UNKNOWN_NOTE}
 
 
 def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
-    found = forms.picture(block, abilities)
+    found = wire_values.picture(block, abilities)
     if found is None or found.get("media_type") in UNSHOWN_IMAGES:
-        return {"text": forms.IMAGE_NOTE}
+        return {"text": wire_values.IMAGE_NOTE}
     if "url" in found:
         return {"fileData": {"mimeType": block.media_type, "fileUri": found["url"]}}
     return {"inlineData": {"mimeType": found["media_type"], "data": found["data"]}}
@@ -186,7 +186,7 @@ def _answer(message: Message, abilities: Abilities, names: dict[str, str], *, ru
     signature = ""
     for block in message.blocks:
         if isinstance(block, ReasoningBlock):
-            signature = forms.text_of(forms.dict_of(block.raw).get(SIGNATURE)) or signature
+            signature = wire_values.text_of(wire_values.dict_of(block.raw).get(SIGNATURE)) or signature
             continue
         part = _answered(block, names, running=running)
         if part is None:
@@ -204,18 +204,18 @@ def _answered(block: ContentBlock, names: dict[str, str], *, running: bool) -> d
     if isinstance(block, TextBlock):
         return {"text": block.text} if block.text else None
     if isinstance(block, ImageBlock):
-        return {"text": forms.IMAGE_NOTE}
+        return {"text": wire_values.IMAGE_NOTE}
     if isinstance(block, ToolUseBlock):
         names[block.tool_use_id] = _name(block.name)
-        arguments = forms.arguments_object(block.input)
+        arguments = wire_values.arguments_object(block.input)
         return {"functionCall": {"id": block.tool_use_id, "name": names[block.tool_use_id], "args": arguments}}
     if isinstance(block, UnknownBlock) and running and block.provider == PROVIDER:
-        raw = forms.dict_of(block.raw)
+        raw = wire_values.dict_of(block.raw)
         return raw if not OWN_PARTS.isdisjoint(raw) else None
     return None
 
 
 def _name(name: str) -> str:
     """Make a name begin with a letter or an underscore, which Gemini demands besides."""
-    safe = forms.safe_name(name)
-    return safe if re.match(r"[A-Za-z_]", safe) else f"_{safe}"[: forms.LONGEST_NAME]
+    safe = wire_values.safe_name(name)
+    return safe if re.match(r"[A-Za-z_]", safe) else f"_{safe}"[: wire_values.LONGEST_NAME]

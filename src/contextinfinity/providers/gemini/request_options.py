@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.providers.request_options import (
     BUDGETS,
     USUAL_EFFORTS,
+    AppliedOptions,
     Offer,
-    Wished,
     as_option,
     choice_offer,
     level_of,
@@ -22,7 +22,7 @@ LEAST_BUDGET = 512
 """The smallest number of tokens to think with that every model takes."""
 
 
-def for_gemini(wishes: Wishes, able: Abilities) -> Wished:
+def for_gemini(wishes: RequestOptions, able: Abilities) -> AppliedOptions:
     """Return options for ``generationConfig`` and ``toolConfig``.
 
     Gemini has no way to ask for one call at a time.
@@ -54,7 +54,7 @@ def _tool_config(choice: str) -> Json:
     return {"functionCallingConfig": {"mode": {"required": "ANY"}.get(choice, choice.upper())}}
 
 
-def _thinking(wishes: Wishes, able: Abilities) -> dict[str, Json] | None:
+def _thinking(wishes: RequestOptions, able: Abilities) -> dict[str, Json] | None:
     """Return a level for models that take one, a number of tokens for older ones."""
     level = level_of(wishes)
     if level is None or not able.reasoning:

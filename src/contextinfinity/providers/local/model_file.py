@@ -9,7 +9,7 @@ from pathlib import Path
 from re import Pattern
 from typing import Any
 
-from contextinfinity.providers.local import gguf, vocabulary
+from contextinfinity.providers.local import gguf, gguf_tokenizer
 from contextinfinity.text.tokens import Counter, own_counter
 
 LOOK_SECONDS = 1.0
@@ -35,7 +35,7 @@ class ModelFile:
     @property
     def counter(self) -> Counter | None:
         """What counts with the model's own tokenizer; None where it cannot be made, or the file is not there."""
-        if self._counter is None and self._is_there() and vocabulary.is_known(self.facts()):
+        if self._counter is None and self._is_there() and gguf_tokenizer.is_known(self.facts()):
             self._counter = own_counter(self.path.name, self._count)
         return self._counter
 
@@ -68,8 +68,8 @@ class ModelFile:
             if self._vocabulary is None:
                 values = gguf.all_values(self.path)
                 try:
-                    count = vocabulary.counting(values) if vocabulary.is_known(values) else None
-                    self._vocabulary = count, vocabulary.controls(values)
+                    count = gguf_tokenizer.counting(values) if gguf_tokenizer.is_known(values) else None
+                    self._vocabulary = count, gguf_tokenizer.controls(values)
                 except Exception as error:  # a stranger's file may hold anything in the place of a vocabulary
                     raise gguf.unreadable(self.path, error) from error
             return self._vocabulary

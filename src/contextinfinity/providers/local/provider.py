@@ -17,16 +17,16 @@ import msgspec
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, Wishes
+from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, RequestOptions
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.catalogue import overridden
-from contextinfinity.providers.contract import Written
+from contextinfinity.providers.contract import EncodedRequest
+from contextinfinity.providers.local.gguf_tokenizer import plain
 from contextinfinity.providers.local.llama import READING, Llama, Load, give_back, hear, take
 from contextinfinity.providers.local.model_file import ModelFile
-from contextinfinity.providers.local.vocabulary import plain
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.rebuild_request import write
-from contextinfinity.providers.request_options import Wished
+from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.text.tokens import Counter, counter_of
 
 WINDOW = 8192
@@ -34,7 +34,7 @@ WINDOW = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class LocalRunSettings:
     """How a model is run. ``missing`` says what to do when its file is not there."""
 
     threads: int = 1
@@ -49,9 +49,9 @@ class LocalProvider:
 
     name = "local"
 
-    def __init__(self, file: ModelFile, running: Running | None = None) -> None:
+    def __init__(self, file: ModelFile, running: LocalRunSettings | None = None) -> None:
         self._file = file
-        self._running = running or Running()
+        self._running = running or LocalRunSettings()
         self._wire = ChatWire(vendor=self.name)
         self._llama: Llama | None = None
 
@@ -82,11 +82,11 @@ class LocalProvider:
         """Count what a request will take."""
         return self.counter(request.model_id).prompt(request.prompt)
 
-    def write(self, request: ProviderRequest) -> Written:
+    def write(self, request: ProviderRequest) -> EncodedRequest:
         """Put a request into the form of chat completions."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
 
-    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
         """Put wishes into the words of llama.cpp."""
         return self._wire.wished(wishes, self.abilities(model_id))
 
@@ -94,7 +94,7 @@ class LocalProvider:
         """Begin to load the model, in its own thread: somebody is going to ask soon."""
         self._at_work(model_id).begin()
 
-    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Ask the model, and give what it says token by token."""
         model_id = written.request.model_id
         llama, reply = self._at_work(model_id), self._wire.accumulate()

@@ -8,12 +8,12 @@ from typing import Literal
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
+from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_chat import reply, request, stream
 from contextinfinity.providers.openai_chat.request_options import for_chat
-from contextinfinity.providers.request_options import Wished
+from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.vendors import VENDORS
 
@@ -46,7 +46,7 @@ class ChatWire:
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into the JSON of chat completions."""
-        how = request.How(
+        how = request.ChatRequestSettings(
             vendor=self.vendor,
             parallel_tools=self.parallel_tools,
             provider_tools=self.provider_tools,
@@ -56,7 +56,7 @@ class ChatWire:
         )
         return request.body(asked, abilities, how)
 
-    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Put wishes into options of chat completions."""
         own_server = self.max_tokens_name == "max_tokens"
         return for_chat(wishes, abilities, vendor=self.vendor, parallel=self.parallel_tools, own_server=own_server)

@@ -21,7 +21,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream, garbled
 from contextinfinity.providers.openai_chat.request import CALL_EXTRA, REASONING_KEYS
 from contextinfinity.providers.openai_chat.stream import call_extra
@@ -33,21 +33,21 @@ ALL_SAID = frozenset({"", "stop", "tool_calls", "function_call", "tool_use", "eo
 
 def read(whole: Json, abilities: Abilities, vendor: str) -> Finished:
     """Read a whole completion."""
-    completion = forms.dict_of(whole)
-    choices = forms.list_of(completion.get("choices"))
-    choice = forms.dict_of(choices[0]) if choices else {}
+    completion = wire_values.dict_of(whole)
+    choices = wire_values.list_of(completion.get("choices"))
+    choice = wire_values.dict_of(choices[0]) if choices else {}
     if not isinstance(choice.get("message"), dict):
         if completion.get("error"):  # some servers send it as if all were well
             raise failure_in_stream(vendor, completion["error"])
         raise garbled(vendor, "the reply holds no message")
-    items = forms.joined(_items(choice["message"], completion, vendor))
-    items = forms.with_own_ids(items, forms.text_of(completion.get("id")))
-    finish = forms.text_of(choice.get("finish_reason"))
+    items = wire_values.joined(_items(choice["message"], completion, vendor))
+    items = wire_values.with_own_ids(items, wire_values.text_of(completion.get("id")))
+    finish = wire_values.text_of(choice.get("finish_reason"))
     return Finished(
         outcome=_outcome(finish, any(isinstance(item, ToolCallItem) for item in items)),
-        items=(*items, *forms.notes(_notes(completion, finish))),
-        usage=_usage(forms.dict_of(completion.get("usage")), abilities),
-        response=forms.compact(whole, vendor),
+        items=(*items, *wire_values.notes(_notes(completion, finish))),
+        usage=_usage(wire_values.dict_of(completion.get("usage")), abilities),
+        response=wire_values.compact(whole, vendor),
     )
 
 
@@ -56,9 +56,9 @@ def _items(message: dict[str, Json], completion: dict[str, Json], vendor: str) -
     if thinking:
         yield ReasoningItem(raw=thinking)
     yield from _words(message.get("content"), _annotations(message, completion), vendor)
-    if forms.text_of(message.get("refusal")):
+    if wire_values.text_of(message.get("refusal")):
         yield AssistantItem(blocks=(TextBlock(text=message["refusal"], annotations=(REFUSAL,)),))
-    for call in forms.list_of(message.get("tool_calls")):
+    for call in wire_values.list_of(message.get("tool_calls")):
         yield from _call(call, vendor)
     for key in message:
         if key not in KNOWN and message[key] is not None:
@@ -68,8 +68,8 @@ def _items(message: dict[str, Json], completion: dict[str, Json], vendor: str) -
 def _words(content: Json, annotations: tuple[Json, ...], vendor: str) -> Iterator[TranscriptItem]:
     if isinstance(content, str) and content:
         yield AssistantItem(blocks=(TextBlock(text=content, annotations=annotations),))
-    for part in forms.list_of(content):
-        text = forms.dict_of(part).get("text")
+    for part in wire_values.list_of(content):
+        text = wire_values.dict_of(part).get("text")
         if isinstance(text, str) and part.get("type") == "text":
             yield AssistantItem(blocks=(TextBlock(text=text, annotations=annotations),))
         else:
@@ -78,18 +78,18 @@ def _words(content: Json, annotations: tuple[Json, ...], vendor: str) -> Iterato
 
 def _annotations(message: dict[str, Json], completion: dict[str, Json]) -> tuple[Json, ...]:
     """Give the sources of an answer; those that a search found in the order in which the words count them."""
-    results = [forms.dict_of(result) for result in forms.list_of(completion.get("search_results"))]
-    titles = {forms.text_of(result.get("url")): forms.text_of(result.get("title")) for result in results}
-    cited = [url for url in forms.list_of(completion.get("citations")) if isinstance(url, str)]
+    results = [wire_values.dict_of(result) for result in wire_values.list_of(completion.get("search_results"))]
+    titles = {wire_values.text_of(result.get("url")): wire_values.text_of(result.get("title")) for result in results}
+    cited = [url for url in wire_values.list_of(completion.get("citations")) if isinstance(url, str)]
     urls = cited or [url for url in titles if url]
     citations = [{"type": "citation", "url": url, "title": titles.get(url, "")} for url in urls]
-    return (*forms.list_of(message.get("annotations")), *citations)
+    return (*wire_values.list_of(message.get("annotations")), *citations)
 
 
 def _call(call: Json, vendor: str) -> Iterator[TranscriptItem]:
-    told = forms.dict_of(call)
-    function = forms.dict_of(told.get("function"))
-    name = forms.text_of(function.get("name"))
+    told = wire_values.dict_of(call)
+    function = wire_values.dict_of(told.get("function"))
+    name = wire_values.text_of(function.get("name"))
     if not name:
         yield UnknownItem(provider=vendor, raw=call)
         return
@@ -97,7 +97,7 @@ def _call(call: Json, vendor: str) -> Iterator[TranscriptItem]:
     if extra:
         yield UnknownItem(provider=vendor, raw={CALL_EXTRA: extra})
     arguments = arguments_of(function.get("arguments"))
-    yield ToolCallItem(call_id=forms.text_of(told.get("id")), name=name, arguments=arguments)
+    yield ToolCallItem(call_id=wire_values.text_of(told.get("id")), name=name, arguments=arguments)
 
 
 def _outcome(finish: str, calls: bool) -> StepOutcome:
@@ -119,8 +119,8 @@ def _notes(completion: dict[str, Json], finish: str) -> Iterator[tuple[str, Json
 def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
     if not told:
         return Usage()
-    details = forms.dict_of(told.get("prompt_tokens_details"))
-    return forms.usage_of(
+    details = wire_values.dict_of(told.get("prompt_tokens_details"))
+    return wire_values.usage_of(
         abilities,
         prompt=told.get("prompt_tokens"),
         answer=told.get("completion_tokens"),

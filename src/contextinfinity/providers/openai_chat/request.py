@@ -26,9 +26,9 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import CHAT, all_in_form
-from contextinfinity.providers import forms, options
+from contextinfinity.providers import options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.results import paired
+from contextinfinity.providers.tool_results import paired
 
 PERPLEXITY = "perplexity"
 LIMITS = ("max_tokens", "max_completion_tokens")
@@ -48,7 +48,7 @@ TOOL_KEYS = frozenset({"tools", "functions", "function_call", *OF_TOOLS})
 """What a model that knows no tools is not sent."""
 CALL_IDS = (
     (re.compile(r"mi[sx]tral|ministral|magistral|devstral|codestral|pixtral"), r"[A-Za-z0-9]{9}", 9),
-    (re.compile(""), forms.CALL_ID_PATTERN, forms.LONGEST_CALL_ID),
+    (re.compile(""), wire_values.CALL_ID_PATTERN, wire_values.LONGEST_CALL_ID),
 )
 """By what is found in a model's id: which ids of calls it takes, and how long they may be."""
 
@@ -62,7 +62,7 @@ CONTINUED = "[the conversation goes on]"
 BETWEEN = "\n\n"
 
 
-class How(Struct, frozen=True, kw_only=True):
+class ChatRequestSettings(Struct, frozen=True, kw_only=True):
     """What the account's settings say about every request."""
 
     vendor: str
@@ -73,9 +73,9 @@ class How(Struct, frozen=True, kw_only=True):
     text_separator: str
 
 
-def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
+def body(request: ProviderRequest, abilities: Abilities, how: ChatRequestSettings) -> dict[str, Json]:
     """Write the body of a request."""
-    if (sent := forms.sent_to(request, CHAT)) is not None:
+    if (sent := wire_values.sent_to(request, CHAT)) is not None:
         passed = _as_sent(request, how, sent)
         return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
     prompt = request.prompt
@@ -85,7 +85,7 @@ def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, 
         "model": request.model_id,
         "messages": writer.messages(prompt),
         "stream": True,
-        how.max_tokens_name: forms.bounded_output(request, abilities),
+        how.max_tokens_name: wire_values.bounded_output(request, abilities),
     }
     if how.stream_usage:
         written["stream_options"] = {"include_usage": True}
@@ -98,14 +98,14 @@ def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, 
     return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
 
-def _as_sent(request: ProviderRequest, how: How, sent: dict[str, Json]) -> dict[str, Json]:
+def _as_sent(request: ProviderRequest, how: ChatRequestSettings, sent: dict[str, Json]) -> dict[str, Json]:
     """Write what a client of this wire sent: its messages, tools and parameters, and what was added behind a cut."""
-    prompt, params = request.prompt, forms.dict_of(sent.get("params"))
+    prompt, params = request.prompt, wire_values.dict_of(sent.get("params"))
     limit = next((name for name in reversed(LIMITS) if params.get(name) is not None), None)
     added = [_say("system", text) for text in prompt.system[1:]]
     tools = prompt.sent.get("tools")
     return {
-        **forms.configured(request),
+        **wire_values.configured(request),
         **params,
         **({} if limit is None else {limit: request.max_output_tokens}),
         **({"tools": tools} if tools else {}),
@@ -122,12 +122,12 @@ def _tool(tool: ToolSpec) -> Json:
 
 
 def _format(schema: Json) -> Json:
-    strict = forms.can_be_strict(schema)
-    return {"type": "json_schema", "json_schema": {"name": forms.FORMAT_NAME, "schema": schema, "strict": strict}}
+    strict = wire_values.can_be_strict(schema)
+    return {"type": "json_schema", "json_schema": {"name": wire_values.FORMAT_NAME, "schema": schema, "strict": strict}}
 
 
 class _Writer:
-    def __init__(self, model_id: str, abilities: Abilities, how: How) -> None:
+    def __init__(self, model_id: str, abilities: Abilities, how: ChatRequestSettings) -> None:
         self._model_id = model_id.lower()
         self._abilities = abilities
         self._vendor = how.vendor
@@ -141,7 +141,7 @@ class _Writer:
         """Write all messages of a prompt."""
         pattern, longest = next((rule, most) for model, rule, most in CALL_IDS if model.search(self._model_id))
         said = [each.message for each in paired(with_safe_ids(prompt.messages, pattern=pattern, longest=longest))]
-        running = forms.loop_start(said)
+        running = wire_values.loop_start(said)
         first = next((place for place, message in enumerate(said) if message.role != "system"), len(said))
         system = [*prompt.system, *(message.rendered_text for message in said[:first])]
         if self._abilities.one_system and system:
@@ -180,7 +180,7 @@ class _Writer:
         extra: dict[str, Json] = {}
         for block in message.blocks:
             if isinstance(block, UnknownBlock) and block.provider == self._vendor and running:
-                extra = forms.dict_of(forms.dict_of(block.raw).get(CALL_EXTRA))
+                extra = wire_values.dict_of(wire_values.dict_of(block.raw).get(CALL_EXTRA))
             elif isinstance(block, ToolUseBlock):
                 self._names[block.tool_use_id] = block.name
                 yield _call(block, extra)
@@ -218,11 +218,13 @@ class _Writer:
         if isinstance(block, TextBlock):
             return block.text
         if isinstance(block, ToolUseBlock) and not self.tools:
-            return f"[called {block.name} with {forms.arguments_text(block.input)}]"
-        return forms.IMAGE_NOTE if isinstance(block, ImageBlock) else ""
+            return f"[called {block.name} with {wire_values.arguments_text(block.input)}]"
+        return wire_values.IMAGE_NOTE if isinstance(block, ImageBlock) else ""
 
     def _result(self, result: ToolResultBlock) -> dict[str, Json]:
-        text = (forms.ERROR_MARK if result.is_error else "") + self._joined(list(filter(None, _texts(result.content))))
+        text = (wire_values.ERROR_MARK if result.is_error else "") + self._joined(
+            list(filter(None, _texts(result.content)))
+        )
         if self.tools:
             return {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
         return _say("user", f"[{self._names.get(result.tool_use_id, 'the tool')} gave back] {text}")
@@ -233,15 +235,17 @@ class _Writer:
                 if block.text:
                     yield {"type": "text", "text": block.text}
             elif isinstance(block, ImageBlock):
-                url = forms.image_url(block, self._abilities)
+                url = wire_values.image_url(block, self._abilities)
                 yield (
-                    {"type": "text", "text": forms.IMAGE_NOTE}
+                    {"type": "text", "text": wire_values.IMAGE_NOTE}
                     if url is None
                     else {"type": "image_url", "image_url": {"url": url}}
                 )
             elif isinstance(block, UnknownBlock):
-                own = forms.is_own(block, self._vendor, PARTS_OF_A_USER)
-                yield forms.without_nulls(block.raw) if own else {"type": "text", "text": forms.UNKNOWN_NOTE}
+                own = wire_values.is_own(block, self._vendor, PARTS_OF_A_USER)
+                yield (
+                    wire_values.without_nulls(block.raw) if own else {"type": "text", "text": wire_values.UNKNOWN_NOTE}
+                )
 
 
 def _say(role: str, content: Json) -> dict[str, Json]:
@@ -249,8 +253,8 @@ def _say(role: str, content: Json) -> dict[str, Json]:
 
 
 def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
-    told = {"name": forms.safe_name(call.name), "arguments": forms.arguments_text(call.input)}
-    told = {**forms.dict_of(extra.get("function")), **told}
+    told = {"name": wire_values.safe_name(call.name), "arguments": wire_values.arguments_text(call.input)}
+    told = {**wire_values.dict_of(extra.get("function")), **told}
     return {**extra, "id": call.tool_use_id, "type": "function", "function": told}
 
 
@@ -260,15 +264,15 @@ def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
         if isinstance(block, TextBlock):
             yield block.text
         elif isinstance(block, ImageBlock):
-            yield forms.IMAGE_NOTE
+            yield wire_values.IMAGE_NOTE
         elif isinstance(block, ToolResultBlock):
             yield from _texts(block.content)
         elif isinstance(block, UnknownBlock):
-            yield forms.UNKNOWN_NOTE
+            yield wire_values.UNKNOWN_NOTE
 
 
 def _reasoning(raw: Json) -> dict[str, Json]:
-    told = forms.dict_of(raw)
+    told = wire_values.dict_of(raw)
     return {} if "type" in told else {key: told[key] for key in REASONING_KEYS if told.get(key)}
 
 

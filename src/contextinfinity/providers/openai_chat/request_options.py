@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.providers.request_options import (
     USUAL_EFFORTS,
+    AppliedOptions,
     Offer,
-    Wished,
     as_option,
     choice_offer,
     effort_of,
@@ -22,7 +22,9 @@ MOST_STOPS = 4
 """Of OpenAI, and of those who keep to its words."""
 
 
-def for_chat(wishes: Wishes, able: Abilities, *, vendor: str, parallel: bool, own_server: bool) -> Wished:
+def for_chat(
+    wishes: RequestOptions, able: Abilities, *, vendor: str, parallel: bool, own_server: bool
+) -> AppliedOptions:
     """Wish in the words of chat completions; ``own_server``: one that takes more than OpenAI does."""
     guidance, local = able.guidance, vendor == "local"
     thought = _llama_thought(wishes, able) if local else _named("reasoning_effort", effort_of(wishes, able))
@@ -51,7 +53,7 @@ def _named(key: str, value: Json) -> dict[str, Json] | None:
     return None if value is None else {key: value}
 
 
-def _named_tool(wishes: Wishes) -> bool:
+def _named_tool(wishes: RequestOptions) -> bool:
     return (wishes.tool_choice or "").startswith(":")
 
 
@@ -64,7 +66,7 @@ def _llama_choice(choice: str) -> Json:
     return "required" if choice.startswith(":") else choice
 
 
-def _llama_thought(wishes: Wishes, able: Abilities) -> dict[str, Json] | None:
+def _llama_thought(wishes: RequestOptions, able: Abilities) -> dict[str, Json] | None:
     """Tell llama.cpp; what an effort means is up to the template of the model."""
     level = level_of(wishes)
     if level is None or not able.reasoning:

@@ -13,7 +13,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json, ReasoningItem, arguments_of
 from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream
 from contextinfinity.providers.openai_chat.request import REASONING_KEYS
 
@@ -44,7 +44,7 @@ class ChatAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Take one chunk and return what it adds."""
-        told = forms.dict_of(data)
+        told = wire_values.dict_of(data)
         if event == "error" or told.get("object") == "error" or told.get("error"):
             raise failure_in_stream(self._vendor, told.get("error") or data)
         self._top.update({key: each for key, each in told.items() if each is not None and key not in NOT_OF_THE_WHOLE})
@@ -53,7 +53,7 @@ class ChatAccumulator:
             return ()
         delta = self._delta(choice)
         self._answered = True
-        finish = forms.text_of(choice.get("finish_reason"))
+        finish = wire_values.text_of(choice.get("finish_reason"))
         if finish:
             self._finish = finish
             self.ended = True
@@ -74,8 +74,8 @@ class ChatAccumulator:
     def _delta(self, choice: dict[str, Json]) -> dict[str, Json]:
         """Give what is new; a server that does not stream sends the whole message once."""
         if isinstance(choice.get("delta"), dict):
-            return forms.dict_of(choice["delta"])
-        return {} if self._answered else forms.dict_of(choice.get("message"))
+            return wire_values.dict_of(choice["delta"])
+        return {} if self._answered else wire_values.dict_of(choice.get("message"))
 
     def _take_delta(self, delta: dict[str, Json]) -> list[StreamedPiece]:
         shown: list[StreamedPiece] = []
@@ -102,7 +102,7 @@ class ChatAccumulator:
         return (ReasoningDone(item=ReasoningItem(raw=thinking)),)
 
     def _take_parts(self, parts: list[Json]) -> list[TextDelta]:
-        texts = [forms.text_of(part["text"]) for part in parts if _is_text(part)]
+        texts = [wire_values.text_of(part["text"]) for part in parts if _is_text(part)]
         self._texts.setdefault("content", []).extend(texts)
         others = [part for part in parts if not _is_text(part)]
         if others:
@@ -121,13 +121,13 @@ class ChatAccumulator:
 def call_extra(told: dict[str, Json]) -> dict[str, Json]:
     """Give the fields of a call that are not known: a server may want them back, as Google wants its signatures."""
     extra = {key: each for key, each in told.items() if key not in OF_A_CALL and each is not None}
-    function = forms.dict_of(told.get("function"))
+    function = wire_values.dict_of(told.get("function"))
     inner = {key: each for key, each in function.items() if key not in OF_A_FUNCTION and each is not None}
     return {**extra, "function": inner} if inner else extra
 
 
 @dataclass
-class _Call:
+class _StreamedCall:
     index: int | None
     id: str
     name: str
@@ -139,21 +139,21 @@ class _Calls:
     """The calls of an answer, in the order in which they began."""
 
     def __init__(self) -> None:
-        self._calls: list[_Call] = []
+        self._calls: list[_StreamedCall] = []
         self._shown: set[int] = set()
 
     def take(self, pieces: Json) -> list[CallPiece]:
         """Take the pieces of calls that a chunk brings; return those that can be shown: of calls with id and name."""
         shown: list[CallPiece] = []
-        for piece in forms.list_of(pieces):
-            told = forms.dict_of(piece)
-            function = forms.dict_of(told.get("function"))
+        for piece in wire_values.list_of(pieces):
+            told = wire_values.dict_of(piece)
+            function = wire_values.dict_of(told.get("function"))
             index = told["index"] if type(told.get("index")) is int else None
             arguments = function.get("arguments")
             if not isinstance(arguments, str):
                 arguments = "" if arguments is None else msgspec.json.encode(arguments).decode()
-            call_id, name = forms.text_of(told.get("id")), forms.text_of(function.get("name"))
-            place, is_new = self._take(_Call(index, call_id, name, [arguments], call_extra(told)))
+            call_id, name = wire_values.text_of(told.get("id")), wire_values.text_of(function.get("name"))
+            place, is_new = self._take(_StreamedCall(index, call_id, name, [arguments], call_extra(told)))
             if is_new and call_id and name:
                 self._shown.add(place)
                 shown.append(CallPiece(place=place, call_id=call_id, name=name))
@@ -165,7 +165,7 @@ class _Calls:
         """Give the calls in one piece each."""
         return [_whole(call) for call in self._calls]
 
-    def _take(self, piece: _Call) -> tuple[int, bool]:
+    def _take(self, piece: _StreamedCall) -> tuple[int, bool]:
         """Add a piece; return the place of its call, and whether that is a new one."""
         call = self._goes_on_with(piece)
         if call is None:
@@ -174,11 +174,11 @@ class _Calls:
         call.id = call.id or piece.id
         call.name = call.name or piece.name
         call.arguments += piece.arguments
-        inner = {**forms.dict_of(call.extra.get("function")), **forms.dict_of(piece.extra.get("function"))}
+        inner = {**wire_values.dict_of(call.extra.get("function")), **wire_values.dict_of(piece.extra.get("function"))}
         call.extra |= {**piece.extra, "function": inner} if inner else piece.extra
         return next(place for place, one in enumerate(self._calls) if one is call), False
 
-    def _goes_on_with(self, piece: _Call) -> _Call | None:
+    def _goes_on_with(self, piece: _StreamedCall) -> _StreamedCall | None:
         """Find the newest call of a piece's index; where it has none, that of its id; where it has neither, the newest.
 
         The newest is no longer meant when the piece begins another call, whatever the index says: some servers give
@@ -191,12 +191,16 @@ class _Calls:
         return None
 
 
-def _whole(call: _Call) -> Json:
-    function = {"name": call.name, "arguments": "".join(call.arguments), **forms.dict_of(call.extra.get("function"))}
+def _whole(call: _StreamedCall) -> Json:
+    function = {
+        "name": call.name,
+        "arguments": "".join(call.arguments),
+        **wire_values.dict_of(call.extra.get("function")),
+    }
     return {**call.extra, "id": call.id, "type": "function", "function": function}
 
 
-def _begins_another(piece: _Call, call: _Call) -> bool:
+def _begins_another(piece: _StreamedCall, call: _StreamedCall) -> bool:
     """Tell whether a piece names a tool because it begins a call, and not because its server repeats the name."""
     if not piece.name or not call.name:
         return False
@@ -208,7 +212,7 @@ def _begins_another(piece: _Call, call: _Call) -> bool:
 
 
 def _first_choice(told: dict[str, Json]) -> dict[str, Json] | None:
-    for choice in forms.list_of(told.get("choices")):
+    for choice in wire_values.list_of(told.get("choices")):
         if isinstance(choice, dict) and choice.get("index") in (0, None):
             return choice
     return None

@@ -7,11 +7,11 @@ from typing import Literal
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
+from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_responses import reply, request, stream
 from contextinfinity.providers.openai_responses.request_options import for_responses
-from contextinfinity.providers.request_options import Wished
+from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 
 
@@ -35,7 +35,7 @@ class ResponsesWire:
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into OpenAI's JSON, complete in itself."""
-        how = request.How(
+        how = request.ResponsesRequestSettings(
             truncation=self.truncation,
             store=self.store,
             parallel_tools=self.parallel_tools,
@@ -44,7 +44,7 @@ class ResponsesWire:
         )
         return request.body(asked, abilities, how)
 
-    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Put wishes into options of OpenAI's."""
         return for_responses(wishes, abilities, parallel=self.parallel_tools)
 

@@ -20,7 +20,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream, garbled
 from contextinfinity.providers.openai_responses.request import PROVIDER
 from contextinfinity.providers.openai_responses.stream import reasoning_item
@@ -30,25 +30,25 @@ REASONS = {"max_output_tokens": "length", "content_filter": "filter"}
 
 def read(whole: Json, abilities: Abilities) -> Finished:
     """Read a whole response; ``ProviderError`` where it says that the answer failed."""
-    response = forms.dict_of(whole)
+    response = wire_values.dict_of(whole)
     shaped = isinstance(response.get("output"), list) or isinstance(response.get("status"), str)
     if response.get("status") == "failed" or (not shaped and response.get("error")):
         raise failure_in_stream(PROVIDER, response.get("error"))
     if not shaped:
         raise garbled(PROVIDER, "the reply is not a response")
-    items = forms.joined(item for each in forms.list_of(response.get("output")) for item in _items(each))
-    items = forms.with_own_ids(items, forms.text_of(response.get("id")))
+    items = wire_values.joined(item for each in wire_values.list_of(response.get("output")) for item in _items(each))
+    items = wire_values.with_own_ids(items, wire_values.text_of(response.get("id")))
     outcome = _outcome(response, any(isinstance(item, ToolCallItem) for item in items))
     return Finished(
         outcome=outcome,
-        items=(*items, *forms.notes(_notes(response))),
-        usage=_usage(forms.dict_of(response.get("usage")), abilities),
-        response=forms.compact(whole, PROVIDER),
+        items=(*items, *wire_values.notes(_notes(response))),
+        usage=_usage(wire_values.dict_of(response.get("usage")), abilities),
+        response=wire_values.compact(whole, PROVIDER),
     )
 
 
 def _items(each: Json) -> Iterator[TranscriptItem]:
-    item = forms.dict_of(each)
+    item = wire_values.dict_of(each)
     kind = item.get("type")
     if kind == "message" and isinstance(item.get("content"), list):
         phase = item.get("phase")
@@ -57,7 +57,7 @@ def _items(each: Json) -> Iterator[TranscriptItem]:
             yield from _part(part, marks)
     elif kind == "function_call" and isinstance(item.get("name"), str):
         arguments = arguments_of(item.get("arguments"))
-        yield ToolCallItem(call_id=forms.text_of(item.get("call_id")), name=item["name"], arguments=arguments)
+        yield ToolCallItem(call_id=wire_values.text_of(item.get("call_id")), name=item["name"], arguments=arguments)
     elif kind == "reasoning":
         yield reasoning_item(item)
     else:
@@ -65,10 +65,10 @@ def _items(each: Json) -> Iterator[TranscriptItem]:
 
 
 def _part(part: Json, marks: tuple[Json, ...]) -> Iterator[TranscriptItem]:
-    said = forms.dict_of(part)
+    said = wire_values.dict_of(part)
     kind = said.get("type")
     if kind == "output_text" and isinstance(said.get("text"), str):
-        annotations = (*forms.list_of(said.get("annotations")), *marks)
+        annotations = (*wire_values.list_of(said.get("annotations")), *marks)
         if said["text"]:
             yield AssistantItem(blocks=(TextBlock(text=said["text"], annotations=annotations),))
     elif kind == "refusal" and isinstance(said.get("refusal"), str):
@@ -80,7 +80,7 @@ def _part(part: Json, marks: tuple[Json, ...]) -> Iterator[TranscriptItem]:
 
 def _outcome(response: dict[str, Json], calls: bool) -> StepOutcome:
     status = response.get("status")
-    reason = forms.text_of(forms.dict_of(response.get("incomplete_details")).get("reason"))
+    reason = wire_values.text_of(wire_values.dict_of(response.get("incomplete_details")).get("reason"))
     if status in ("incomplete", "cancelled"):
         return Incomplete(reason=REASONS.get(reason, reason) or str(status))
     return Paused(reason="tool_use") if calls else Completed()
@@ -89,7 +89,7 @@ def _outcome(response: dict[str, Json], calls: bool) -> StepOutcome:
 def _notes(response: dict[str, Json]) -> Iterator[tuple[str, Json]]:
     yield "response_id", response.get("id")
     yield "model", response.get("model")
-    reason = forms.text_of(forms.dict_of(response.get("incomplete_details")).get("reason"))
+    reason = wire_values.text_of(wire_values.dict_of(response.get("incomplete_details")).get("reason"))
     yield "stop_reason", reason or response.get("status")
     yield "service_tier", response.get("service_tier")
 
@@ -97,8 +97,8 @@ def _notes(response: dict[str, Json]) -> Iterator[tuple[str, Json]]:
 def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
     if not told:
         return Usage()
-    details = forms.dict_of(told.get("input_tokens_details"))
-    return forms.usage_of(
+    details = wire_values.dict_of(told.get("input_tokens_details"))
+    return wire_values.usage_of(
         abilities,
         prompt=told.get("input_tokens"),
         answer=told.get("output_tokens"),

@@ -25,9 +25,9 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.providers import forms, options
+from contextinfinity.providers import options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.results import paired
+from contextinfinity.providers.tool_results import paired
 
 PROVIDER = "openai"
 LEAST_OUTPUT = 16
@@ -78,7 +78,7 @@ ITEMS_THAT_RETURN = frozenset(
 PARTS_OF_A_USER = frozenset({"input_file", "input_audio"})
 
 
-class How(Struct, frozen=True, kw_only=True):
+class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
     """What the account's settings say about every request."""
 
     truncation: str
@@ -88,7 +88,7 @@ class How(Struct, frozen=True, kw_only=True):
     upstream_state: bool
 
 
-def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
+def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSettings) -> dict[str, Json]:
     """Write the body of a request."""
     prompt = request.prompt
     tools = _tools(prompt, abilities) + list(how.provider_tools)
@@ -98,12 +98,12 @@ def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, 
         "stream": True,
         "store": how.store,
         "truncation": how.truncation,
-        "max_output_tokens": forms.bounded_output(request, abilities, LEAST_OUTPUT),
+        "max_output_tokens": wire_values.bounded_output(request, abilities, LEAST_OUTPUT),
     }
     if tools:
         written |= {"tools": tools, "parallel_tool_calls": how.parallel_tools}
     if request.cache_key:
-        written["prompt_cache_key"] = forms.cache_key(request.cache_key)
+        written["prompt_cache_key"] = wire_values.cache_key(request.cache_key)
     if abilities.reasoning and not how.store:
         # OpenAI itself sends it unasked by now; older deployments of the same wire send it only when asked.
         written["include"] = ["reasoning.encrypted_content"]
@@ -130,16 +130,16 @@ def _tools(prompt: Prompt, abilities: Abilities) -> list[Json]:
 
 
 def _format(schema: Json) -> Json:
-    strict = forms.can_be_strict(schema)
-    return {"type": "json_schema", "name": forms.FORMAT_NAME, "schema": schema, "strict": strict}
+    strict = wire_values.can_be_strict(schema)
+    return {"type": "json_schema", "name": wire_values.FORMAT_NAME, "schema": schema, "strict": strict}
 
 
 def _items(prompt: Prompt, abilities: Abilities, *, store: bool) -> Iterator[Json]:
     for text in prompt.system:
         yield _message("developer", text)
-    named = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    named = with_safe_ids(prompt.messages, pattern=wire_values.CALL_ID_PATTERN, longest=wire_values.LONGEST_CALL_ID)
     messages = [each.message for each in paired(named)]
-    running = forms.loop_start(messages)
+    running = wire_values.loop_start(messages)
     for place, message in enumerate(messages):
         if message.role == "system":
             yield _message("developer", message.rendered_text)
@@ -165,7 +165,7 @@ def _said(message: Message, abilities: Abilities) -> Iterator[Json]:
 def _output(result: ToolResultBlock, abilities: Abilities) -> Json:
     parts = list(_parts(result.content, abilities))
     if result.is_error:
-        parts.insert(0, _text(forms.ERROR_MARK))
+        parts.insert(0, _text(wire_values.ERROR_MARK))
     if all(part["type"] == "input_text" for part in parts):
         return "".join([part["text"] for part in parts])
     return parts
@@ -177,13 +177,13 @@ def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dic
             if block.text:
                 yield _text(block.text)
         elif isinstance(block, ImageBlock):
-            url = forms.image_url(block, abilities)
-            yield _text(forms.IMAGE_NOTE) if url is None else _image(url)
+            url = wire_values.image_url(block, abilities)
+            yield _text(wire_values.IMAGE_NOTE) if url is None else _image(url)
         elif isinstance(block, ToolResultBlock):
             yield from _parts(block.content, abilities)
         elif isinstance(block, UnknownBlock):
-            own = forms.is_own(block, PROVIDER, PARTS_OF_A_USER)
-            yield forms.without_nulls(block.raw) if own else _text(forms.UNKNOWN_NOTE)
+            own = wire_values.is_own(block, PROVIDER, PARTS_OF_A_USER)
+            yield wire_values.without_nulls(block.raw) if own else _text(wire_values.UNKNOWN_NOTE)
 
 
 def _text(text: str) -> dict[str, Json]:
@@ -204,8 +204,8 @@ def _answer(message: Message, *, store: bool, running: bool) -> Iterator[Json]:
                 yield _call(block)
             elif isinstance(block, ReasoningBlock):
                 yield from _reasoning(block.raw, store=store)
-            elif isinstance(block, UnknownBlock) and running and forms.is_own(block, PROVIDER, ITEMS_THAT_RETURN):
-                yield forms.without_nulls(block.raw)
+            elif isinstance(block, UnknownBlock) and running and wire_values.is_own(block, PROVIDER, ITEMS_THAT_RETURN):
+                yield wire_values.without_nulls(block.raw)
 
 
 def _phase(block: ContentBlock) -> str | None:
@@ -214,27 +214,27 @@ def _phase(block: ContentBlock) -> str | None:
         return ""
     if not isinstance(block, TextBlock):
         return None
-    marks = [mark for mark in map(forms.dict_of, block.annotations) if mark.get("type") == "phase"]
-    return forms.text_of(marks[0].get("phase")) if marks else ""
+    marks = [mark for mark in map(wire_values.dict_of, block.annotations) if mark.get("type") == "phase"]
+    return wire_values.text_of(marks[0].get("phase")) if marks else ""
 
 
 def _words(blocks: list[ContentBlock], phase: str) -> Iterator[Json]:
-    text = "".join([block.text if isinstance(block, TextBlock) else forms.IMAGE_NOTE for block in blocks])
+    text = "".join([block.text if isinstance(block, TextBlock) else wire_values.IMAGE_NOTE for block in blocks])
     if text:
         said = _message("assistant", text)
         yield {**said, "phase": phase} if phase else said
 
 
 def _call(block: ToolUseBlock) -> Json:
-    name, arguments = forms.safe_name(block.name), forms.arguments_text(block.input)
+    name, arguments = wire_values.safe_name(block.name), wire_values.arguments_text(block.input)
     return {"type": "function_call", "call_id": block.tool_use_id, "name": name, "arguments": arguments}
 
 
 def _reasoning(raw: Json, *, store: bool) -> Iterator[Json]:
-    item = forms.dict_of(raw)
+    item = wire_values.dict_of(raw)
     if item.get("type") != "reasoning" or not isinstance(item.get("id"), str):
         return
     kept = {key: item[key] for key in ("type", "id", "content", "encrypted_content") if item.get(key)}
     # Without its content it is a mere reference, which nothing answers unless the provider has stored it.
     if store or len(kept) > 2:
-        yield {**kept, "summary": forms.list_of(item.get("summary"))}
+        yield {**kept, "summary": wire_values.list_of(item.get("summary"))}

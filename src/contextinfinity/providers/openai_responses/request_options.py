@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.providers.request_options import (
+    AppliedOptions,
     Offer,
-    Wished,
     as_option,
     choice_offer,
     effort_of,
@@ -16,7 +16,7 @@ from contextinfinity.providers.request_options import (
 )
 
 
-def for_responses(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
+def for_responses(wishes: RequestOptions, able: Abilities, *, parallel: bool) -> AppliedOptions:
     """Wish in the words of OpenAI's Responses, which know no stop texts, no seed and no penalties."""
     effort = effort_of(wishes, able)
     thought = None if effort is None else {"reasoning": {"effort": effort}}

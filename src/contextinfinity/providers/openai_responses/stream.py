@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json, ReasoningItem
 from contextinfinity.domain.prompt import ReasoningDone, StreamedPiece, TextDelta
-from contextinfinity.providers import forms
+from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream
 from contextinfinity.providers.openai_responses.request import PROVIDER
 
@@ -60,8 +60,8 @@ class ResponsesAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Take one event and return what it adds."""
-        told = forms.dict_of(data)
-        kind = forms.text_of(told.get("type")) or event
+        told = wire_values.dict_of(data)
+        kind = wire_values.text_of(told.get("type")) or event
         if kind in PIECES:
             return self._piece(kind, told)
         if kind in WHOLE_TEXTS:
@@ -71,7 +71,7 @@ class ResponsesAccumulator:
         if kind in LAST_EVENTS:
             self.ended = True
             status = kind.removeprefix("response.")
-            self._response = {**self._response, "status": status, **forms.dict_of(told.get("response"))}
+            self._response = {**self._response, "status": status, **wire_values.dict_of(told.get("response"))}
         elif isinstance(told.get("response"), dict):
             self._response = told["response"]
         elif kind in ("response.output_item.added", "response.output_item.done"):
@@ -86,7 +86,7 @@ class ResponsesAccumulator:
     def whole(self) -> Json:
         """Give the response in one piece."""
         whole = dict(self._response)
-        if not forms.list_of(whole.get("output")):
+        if not wire_values.list_of(whole.get("output")):
             whole["output"] = self._output()
         if self._unknown:
             whole["unknown_events"] = list(self._unknown)
@@ -94,7 +94,7 @@ class ResponsesAccumulator:
 
     def _item(self, told: dict[str, Json], *, finished: bool) -> Sequence[StreamedPiece]:
         index, _ = _place(told)
-        item = self._items[index] = forms.dict_of(told.get("item"))
+        item = self._items[index] = wire_values.dict_of(told.get("item"))
         if not finished:
             return ()
         self._finished.add(index)
@@ -103,14 +103,14 @@ class ResponsesAccumulator:
     def _piece(self, kind: str, told: dict[str, Json]) -> Sequence[TextDelta]:
         field, index_name, part_type, _ = PIECES[kind]
         index, part = _place(told, index_name)
-        text = forms.text_of(told.get("delta"))
+        text = wire_values.text_of(told.get("delta"))
         self._pieces.setdefault((index, part_type or field, part), []).append(text)
         return (TextDelta(text=text),) if text and kind in SHOWN else ()
 
     def _whole_text(self, part_type: str, told: dict[str, Json]) -> Sequence[TextDelta]:
         """Show a text that came without pieces."""
         index, part = _place(told, "content_index")
-        text = forms.text_of(told.get("text") or told.get("refusal"))
+        text = wire_values.text_of(told.get("text") or told.get("refusal"))
         if not text or (index, part_type, part) in self._pieces:
             return ()
         self._pieces[index, part_type, part] = [text]
@@ -141,15 +141,15 @@ class ResponsesAccumulator:
 
 
 def _place(told: dict[str, Json], index_name: str = "") -> tuple[int, int]:
-    return forms.count_of(told.get("output_index")), forms.count_of(told.get(index_name))
+    return wire_values.count_of(told.get("output_index")), wire_values.count_of(told.get(index_name))
 
 
 def _error(told: dict[str, Json]) -> Json:
     """Find the error in an event: under its name, in the response, or the event itself."""
-    inner = told.get("error") or forms.dict_of(told.get("response")).get("error")
+    inner = told.get("error") or wire_values.dict_of(told.get("response")).get("error")
     return inner or {key: told[key] for key in ("code", "message", "param") if key in told}
 
 
 def reasoning_item(item: dict[str, Json]) -> ReasoningItem:
     """Read an item of reasoning, which is kept as it came."""
-    return ReasoningItem(encrypted_content=forms.text_of(item.get("encrypted_content")) or None, raw=item)
+    return ReasoningItem(encrypted_content=wire_values.text_of(item.get("encrypted_content")) or None, raw=item)

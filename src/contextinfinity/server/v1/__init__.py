@@ -1,5 +1,5 @@
-"""The door for clients of other vendors: they change one address, and their conversations have no end.
+"""Routes for clients of other vendors: they change the base URL, and their conversations have no end.
 
-A request is read by a dialect (``dialects``), its thread found or made by the engine (``engine.talks``), and the answer
-written by the dialect again. ``asking`` is the way in, ``telling`` the way out.
+A dialect (``dialects``) reads the request, ``engine.resent_history`` finds or makes its thread, and the dialect writes
+the answer. ``request_mapping`` is the way in, ``response_mapping`` the way out.
 """

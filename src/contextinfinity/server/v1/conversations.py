@@ -9,24 +9,24 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.responses import CONVERSATION
-from contextinfinity.dialects.openai_chat.checks import Wrong, body_object, each, field, wanted
-from contextinfinity.dialects.openai_responses import ids
+from contextinfinity.client.stored_responses import CONVERSATION
+from contextinfinity.dialects.openai_chat.value_checks import InvalidValue, body_object, each, field, wanted
+from contextinfinity.dialects.openai_responses import item_ids
 from contextinfinity.dialects.openai_responses.items import InputItems, Item
 from contextinfinity.dialects.openai_responses.reading import ENCRYPTED, a_metadata
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import NotFound
-from contextinfinity.server.callers import Acting, ActingUser, Asking, ForUser
-from contextinfinity.server.v1.asking import whose
+from contextinfinity.server.auth import Acting, ActingUser, Asking, ForUser
 from contextinfinity.server.v1.item_references import ITEMS, items_of, with_items
+from contextinfinity.server.v1.request_mapping import whose
 from contextinfinity.server.v1.responses import After, Include, Limit, Order, page
 from contextinfinity.server.v1.routes import TAKES, as_json, body_of, gives
-from contextinfinity.server.v1.shapes import Shaped
+from contextinfinity.server.v1.shapes import RequestShape
 from contextinfinity.server.v1.vendors import PREFIX
 
-routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=Shaped)
+routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=RequestShape)
 
 T = TypeVar("T")
 ConversationId = Annotated[str, Path(description="The id of a conversation, `conv_…`, or of a thread.")]
@@ -65,7 +65,7 @@ async def delete_conversation(act: ActingUser, conversation_id: ConversationId) 
     """Delete a conversation with everything that was made from it."""
     session = await act.client.kept_conversations.get(conversation_id)
     await act.client.kept_conversations.delete(session)
-    return as_json({"id": ids.conversation_id(session.id), "object": "conversation.deleted", "deleted": True})
+    return as_json({"id": item_ids.conversation_id(session.id), "object": "conversation.deleted", "deleted": True})
 
 
 @routes.get("/conversations/{conversation_id}/items", responses=gives("A page of items."))
@@ -136,7 +136,7 @@ async def _given(request: Request) -> dict[str, Json]:
 def _read(reading: Callable[[], T]) -> T:
     try:
         return reading()
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.told() from None
 
 
@@ -162,7 +162,7 @@ async def _add(client: LocalClient, session: Session, items: InputItems) -> list
 async def _turn_of(act: Acting, session: Session, item_id: str) -> Turn:
     """Read the turn of an item that the conversation holds now."""
     missing = NotFound(f"Item with id {item_id[:80]!r} not found.", hint="")
-    place = ids.place_of(item_id)
+    place = item_ids.place_of(item_id)
     if place is None:
         raise missing
     try:
@@ -199,7 +199,7 @@ async def _walk(
 
 def _written(session: Session) -> Json:
     return {
-        "id": ids.conversation_id(session.id),
+        "id": item_ids.conversation_id(session.id),
         "object": "conversation",
         "created_at": int(session.created_at.timestamp()),
         "metadata": session.metadata.get(CONVERSATION) or {},

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.responses import echo_of
-from contextinfinity.dialects.openai_responses import ids, writing
+from contextinfinity.client.stored_responses import echo_of
+from contextinfinity.dialects.openai_responses import item_ids, writing
 from contextinfinity.dialects.openai_responses.items import Item
 from contextinfinity.dialects.openai_responses.reading import LAYOUT
 from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.errors import NotFound
-from contextinfinity.server.v1.telling import partly
+from contextinfinity.server.v1.response_mapping import partly
 
 ITEMS = "items"
 """The metadata field of a turn that was recorded from items: how its message was divided into them."""
@@ -37,7 +37,7 @@ def _refers(item: Json) -> bool:
 
 
 async def _resolved(client: LocalClient, item: Item, known: dict[str, dict[str, Item]]) -> Item:
-    place = ids.place_of(item["id"])
+    place = item_ids.place_of(item["id"])
     try:
         if place is None:
             raise NotFound("It is no id of ours.")
@@ -58,6 +58,6 @@ async def items_of(client: LocalClient, turn: Turn, *, encrypted: bool = False) 
     asked = writing.input_items(turn.id, turn.user_message, echo.get(LAYOUT, noted))
     if turn.answer is None or turn.phase in UNFINISHED:
         return asked
-    shown = writing.Shown(echo=echo, tools=ToolNames(echo.get("tools", ())), encrypted=encrypted)
+    shown = writing.ResponseView(echo=echo, tools=ToolNames(echo.get("tools", ())), encrypted=encrypted)
     answered = await client.drop_in.answered(turn.id, reasoning=bool(turn.provider))
     return asked + writing.output_items(partly(answered, turn.model), shown)

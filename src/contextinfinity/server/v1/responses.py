@@ -9,27 +9,35 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from contextinfinity.client.drop_in import SendOptions, Talk
-from contextinfinity.client.responses import StoredResponse, echo_of
-from contextinfinity.dialects.contract import Incoming
-from contextinfinity.dialects.openai_chat.checks import body_object
-from contextinfinity.dialects.openai_responses import OpenAIResponses, ids, reading, writing
+from contextinfinity.client.drop_in import SendOptions, SentConversation
+from contextinfinity.client.stored_responses import StoredResponse, echo_of
+from contextinfinity.dialects.contract import IncomingRequest
+from contextinfinity.dialects.openai_chat.value_checks import body_object
+from contextinfinity.dialects.openai_responses import OpenAIResponses, item_ids, reading, writing
 from contextinfinity.dialects.openai_responses.items import Item
 from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.errors import NotFound
-from contextinfinity.server.callers import Acting, ActingUser, Asking, Caller, ForUser
-from contextinfinity.server.door import door_of
+from contextinfinity.server.app_state import door_of
+from contextinfinity.server.auth import Acting, ActingUser, Asking, Caller, ForUser
 from contextinfinity.server.streams import EventStream
-from contextinfinity.server.v1.asking import Question, whose
 from contextinfinity.server.v1.item_references import with_items
+from contextinfinity.server.v1.request_mapping import MappedRequest, whose
+from contextinfinity.server.v1.response_mapping import (
+    UnansweredRequest,
+    answer,
+    begun,
+    headers_of,
+    partly,
+    pieces,
+    spoken_of,
+)
 from contextinfinity.server.v1.routes import LARGE, TAKES, as_json, body_of, checked_question, gives, noted
-from contextinfinity.server.v1.shapes import Shaped
-from contextinfinity.server.v1.telling import Unanswered, answer, begun, headers_of, partly, pieces, spoken_of
+from contextinfinity.server.v1.shapes import RequestShape
 from contextinfinity.server.v1.vendors import PREFIX
 
-routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=Shaped)
+routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=RequestShape)
 
 ResponseId = Annotated[str, Path(description="The id of a response, `resp_…`.")]
 Include = Annotated[list[str] | None, Query(alias="include[]", description="`reasoning.encrypted_content`.")]
@@ -44,11 +52,11 @@ async def create_response(request: Request, caller: Asking, user_id: ForUser = N
     body = await body_of(request)
     asked = await _asked(request, caller, body, user_id)
     question = await checked_question(request, caller, asked.incoming, body, user_id)
-    dialect = OpenAIResponses(writing.Shown(echo=asked.echo, tools=asked.tools, encrypted=asked.encrypted))
+    dialect = OpenAIResponses(writing.ResponseView(echo=asked.echo, tools=asked.tools, encrypted=asked.encrypted))
     if not asked.background or asked.incoming.stream:
         return noted(request, await answer(request, dialect, asked.incoming, question))
     turn, _ = await question.drop_in.begin(question.talk, question.asked)
-    shown = writing.Shown(echo=asked.echo, tools=asked.tools)
+    shown = writing.ResponseView(echo=asked.echo, tools=asked.tools)
     response = as_json(writing.shell(begun(turn, asked.incoming.model), shown, "queued"))
     response.headers.update(await headers_of(asked.incoming, question, turn))
     return noted(request, response)
@@ -68,8 +76,8 @@ async def get_response(
     shown = _shown(found.echo, include or ())
     if not stream:
         return as_json(await _written(act, found, shown))
-    door, incoming = door_of(request), Incoming(model=_model(found), messages=())
-    question = Question(talk=Talk(messages=()), acting=act, asked=SendOptions())
+    door, incoming = door_of(request), IncomingRequest(model=_model(found), messages=())
+    question = MappedRequest(talk=SentConversation(messages=()), acting=act, asked=SendOptions())
     close = door.streams.take(act.owner)
     content = pieces(door, OpenAIResponses(shown, after=starting_after), incoming, question, found.turn)
     return EventStream(content, close=close, stall_seconds=door.server.stall_seconds)
@@ -119,7 +127,7 @@ def page(items: Sequence[Item], order: str, after: str | None, limit: int) -> Js
     }
 
 
-async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | None) -> reading.ResponseAsked:
+async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | None) -> reading.ResponsesRequest:
     """Read a request, with what it refers to."""
     given = body_object(body)
     act, _ = whose(request, caller, reading.end_user(given), user_id)
@@ -131,11 +139,11 @@ async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | N
     return reading.following(asked, await _developer(act, asked.incoming))
 
 
-async def _developer(act: Acting, incoming: Incoming) -> Sequence[str]:
+async def _developer(act: Acting, incoming: IncomingRequest) -> Sequence[str]:
     """Read the system and developer texts that came before a request that goes on from a response or conversation."""
     turn: Turn | None = None
     if incoming.follows is not None:
-        response_id = ids.response_id(incoming.follows)
+        response_id = item_ids.response_id(incoming.follows)
         try:
             turn = (await act.client.responses.get(response_id)).turn
         except NotFound:
@@ -150,15 +158,17 @@ async def _developer(act: Acting, incoming: Incoming) -> Sequence[str]:
     return () if echo is None else echo.get(reading.DEVELOPER, ())
 
 
-def _shown(echo: dict[str, Json], include: Sequence[str] = ()) -> writing.Shown:
-    return writing.Shown(echo=echo, tools=ToolNames(echo.get("tools", ())), encrypted=reading.ENCRYPTED in include)
+def _shown(echo: dict[str, Json], include: Sequence[str] = ()) -> writing.ResponseView:
+    return writing.ResponseView(
+        echo=echo, tools=ToolNames(echo.get("tools", ())), encrypted=reading.ENCRYPTED in include
+    )
 
 
 def _model(found: StoredResponse) -> str:
     return str(found.echo.get("model") or found.turn.model)
 
 
-async def _written(act: Acting, found: StoredResponse, shown: writing.Shown) -> Json:
+async def _written(act: Acting, found: StoredResponse, shown: writing.ResponseView) -> Json:
     """Write a response as it is now."""
     turn = found.turn
     if turn.phase in UNFINISHED:
@@ -167,5 +177,5 @@ async def _written(act: Acting, found: StoredResponse, shown: writing.Shown) -> 
     answered = await act.client.drop_in.answered(turn.id, reasoning=True)
     try:
         return writing.ended(spoken_of(answered, _model(found)), shown)
-    except Unanswered as error:
+    except UnansweredRequest as error:
         return writing.failed(partly(answered, _model(found)), shown, error.problem)

@@ -9,20 +9,20 @@ import msgspec
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from contextinfinity.dialects.contract import Dialect, Incoming
+from contextinfinity.dialects.contract import Dialect, IncomingRequest
 from contextinfinity.dialects.openai_chat import read_embeddings, write_embeddings
 from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
-from contextinfinity.server.answers import note
-from contextinfinity.server.bodies import check_media_type
-from contextinfinity.server.callers import ActingUser, Asking, Caller, ForUser
-from contextinfinity.server.door import door_of
-from contextinfinity.server.v1.asking import Question, question_of
-from contextinfinity.server.v1.shapes import Shaped
-from contextinfinity.server.v1.telling import answer
+from contextinfinity.server.app_state import door_of
+from contextinfinity.server.auth import ActingUser, Asking, Caller, ForUser
+from contextinfinity.server.request_bodies import check_media_type
+from contextinfinity.server.response_bodies import note
+from contextinfinity.server.v1.request_mapping import MappedRequest, question_of
+from contextinfinity.server.v1.response_mapping import answer
+from contextinfinity.server.v1.shapes import RequestShape
 from contextinfinity.server.v1.vendors import ANTHROPIC, COMPLETIONS, OPENAI, PREFIX, dialect_of
 
-routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=Shaped)
+routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=RequestShape)
 
 STATUSES = {
     400: "The request cannot be followed.",
@@ -119,8 +119,8 @@ async def _answered(request: Request, caller: Caller, dialect: Dialect, user_id:
 
 
 async def checked_question(
-    request: Request, caller: Caller, incoming: Incoming, body: bytes, user_id: str | None
-) -> Question:
+    request: Request, caller: Caller, incoming: IncomingRequest, body: bytes, user_id: str | None
+) -> MappedRequest:
     """Put a request in our terms; ``TooLarge`` for a message that is longer than the settings allow."""
     said, most = sum(len(message.rendered_text) for message in incoming.messages[-1:]), door_of(request).server
     if said > most.max_message_chars:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from contextinfinity.domain.turn import Problem
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server.problems import headers_of, problem_of
-from contextinfinity.server.v1.telling import Unanswered
+from contextinfinity.server.v1.response_mapping import UnansweredRequest
 from contextinfinity.server.v1.vendors import refusal
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 UNFORESEEN = Problem(code="error", message="Something went wrong that nobody foresaw.", hint="The server's log has it.")
 
 
-class Shaped(APIRoute):
+class RequestShape(APIRoute):
     """A route whose errors read as the vendor's do."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -33,7 +33,7 @@ class Shaped(APIRoute):
         async def shaped(request: Request) -> Response:
             try:
                 return await handle(request)
-            except Unanswered as error:
+            except UnansweredRequest as error:
                 return refusal(request.scope, error.problem, error.status, error.headers, error.upstream)
             except RequestValidationError:
                 return refusal(request.scope, Problem(code="invalid_input", message="A parameter breaks a rule."), 400)

@@ -8,8 +8,8 @@ there had reached nobody's disk for certain, and is cut off before anything is a
 
 from __future__ import annotations
 
-from contextinfinity.storage.journal.entries import CALL_PIECE, END, REASONING, Entry, event_id, parse_event_id
+from contextinfinity.storage.journal.entries import CALL_PIECE, END, REASONING, JournalEntry, event_id, parse_event_id
 from contextinfinity.storage.journal.folder import JournalFolder
-from contextinfinity.storage.journal.writing import Journal
+from contextinfinity.storage.journal.journal_writer import Journal
 
-__all__ = ["CALL_PIECE", "END", "REASONING", "Entry", "Journal", "JournalFolder", "event_id", "parse_event_id"]
+__all__ = ["CALL_PIECE", "END", "REASONING", "Journal", "JournalEntry", "JournalFolder", "event_id", "parse_event_id"]

@@ -30,7 +30,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CLOSED_TO_US = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR})
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing a provider said, or the end of what it said."""
 
     ts: datetime
@@ -41,10 +41,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(JournalEntry)
 
 
-def to_line(entry: Entry) -> bytes:
+def to_line(entry: JournalEntry) -> bytes:
     """Write an entry as a line, its newline included."""
     try:
         return _encoder.encode(entry) + b"\n"
@@ -54,7 +54,7 @@ def to_line(entry: Entry) -> bytes:
         raise InvalidInput(f"The payload of an event has to be JSON: {error}.") from error
 
 
-def from_line(line: bytes) -> Entry | None:
+def from_line(line: bytes) -> JournalEntry | None:
     """Read a line, its newline left out; None when it is no entry."""
     try:
         return _decoder.decode(line)

@@ -20,10 +20,10 @@ from contextinfinity.domain.ids import StepId, is_id
 from contextinfinity.domain.ids import now as present
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
 from contextinfinity.storage.folders import make_private
-from contextinfinity.storage.journal.entries import END, Entry, translate
+from contextinfinity.storage.journal.entries import END, JournalEntry, translate
 from contextinfinity.storage.journal.flusher import Flusher
-from contextinfinity.storage.journal.reading import Bell, open_lines
-from contextinfinity.storage.journal.writing import Journal, Pace
+from contextinfinity.storage.journal.journal_reader import ChangeSignal, open_lines
+from contextinfinity.storage.journal.journal_writer import FlushPolicy, Journal
 
 POLL_SECONDS = 0.02
 """How often a journal that is written elsewhere is looked at."""
@@ -38,7 +38,7 @@ class JournalFolder:
 
     def __init__(self, folder: Path, *, flush_ms: float = 250, flush_bytes: int = 8192, fsync_ms: float = 2000) -> None:
         self.folder = folder
-        self._pace = Pace(flush_seconds=flush_ms / 1000, flush_bytes=flush_bytes, sync_seconds=fsync_ms / 1000)
+        self._pace = FlushPolicy(flush_seconds=flush_ms / 1000, flush_bytes=flush_bytes, sync_seconds=fsync_ms / 1000)
         self._flusher = Flusher()
         self._opening = threading.Lock()
         self._open: dict[StepId, Journal] = {}
@@ -63,7 +63,7 @@ class JournalFolder:
             self._flusher.start()
             return journal
 
-    def read(self, step_id: StepId, after: int = 0) -> Iterator[Entry]:
+    def read(self, step_id: StepId, after: int = 0) -> Iterator[JournalEntry]:
         """Give the entries that follow number ``after``, as far as they are whole."""
         path = self._path(step_id)
         if journal := self._open.get(step_id):
@@ -73,7 +73,7 @@ class JournalFolder:
 
     async def tail(
         self, step_id: StepId, after: int = 0, is_over: Callable[[], Awaitable[bool]] | None = None
-    ) -> AsyncGenerator[Entry, None]:
+    ) -> AsyncGenerator[JournalEntry, None]:
         """Give the entries that follow number ``after``, and those to come as they are written, up to the end.
 
         Stops early when the journal is removed or this folder is closed; raises what stopped a journal that is
@@ -83,7 +83,7 @@ class JournalFolder:
         lines = open_lines(self._path(step_id))
         if lines is None:
             return
-        bell, journal, looks, deserted = Bell(), None, 0, False
+        bell, journal, looks, deserted = ChangeSignal(), None, 0, False
         try:
             while True:
                 bell.hush()
@@ -165,7 +165,7 @@ class JournalFolder:
         except OSError as error:
             raise translate(error, wanted) from error
 
-    def _listen(self, step_id: StepId, bell: Bell, heard: Journal | None) -> Journal | None:
+    def _listen(self, step_id: StepId, bell: ChangeSignal, heard: Journal | None) -> Journal | None:
         """Listen to the journal if it is open here, and write out what waits in it."""
         journal = self._open.get(step_id)
         if journal is None:
@@ -189,7 +189,7 @@ class JournalFolder:
         return last is not None and last.event_type == END and last.ts < limit
 
 
-def _entries(path: Path, after: int) -> Iterator[Entry]:
+def _entries(path: Path, after: int) -> Iterator[JournalEntry]:
     lines = open_lines(path)
     if lines is None:
         return

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Noun:
+class StoreResource:
     """The verbs of one noun, on a database."""
 
     def __init__(self, database: Database) -> None:
@@ -24,14 +24,14 @@ class Noun:
 
 
 Verb = Callable[Concatenate[Connection, P], T]
-Method = Callable[Concatenate[Noun, P], Coroutine[Any, Any, T]]
+Method = Callable[Concatenate[StoreResource, P], Coroutine[Any, Any, T]]
 
 
 def reads(verb: Verb[P, T]) -> Method[P, T]:
     """Run a verb as a read."""
 
     @wraps(verb)
-    async def method(noun: Noun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await noun._database.read(lambda connection: verb(connection, *args, **kwargs))
 
     return method
@@ -41,7 +41,7 @@ def looks(verb: Verb[P, T]) -> Method[P, T]:
     """Run a verb as a small read."""
 
     @wraps(verb)
-    async def method(noun: Noun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await noun._database.look(lambda connection: verb(connection, *args, **kwargs))
 
     return method
@@ -51,7 +51,7 @@ def writes(verb: Verb[P, T], *, bulk: bool = False, wipe: bool = False) -> Metho
     """Run a verb as a durable write; the options are those of ``Database.write``."""
 
     @wraps(verb)
-    async def method(noun: Noun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await noun._database.write(lambda connection: verb(connection, *args, **kwargs), bulk=bulk, wipe=wipe)
 
     return method

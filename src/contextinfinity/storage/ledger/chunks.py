@@ -9,13 +9,13 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, ChunkSide, Embedding, NewChunk
 from contextinfinity.domain.chunk import chunk_id as id_of
 from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_millis
-from contextinfinity.domain.sides import side_text
 from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.binding import Noun, reads
+from contextinfinity.storage.invariants import INDEXABLE, check_phase, check_span, texts_of
+from contextinfinity.storage.ledger.binding import StoreResource, reads
 from contextinfinity.storage.ledger.rows import pack, to_message, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
-from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, texts_of
 
 
 def get_chunk(connection: Connection, chunk_id: ChunkId) -> Chunk | None:
@@ -62,7 +62,7 @@ def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk
         _lend(connection, of, chunks, set(get_args(ChunkSide)))
 
 
-class _Messages(NamedTuple):
+class _TurnMessages(NamedTuple):
     """The messages of a turn: their keys, their texts, and the text of each side."""
 
     session_id: bytes
@@ -77,12 +77,14 @@ class _Messages(NamedTuple):
         return [(key, text or "") for key, text in keys if key is not None]
 
 
-def _messages(connection: Connection, turn: Turn) -> _Messages:
+def _messages(connection: Connection, turn: Turn) -> _TurnMessages:
     question, answer, session_id = connection.one("select_turn_keys", (pack(turn.id),))  # type: ignore[misc]
-    return _Messages(session_id, question, answer, texts_of(turn))
+    return _TurnMessages(session_id, question, answer, texts_of(turn))
 
 
-def _add(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk], keys: dict[bytes, int]) -> None:
+def _add(
+    connection: Connection, turn: Turn, of: _TurnMessages, chunks: Sequence[NewChunk], keys: dict[bytes, int]
+) -> None:
     """Add chunks, each under the key it had, and their vectors; count them; the turn is cut."""
     place = {"turn_id": pack(turn.id), "session_id": of.session_id, "branch_id": pack(turn.branch_id)}
     added, placed = -len(keys), list[tuple[int, Embedding]]()
@@ -99,7 +101,7 @@ def _add(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence[New
     connection.execute("delete_uncut", (of.question,))
 
 
-def _removed(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk]) -> dict[bytes, int]:
+def _removed(connection: Connection, turn: Turn, of: _TurnMessages, chunks: Sequence[NewChunk]) -> dict[bytes, int]:
     """Remove the chunks of a turn, and the vectors of those that do not come back; return the keys they had."""
     keys: dict[bytes, int] = dict(connection.many("select_chunk_keys", (pack(turn.id),)))
     back = {_id(turn, chunk, (of.texts[chunk.side] or "")[chunk.start : chunk.end]) for chunk in chunks}
@@ -110,7 +112,7 @@ def _removed(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence
     return keys
 
 
-def _lend(connection: Connection, of: _Messages, chunks: Sequence[NewChunk], sides: Collection[ChunkSide]) -> None:
+def _lend(connection: Connection, of: _TurnMessages, chunks: Sequence[NewChunk], sides: Collection[ChunkSide]) -> None:
     """Index the words of the tool side, and those that the sides borrow."""
     borrowed = {side: " ".join(chunk.borrowed for chunk in chunks if chunk.side == side) for side in sides}
     keys = (of.question, of.answer)
@@ -173,7 +175,7 @@ def _to_chunk(row: Row, text: str) -> Chunk:
     )
 
 
-class LedgerChunks(Noun):
+class LedgerChunks(StoreResource):
     """``Chunks`` of the contract, on a database."""
 
     get = reads(get_chunk)

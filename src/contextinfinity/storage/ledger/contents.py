@@ -20,7 +20,7 @@ from contextinfinity.domain.message import Json, Message, blobs_of
 from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import message_columns, pack, pack_hash
 
 MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
@@ -111,7 +111,7 @@ def read_blob(connection: Connection, sha256: str) -> tuple[bytes, str] | None:
     return None if row is None else (row[0], row[1])
 
 
-class LedgerContents(Noun):
+class LedgerContents(StoreResource):
     """``Contents`` of the contract, on a database."""
 
     async def keep_text(self, body: str) -> str:

@@ -24,14 +24,14 @@ from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.index import BORROWED_FROM
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.invariants import LAST_PLACE, drafted_state, row_limit
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.idempotency import forget_requests
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, to_branch, to_message, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.ledger.states import append_state, head_of
-from contextinfinity.storage.rules import LAST_PLACE, drafted_state, row_limit
 
 MADE_FROM_TURNS = (
     "delete_retrievals",
@@ -49,7 +49,7 @@ MADE_FROM_TURNS = (
 """What is emptied, each before what it refers to."""
 
 
-class Doomed(NamedTuple):
+class DeletionScope(NamedTuple):
     """A turn that is to be deleted: its place, its messages, and when it last changed."""
 
     id: bytes
@@ -65,7 +65,7 @@ class Doomed(NamedTuple):
         return (self.question,) if self.answer is None else (self.question, self.answer)
 
 
-def remove_turns(connection: Connection, session_id: bytes, turns: Sequence[Doomed], *, whole: bool) -> None:
+def remove_turns(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope], *, whole: bool) -> None:
     """Delete turns with all that was made from them, and leave tombstones; ``whole``: the session goes too."""
     if not turns:
         return
@@ -100,7 +100,7 @@ def _forget_in_metadata(connection: Connection, session_id: bytes, gone: Collect
             connection.execute("replace_metadata", values)
 
 
-def _unsay(connection: Connection, session_id: bytes, turns: Sequence[Doomed], messages: object) -> None:
+def _unsay(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope], messages: object) -> None:
     """Take back what messages have brought elsewhere: counts of words, and blobs."""
     last_said = {key: turn.updated_at for turn in turns for key in turn.messages}
     said: list[tuple[int, str]] = []
@@ -114,7 +114,7 @@ def _unsay(connection: Connection, session_id: bytes, turns: Sequence[Doomed], m
     connection.search.forget_words(connection, session_id, said)
 
 
-def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[Doomed]) -> None:
+def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope]) -> None:
     """Replace heads whose summaries cover deleted turns, so that no branch continues from such a summary.
 
     The turns of those summaries that still exist are shown word for word until the next fold. Words that the next turns
@@ -152,7 +152,7 @@ def _move_head(connection: Connection, branch_id: str, head: State, first: int, 
     append_state(connection, drafted_state(draft, head, head.turn_seq))
 
 
-def _first_gone(lineage: Lineage, turns: Collection[Doomed]) -> int | None:
+def _first_gone(lineage: Lineage, turns: Collection[DeletionScope]) -> int | None:
     """Return the first of the turns that a branch has seen; None: it has seen none of them."""
     ends = {pack(part.branch_id): (part.first, part.last or LAST_PLACE) for part in lineage.stretches}
     seen = ((turn.turn_seq, *ends.get(turn.branch_id, (1, 0))) for turn in turns)
@@ -205,7 +205,7 @@ def expire_turns(
         return go_on(connection, session_id, limit)
     before = moment - ttl
     values = {"session_id": session_id, "before": before, "limit": limit, "unsettled": unsettled}
-    turns = [Doomed(*row) for row in connection.many("select_expired", values)]
+    turns = [DeletionScope(*row) for row in connection.many("select_expired", values)]
     if turns:
         begin(connection, session_id, EXPIRED)
     remove_turns(connection, session_id, turns, whole=connection.one("select_unexpired", values) is None)
@@ -254,7 +254,7 @@ def begin(connection: Connection, session_id: bytes, reason: str = WHOLE) -> Non
 def go_on(connection: Connection, session_id: bytes, limit: int) -> Removed:
     """Delete a batch of a session that is to go: its turns, then its states, at last itself."""
     rows = connection.many("select_turns", {"session_id": session_id, "limit": limit})
-    turns = [Doomed(*row) for row in rows]
+    turns = [DeletionScope(*row) for row in rows]
     remove_turns(connection, session_id, turns, whole=True)
     if len(turns) == limit or not _remove_states(connection, session_id, limit):
         return Removed(turns=len(turns), more=True)
@@ -322,7 +322,7 @@ def sessions_of_branches(connection: Connection, branches: Collection[BranchId])
     return {unpack(branch): unpack(session) for branch, session in rows}
 
 
-class LedgerDeletions(Noun):
+class LedgerDeletions(StoreResource):
     """``Deletions`` of the contract, on a database."""
 
     delete = writes(delete_session)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextinfinity.domain.session import Once
+from contextinfinity.domain.session import IdempotencyKey
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.idempotency import check_same_request
 from contextinfinity.storage.ledger.rows import pack_hash
 
 
-def made_before(connection: Connection, once: Once | None) -> tuple[bytes, bytes | None] | None:
+def made_before(connection: Connection, once: IdempotencyKey | None) -> tuple[bytes, bytes | None] | None:
     """Return the session and the turn that a request made when it first came; None: it is new, or has no name."""
     row = None if once is None else connection.one("select_request", (pack_hash(once.key),))
     if once is None or row is None:
@@ -17,7 +17,7 @@ def made_before(connection: Connection, once: Once | None) -> tuple[bytes, bytes
     return row[1], row[2]
 
 
-def note_request(connection: Connection, once: Once | None, session_id: bytes, turn_id: bytes | None) -> None:
+def note_request(connection: Connection, once: IdempotencyKey | None, session_id: bytes, turn_id: bytes | None) -> None:
     """Write down what a request made."""
     if once is not None:
         connection.execute("insert_request", (pack_hash(once.key), pack_hash(once.asked), session_id, turn_id))

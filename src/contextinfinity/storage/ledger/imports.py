@@ -7,19 +7,19 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from contextinfinity.domain.arrival import Arrival, Arrived, Origin
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis, to_millis
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
 from contextinfinity.domain.state import State
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.imports import Pair, check_arrivals, exchange_of, hash_of, pairs_of
-from contextinfinity.storage.ledger.binding import Noun, looks, reads
+from contextinfinity.storage.invariants import can_be_answered, row_limit
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.recording import answer, append, last_turn, settled_head
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.ledger.sessions import existing_branch
-from contextinfinity.storage.rules import can_be_answered, row_limit
 
-Hashed = tuple[Arrival, bytes]
+Hashed = tuple[ImportedMessage, bytes]
 
 
 def origins_of_turn(connection: Connection, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
@@ -34,7 +34,7 @@ def read_beginning(connection: Connection, session_id: SessionId, *, limit: int 
     return tuple(map(_to_origin, connection.many("select_beginning", values)))
 
 
-def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> Arrived:
+def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> ImportCounts:
     """Append those messages that the session does not have yet."""
     session_id = pack(existing_branch(connection, branch_id).session_id)
     fresh, there, clashing = _sift(connection, session_id, hashed)
@@ -48,7 +48,7 @@ def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[H
         rows = [_columns(key, answers, session_id, *of) for (key, answers), of in zip(keys, fresh, strict=True)]
         connection.execute_many("insert_origin", rows)
     skipped = len(hashed) - len(fresh) - len(clashing)
-    return Arrived(added=len(fresh), skipped=skipped, clashing=tuple(clashing))
+    return ImportCounts(added=len(fresh), skipped=skipped, clashing=tuple(clashing))
 
 
 def _sift(
@@ -73,7 +73,7 @@ def _sift(
     return fresh, there, clashing
 
 
-def _kept(connection: Connection, session_id: bytes, each: Arrival, digest: bytes) -> bytes | None:
+def _kept(connection: Connection, session_id: bytes, each: ImportedMessage, digest: bytes) -> bytes | None:
     """Return the hash of the message that came as this one before."""
     if each.external_id is None:
         row = connection.one("select_by_place", (session_id, each.place, digest))
@@ -83,7 +83,9 @@ def _kept(connection: Connection, session_id: bytes, each: Arrival, digest: byte
     return None if row is None else row[0]
 
 
-def _answered(connection: Connection, branch_id: BranchId, head: State, first: Arrival) -> list[tuple[int, int]]:
+def _answered(
+    connection: Connection, branch_id: BranchId, head: State, first: ImportedMessage
+) -> list[tuple[int, int]]:
     """Answer the newest turn, if it came from elsewhere, stood before, and waits for it; return the message's key."""
     turn = last_turn(connection, branch_id) if first.message.role == "assistant" else None
     if turn is None or not can_be_answered(turn, head):
@@ -108,7 +110,7 @@ def _appended(connection: Connection, branch_id: BranchId, head: State, pairs: S
     return keys
 
 
-def _columns(key: int, answers: int, session_id: bytes, each: Arrival, digest: bytes) -> tuple[object, ...]:
+def _columns(key: int, answers: int, session_id: bytes, each: ImportedMessage, digest: bytes) -> tuple[object, ...]:
     said_at = None if each.created_at is None else to_millis(each.created_at)
     mark, details = _mark(session_id, each.external_id), metadata_column(each.details)
     return key, each.place, session_id, answers, each.external_id, mark, digest, said_at, details
@@ -134,13 +136,13 @@ def _to_origin(row: Row) -> Origin:
     )
 
 
-class LedgerArrivals(Noun):
+class LedgerImports(StoreResource):
     """``Arrivals`` of the contract, on a database."""
 
     origins = looks(origins_of_turn)
     beginning = reads(read_beginning)
 
-    async def add(self, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
+    async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
         """Append those that the session does not have yet; they are hashed before the transaction begins."""
         check_arrivals(arrivals)
         hashed = [(each, hash_of(each)) for each in arrivals]

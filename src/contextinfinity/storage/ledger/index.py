@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from contextinfinity.domain.ids import TurnId, now, to_millis
-from contextinfinity.domain.search import Entry, IndexState, Place, Scope, WordHits
+from contextinfinity.domain.search import IndexedMessage, IndexState, Scope, TextPosition, WordHits
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Database, Row
 from contextinfinity.storage.index import CutTurn
-from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.invariants import ENDED, check_phase, row_limit
+from contextinfinity.storage.ledger.binding import StoreResource, reads, writes
 from contextinfinity.storage.ledger.chunks import add_chunks, replace_chunks
-from contextinfinity.storage.ledger.entries import Shelf
 from contextinfinity.storage.ledger.rows import pack, unpack
+from contextinfinity.storage.ledger.search_entries import EntryReader
 from contextinfinity.storage.ledger.turns import existing_turn
-from contextinfinity.storage.rules import ENDED, check_phase, row_limit
 from contextinfinity.text.keywords import VERSION
 
 LOOKED_OVER = 2_048
@@ -118,7 +118,7 @@ def read_index_state(connection: Connection) -> IndexState:
     )
 
 
-class LedgerIndex(Noun):
+class LedgerIndex(StoreResource):
     """``Index`` of the contract, on a database."""
 
     find_words = reads(find_words)
@@ -127,13 +127,13 @@ class LedgerIndex(Noun):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._shelf = Shelf()
+        self._shelf = EntryReader()
 
-    async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
+    async def read(self, places: Sequence[TextPosition]) -> tuple[IndexedMessage, ...]:
         """Read places in the order asked for."""
         return await self._database.read(lambda connection: self._shelf.places(connection, places))
 
-    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+    async def around(self, turn_ids: Collection[TurnId]) -> tuple[IndexedMessage, ...]:
         """Read all that was said in turns and in their neighbours."""
         return await self._database.read(lambda connection: self._shelf.around(connection, turn_ids))
 

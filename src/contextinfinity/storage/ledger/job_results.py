@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextinfinity.domain.ids import TurnId, now, to_millis
+from contextinfinity.domain.job import JobResult, JobType
 from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.turn import Phase
-from contextinfinity.domain.work import JobResult, JobType
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.chunks import index_turn
 from contextinfinity.storage.ledger.jobs import enqueue

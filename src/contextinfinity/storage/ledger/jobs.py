@@ -10,12 +10,12 @@ from datetime import timedelta
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
-from contextinfinity.domain.work import Backlog, Job, JobResult, JobType, JobTypes, Took
+from contextinfinity.domain.job import Backlog, Job, JobResult, JobType, JobTypes, Took
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.invariants import check_wait, row_limit
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, maybe_unpack, pack, unpack
-from contextinfinity.storage.rules import check_wait, row_limit
 
 SMALL_SECONDS = 0.002
 """What takes longer is no small question: the event loop does not wait for it again."""
@@ -178,7 +178,7 @@ def count_backlog(connection: Connection) -> Backlog:
     return Backlog(**states, by_type=dict(types), oldest=moment)
 
 
-class LedgerJobs(Noun):
+class LedgerJobs(StoreResource):
     """``Jobs`` of the contract, on a database."""
 
     enqueue = writes(enqueue_job)

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.memory import Extraction, Memory, NewMemory, Recall, Recalled, Revision, container_tags
+from contextinfinity.domain.memory import Extraction, Memory, MemoryRecall, NewMemory, Recall, Revision, container_tags
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.invariants import row_limit
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import maybe_unpack, pack, unpack
 from contextinfinity.storage.memories import check_memory, words_of
-from contextinfinity.storage.rules import row_limit
 
 LATEST = 2**62
 NOWHERE = b"-"
@@ -53,7 +53,7 @@ def list_memories(
     return to_memories(connection, connection.many("list_memories", values | asked))
 
 
-def recall_memories(connection: Connection, asked: Recall) -> Recalled:
+def recall_memories(connection: Connection, asked: Recall) -> MemoryRecall:
     """Find what may matter to a turn."""
     from contextinfinity.storage.ledger.memory_queries import recall
 
@@ -299,7 +299,7 @@ def current_memories(connection: Connection, asked: Recall, ids: Sequence[Memory
     return current(connection, asked, hexed(ids))
 
 
-class LedgerMemories(Noun):
+class LedgerMemories(StoreResource):
     """``Memories`` of the contract, on a database."""
 
     add = writes(add_memory)

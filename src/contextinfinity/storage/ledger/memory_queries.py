@@ -14,7 +14,7 @@ from heapq import nlargest
 from math import log
 
 from contextinfinity.domain.ids import MemoryId, to_millis
-from contextinfinity.domain.memory import Candidate, Memory, Recall, Recalled
+from contextinfinity.domain.memory import Memory, MemoryMatch, MemoryRecall, Recall
 from contextinfinity.domain.session import Lineage
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.memories import find_owner, to_memory, to_vector
@@ -26,11 +26,11 @@ POSTINGS = 2_000
 """Entries of all words together that are read, the rarest words first."""
 
 
-def recall(connection: Connection, asked: Recall) -> Recalled:
+def recall(connection: Connection, asked: Recall) -> MemoryRecall:
     """Find what may matter to a turn."""
     owner = find_owner(connection, asked.owner)
     if owner is None:
-        return Recalled()
+        return MemoryRecall()
     sight = _Sight(connection, asked, owner)
     matches = _matches(connection, owner, asked)
     best = nlargest(asked.most // 2, ((match, key) for key, match in matches.items()))
@@ -43,7 +43,7 @@ def recall(connection: Connection, asked: Recall) -> Recalled:
     standing = sight.or_beneath(sight.look([row for rows in shelves for row in rows]))
     standing.sort(key=lambda row: (-row[12], -row[14], -row[2]))
     true = {row[2] for row in sight.nearest(_latest([*sight.true(found), *standing]))}
-    return Recalled(
+    return MemoryRecall(
         found=tuple(sight.candidate(row, matches) for row in found if row[2] in true),
         standing=tuple(sight.candidate(row, matches) for row in standing if row[2] in true),
     )
@@ -176,8 +176,8 @@ class _Sight:
     def _is_said_here(self, row: Row) -> bool:
         return any(source[4] == self.values["thread"] for source in self._sources[row[2]][:1])
 
-    def candidate(self, row: Row, matches: dict[int, float]) -> Candidate:
+    def candidate(self, row: Row, matches: dict[int, float]) -> MemoryMatch:
         """Make a candidate of a row, as it holds for the turn."""
         as_seen = (*row[:17], None, None, *row[19:])
         memory = to_memory(as_seen, next(iter(self._sources[row[2]]), None))
-        return Candidate(memory=memory, match=matches.get(row[2], 0.0), vector=to_vector(row))
+        return MemoryMatch(memory=memory, match=matches.get(row[2], 0.0), vector=to_vector(row))

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, now, to_millis
 from contextinfinity.domain.message import Message
+from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone, beginning
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
-from contextinfinity.domain.turn import Exchange, NewTurn, Phase, Trail, Turn
+from contextinfinity.domain.turn import Exchange, NewTurn, Phase, PrefixHashes, Turn
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.binding import Noun, looks, writes
+from contextinfinity.storage.ledger.binding import StoreResource, looks, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of, stretches_before
 from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
@@ -21,7 +21,7 @@ from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUA
 
 def find_end(
     connection: Connection, owner: Owner, answered: int, *, session_id: SessionId | None = None
-) -> TrailEnd | None:
+) -> PrefixHashEnd | None:
     """Find the turn up to which exactly this was said."""
     asked = {**_whose(owner, session_id), "number": answered, "limit": 1}
     if (row := connection.one("select_free_after_answer", asked)) is not None:
@@ -34,12 +34,12 @@ def find_end(
 
 def find_exchanges(
     connection: Connection, owner: Owner, alone: int, *, session_id: SessionId | None = None
-) -> tuple[TrailEnd, ...]:
+) -> tuple[PrefixHashEnd, ...]:
     """Find the turns that say just this exchange."""
     asked = {**_whose(owner, session_id), "number": alone, "limit": MOST_CANDIDATES + 1}
     rows = connection.many("select_free_after_exchange", asked)
     rows += connection.many("select_after_exchange", asked)
-    by_turn = dict[TurnId, TrailEnd]()
+    by_turn = dict[TurnId, PrefixHashEnd]()
     for end in map(_to_end, rows):
         by_turn.setdefault(end.turn_id, end)
     return tuple(by_turn.values())[: MOST_CANDIDATES + 1]
@@ -61,7 +61,7 @@ def check_place(connection: Connection, new: NewTurn) -> None:
             raise not_on_branch(branch_id, new.retry_of)
 
 
-def note_asked(connection: Connection, turn: Turn, trail: Trail | None) -> None:
+def note_asked(connection: Connection, turn: Turn, trail: PrefixHashes | None) -> None:
     """Write the hashes that a message brought."""
     if trail is not None:
         values = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id), "answered": None}
@@ -92,7 +92,7 @@ def note_dead(connection: Connection, worker: WorkerId) -> None:
     connection.execute("note_dead", {"worker": worker, "now": to_millis(now())})
 
 
-def placed_here(connection: Connection, branch_id: BranchId, trail: Trail | None) -> Trail | None:
+def placed_here(connection: Connection, branch_id: BranchId, trail: PrefixHashes | None) -> PrefixHashes | None:
     """Drop the prefix hash of a message that lands behind other turns than its sender knew."""
     if trail is None:
         return None
@@ -172,9 +172,9 @@ def _whose(owner: Owner, session_id: SessionId | None) -> dict[str, object]:
     return {"user_id": owner.user_id, "org_id": owner.org_id, "session_id": maybe_pack(session_id)}
 
 
-def _to_end(row: Row) -> TrailEnd:
+def _to_end(row: Row) -> PrefixHashEnd:
     session_id, branch_id, turn_id, turn_seq, free, fresh = row
-    return TrailEnd(
+    return PrefixHashEnd(
         session_id=unpack(session_id),
         branch_id=unpack(branch_id),
         turn_id=unpack(turn_id),
@@ -203,16 +203,16 @@ def join_broken(connection: Connection, owner: Owner, body: int, *, since: datet
     return None if row is None else unpack(row[0])
 
 
-def find_walked(connection: Connection, owner: Owner, trail: Trail) -> Walked | None:
+def find_walked(connection: Connection, owner: Owner, trail: PrefixHashes) -> HashedPrefix | None:
     """Find the newest turn that a request made."""
     asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
     row = connection.one("select_walked", asked)
     if row is None:
         return None
-    return Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
+    return HashedPrefix(turn_id=unpack(row[0]), phase=Phase(row[1]))
 
 
-class LedgerTrails(Noun):
+class LedgerPrefixHashes(StoreResource):
     """``Trails`` of the contract, on a database."""
 
     end = looks(find_end)

@@ -13,11 +13,11 @@ from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.errors import AlreadyExists, Gone
 from contextinfinity.storage.database import Connection
+from contextinfinity.storage.invariants import can_be_answered, check_exchanges, drafted_state
 from contextinfinity.storage.ledger.contents import insert_message, insert_messages, metadata_column
 from contextinfinity.storage.ledger.prefix_hashes import note_logged, note_recorded
 from contextinfinity.storage.ledger.rows import message_columns, must, pack, to_turn
 from contextinfinity.storage.ledger.states import append_state, head_of, refuse_unsettled
-from contextinfinity.storage.rules import can_be_answered, check_exchanges, drafted_state
 
 
 def record(connection: Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:

@@ -8,17 +8,17 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.binding import Noun, writes
+from contextinfinity.storage.invariants import check_finalising, check_new_step, check_new_turn, check_turn_end
+from contextinfinity.storage.ledger.binding import StoreResource, writes
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
 from contextinfinity.storage.ledger.rows import message_columns, pack
 from contextinfinity.storage.ledger.turns import begin_turn, blocker, end_turn, find_turn, insert_turn, open_step
-from contextinfinity.storage.replay import Landing
-from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
+from contextinfinity.storage.replay import ReplayedTurn
 
 
-def land_turn(connection: Connection, landing: Landing) -> Turn:
+def land_turn(connection: Connection, landing: ReplayedTurn) -> Turn:
     """Write what the ledger does not have of a turn."""
     if landing.new is not None:
         check_new_turn(landing.new)
@@ -39,7 +39,7 @@ def land_turn(connection: Connection, landing: Landing) -> Turn:
     return turn if landing.end is None else _end(connection, turn, landing.end, failed=landing.failed)
 
 
-def _insert(connection: Connection, landing: Landing) -> Turn:
+def _insert(connection: Connection, landing: ReplayedTurn) -> Turn:
     refuse_deleted(connection, landing.turn_id)
     if landing.new is None:
         raise NotFound(f"There is no turn {landing.turn_id} whose end could land.")
@@ -63,7 +63,7 @@ def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> T
     return turn
 
 
-class LedgerLandings(Noun):
+class LedgerReplay(StoreResource):
     """``Landings`` of the contract, on a database."""
 
     land = writes(land_turn)

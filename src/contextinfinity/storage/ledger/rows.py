@@ -31,7 +31,7 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, Usage
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.database import Row
-from contextinfinity.storage.rules import rounds_of
+from contextinfinity.storage.invariants import rounds_of
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -47,14 +47,14 @@ class _Answer(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
     stop: int | None = None
 
 
-class _Call(msgspec.Struct, frozen=True, tag="call"):
+class _CallReference(msgspec.Struct, frozen=True, tag="call"):
     """Stands in a step's items for a tool call that is a block of the turn's answer."""
 
     at: int
 
 
 class _Items(msgspec.Struct, frozen=True):
-    items: tuple[TranscriptItem | _Answer | _Call, ...]
+    items: tuple[TranscriptItem | _Answer | _CallReference, ...]
 
 
 class _Inputs(msgspec.Struct, frozen=True):
@@ -120,11 +120,11 @@ def items_column(items: tuple[TranscriptItem, ...], answer: Message | None) -> s
     return wire.dumps(_Items(tuple(_reference(item, blocks) or item for item in items))).decode()
 
 
-def _reference(item: TranscriptItem, blocks: tuple[ContentBlock, ...]) -> _Answer | _Call | None:
+def _reference(item: TranscriptItem, blocks: tuple[ContentBlock, ...]) -> _Answer | _CallReference | None:
     """Find an item in the answer's blocks."""
     if isinstance(item, ToolCallItem):
         same = ToolUseBlock(tool_use_id=item.call_id, name=item.name, input=item.arguments)
-        return _Call(at=blocks.index(same)) if same in blocks else None
+        return _CallReference(at=blocks.index(same)) if same in blocks else None
     if not isinstance(item, AssistantItem) or not item.blocks:
         return None
     if item.blocks == blocks:
@@ -144,10 +144,10 @@ def to_items(column: str | None, answer: Message | None) -> tuple[TranscriptItem
     return tuple(_dereference(item, blocks) for item in stored.items)
 
 
-def _dereference(item: TranscriptItem | _Answer | _Call, blocks: tuple[ContentBlock, ...]) -> TranscriptItem:
+def _dereference(item: TranscriptItem | _Answer | _CallReference, blocks: tuple[ContentBlock, ...]) -> TranscriptItem:
     if isinstance(item, _Answer):
         return AssistantItem(blocks=blocks[item.start : item.stop])
-    if isinstance(item, _Call):
+    if isinstance(item, _CallReference):
         call = blocks[item.at]
         assert isinstance(call, ToolUseBlock)  # noqa: S101 - written by _reference, and neither ever changes
         return ToolCallItem(call_id=call.tool_use_id, name=call.name, arguments=call.input)

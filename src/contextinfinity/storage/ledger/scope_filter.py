@@ -13,17 +13,17 @@ import msgspec
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import to_millis
-from contextinfinity.domain.search import Place, Scope
+from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.invariants import end_place
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
-from contextinfinity.storage.rules import end_place
 
 Number: TypeAlias = int
 """A place: 2 * message.key, and 1 more for the tool side of the turn that the message asks."""
 
 
-class Admission:
+class ScopeFilter:
     """A scope, asked of one place after another."""
 
     def __init__(self, connection: Connection, scope: Scope) -> None:
@@ -34,18 +34,18 @@ class Admission:
         self._since = None if scope.since is None else to_millis(scope.since)
         self._until = None if scope.until is None else to_millis(scope.until)
 
-    def admitted(self, numbers: Sequence[Number]) -> dict[Number, Place]:
+    def admitted(self, numbers: Sequence[Number]) -> dict[Number, TextPosition]:
         """Return those of the places that the scope admits."""
         keys = msgspec.json.encode(sorted({number >> 1 for number in numbers})).decode()
         asked = {row[0]: row for row in self._connection.many("select_asked", (keys,))}
         answered = {row[0]: row for row in self._connection.many("select_answered", (keys,))}
-        found: dict[Number, Place] = {}
+        found: dict[Number, TextPosition] = {}
         for number in numbers:
             key = number >> 1
             row = asked.get(key) or answered.get(key)
             side: ChunkSide = "tool" if number & 1 else "user" if key in asked else "assistant"
             if row is not None and self._admits(row, side):
-                found[number] = Place(unpack(row[1]), side)
+                found[number] = TextPosition(unpack(row[1]), side)
         return found
 
     def _admits(self, row: Row, side: ChunkSide) -> bool:

@@ -10,12 +10,7 @@ from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, S
 from contextinfinity.domain.state import SCHEMA_VERSION
 from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
-from contextinfinity.storage.ledger.contents import keep_text, metadata_column
-from contextinfinity.storage.ledger.idempotency import made_before, note_request
-from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, to_branch, to_session, unpack
-from contextinfinity.storage.ledger.states import carry_pins, insert_state, newest_state, numbered_state
-from contextinfinity.storage.rules import (
+from contextinfinity.storage.invariants import (
     LAST_PLACE,
     check_json,
     check_metadata_key,
@@ -24,6 +19,11 @@ from contextinfinity.storage.rules import (
     check_rollback,
     row_limit,
 )
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
+from contextinfinity.storage.ledger.contents import keep_text, metadata_column
+from contextinfinity.storage.ledger.idempotency import made_before, note_request
+from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, to_branch, to_session, unpack
+from contextinfinity.storage.ledger.states import carry_pins, insert_state, newest_state, numbered_state
 
 
 def list_sessions(
@@ -263,7 +263,7 @@ def _begin_end(connection: Connection, forked: BranchId, lineage: Lineage, at: i
             return
 
 
-class LedgerSessions(Noun):
+class LedgerSessions(StoreResource):
     """``Sessions`` of the contract, on a database."""
 
     create = writes(create_session)
@@ -275,7 +275,7 @@ class LedgerSessions(Noun):
     find = looks(find_by_external_id)
 
 
-class LedgerBranches(Noun):
+class LedgerBranches(StoreResource):
     """``Branches`` of the contract, on a database."""
 
     get = looks(get_branch)

@@ -9,17 +9,13 @@ import msgspec
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
+from contextinfinity.domain.job import Job, JobType, JobTypes
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason, summary_hash
 from contextinfinity.domain.turn import Phase, Usage
-from contextinfinity.domain.work import Job, JobType, JobTypes
 from contextinfinity.errors import Refused
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
-from contextinfinity.storage.ledger.contents import keep_text
-from contextinfinity.storage.ledger.jobs import complete_job, enqueue
-from contextinfinity.storage.ledger.rows import must, pack, to_state, unpack
-from contextinfinity.storage.rules import (
+from contextinfinity.storage.invariants import (
     LAST_PLACE,
     check_branch_of,
     check_candidate,
@@ -34,6 +30,10 @@ from contextinfinity.storage.rules import (
     remove_pin,
     row_limit,
 )
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
+from contextinfinity.storage.ledger.contents import keep_text
+from contextinfinity.storage.ledger.jobs import complete_job, enqueue
+from contextinfinity.storage.ledger.rows import must, pack, to_state, unpack
 
 
 def get_state(connection: Connection, state_id: StateId) -> State | None:
@@ -311,7 +311,7 @@ def _advance(connection: Connection, head: State, branch_id: BranchId, **changes
     return state
 
 
-class LedgerStates(Noun):
+class LedgerStates(StoreResource):
     """``States`` of the contract, on a database."""
 
     get = reads(get_state)

@@ -16,25 +16,25 @@ from contextinfinity.storage.contract import (
 )
 from contextinfinity.storage.database import Database
 from contextinfinity.storage.deletions import Deletions
-from contextinfinity.storage.imports import Arrivals
+from contextinfinity.storage.imports import ImportStore
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.ledger.chunks import LedgerChunks
 from contextinfinity.storage.ledger.contents import LedgerContents
 from contextinfinity.storage.ledger.deletions import LedgerDeletions
-from contextinfinity.storage.ledger.imports import LedgerArrivals
+from contextinfinity.storage.ledger.imports import LedgerImports
 from contextinfinity.storage.ledger.index import LedgerIndex
 from contextinfinity.storage.ledger.jobs import LedgerJobs
 from contextinfinity.storage.ledger.memories import LedgerMemories
-from contextinfinity.storage.ledger.prefix_hashes import LedgerTrails
-from contextinfinity.storage.ledger.replay import LedgerLandings
+from contextinfinity.storage.ledger.prefix_hashes import LedgerPrefixHashes
+from contextinfinity.storage.ledger.replay import LedgerReplay
 from contextinfinity.storage.ledger.sessions import LedgerBranches, LedgerSessions
 from contextinfinity.storage.ledger.states import LedgerStates
 from contextinfinity.storage.ledger.tokens import LedgerTokens
 from contextinfinity.storage.ledger.turns import LedgerTurns
 from contextinfinity.storage.ledger.workers import LedgerWorkers, Liveness
 from contextinfinity.storage.memories import Memories
-from contextinfinity.storage.prefix_hashes import Trails
-from contextinfinity.storage.replay import Landings
+from contextinfinity.storage.prefix_hashes import PrefixHashStore
+from contextinfinity.storage.replay import ReplayStore
 
 
 class LedgerStore:
@@ -44,7 +44,7 @@ class LedgerStore:
         self.sessions: Sessions = LedgerSessions(database)
         self.branches: Branches = LedgerBranches(database)
         self.turns: Turns = LedgerTurns(database)
-        self.arrivals: Arrivals = LedgerArrivals(database)
+        self.arrivals: ImportStore = LedgerImports(database)
         self.states: States = LedgerStates(database)
         self.chunks: Chunks = LedgerChunks(database)
         self.index: Index = LedgerIndex(database)
@@ -53,7 +53,7 @@ class LedgerStore:
         self.contents: Contents = LedgerContents(database)
         self.jobs: Jobs = LedgerJobs(database)
         self.workers: Workers = LedgerWorkers(database, liveness)
-        self.landings: Landings = LedgerLandings(database)
+        self.landings: ReplayStore = LedgerReplay(database)
         self.deletions: Deletions = LedgerDeletions(database)
         self.tokens: Tokens = LedgerTokens(database)
-        self.trails: Trails = LedgerTrails(database)
+        self.trails: PrefixHashStore = LedgerPrefixHashes(database)

@@ -10,9 +10,9 @@ from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
 from contextinfinity.errors import AlreadyExists
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.idempotency import check_hash
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.invariants import check_name, check_one_of, row_limit
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, unpack
-from contextinfinity.storage.rules import check_name, check_one_of, row_limit
 
 
 def find_token(connection: Connection, sha256: str) -> Token | None:
@@ -74,7 +74,7 @@ def _to_token(row: Row) -> Token:
     )
 
 
-class LedgerTokens(Noun):
+class LedgerTokens(StoreResource):
     """``Tokens`` of the contract, on a database."""
 
     create = writes(create_token)

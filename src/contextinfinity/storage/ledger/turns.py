@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now, to_millis
+from contextinfinity.domain.job import AnsweredTurn, Job
 from contextinfinity.domain.message import Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import (
@@ -25,10 +26,19 @@ from contextinfinity.domain.turn import (
     Turn,
     TurnEnd,
 )
-from contextinfinity.domain.work import AnsweredTurn, Job
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
 from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.binding import Noun, looks, writes
+from contextinfinity.storage.invariants import (
+    check_finalising,
+    check_new_step,
+    check_new_turn,
+    check_owner,
+    check_phase,
+    check_turn_end,
+    end_place,
+    row_limit,
+)
+from contextinfinity.storage.ledger.binding import StoreResource, looks, writes
 from contextinfinity.storage.ledger.contents import (
     MessageColumns,
     insert_message,
@@ -54,16 +64,6 @@ from contextinfinity.storage.ledger.rows import (
     unpack,
 )
 from contextinfinity.storage.ledger.sessions import create_session, find_session, stretches_before
-from contextinfinity.storage.rules import (
-    check_finalising,
-    check_new_step,
-    check_new_turn,
-    check_owner,
-    check_phase,
-    check_turn_end,
-    end_place,
-    row_limit,
-)
 
 STEPS = 22
 """The column of a turn's row that holds the number of its steps."""
@@ -402,7 +402,7 @@ def fail_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: 
     return end_turn(connection, turn, Phase.FAILED, ending.end, ending.answer)
 
 
-class LedgerTurns(Noun):
+class LedgerTurns(StoreResource):
     """``Turns`` of the contract, on a database."""
 
     def __init__(self, database: Database) -> None:

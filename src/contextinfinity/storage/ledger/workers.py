@@ -7,10 +7,10 @@ import socket
 from typing import Protocol
 
 from contextinfinity.domain.ids import WorkerId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.work import TakenOver, Worker
+from contextinfinity.domain.job import TakenOver, Worker
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.database import Connection, Database
-from contextinfinity.storage.ledger.binding import Noun, reads
+from contextinfinity.storage.ledger.binding import StoreResource, reads
 from contextinfinity.storage.ledger.prefix_hashes import note_dead
 from contextinfinity.storage.ledger.rows import unpack
 
@@ -59,7 +59,7 @@ def take_over(connection: Connection, dead: WorkerId, by: WorkerId) -> TakenOver
     return TakenOver(turns=tuple(unpack(turn_id) for turn_id, _ in turns), jobs=len(jobs))
 
 
-class LedgerWorkers(Noun):
+class LedgerWorkers(StoreResource):
     """``Workers`` of the contract, on a database."""
 
     def __init__(self, database: Database, locks: Liveness) -> None:

@@ -18,7 +18,7 @@ import apsw
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerFull, LedgerReadOnly
-from contextinfinity.storage.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, PatientHandler, translated
+from contextinfinity.storage.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, BusyHandler, translated
 
 PATTERN = "ledger-*.db"
 PARTIAL = ".partial"
@@ -107,7 +107,7 @@ def _copy(ledger: str, target: str, progress: Callable[[float], None]) -> None:
     source = apsw.Connection(ledger, flags=apsw.SQLITE_OPEN_READONLY)
     copy = apsw.Connection(target, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        source.set_busy_handler(PatientHandler(BUSY_SECONDS))
+        source.set_busy_handler(BusyHandler(BUSY_SECONDS))
         # Within one read transaction, or every commit of somebody else would make the copy begin again.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()

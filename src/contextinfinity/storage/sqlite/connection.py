@@ -118,7 +118,7 @@ def connect(
     vfs: str | None = None,
     read_only: bool = False,
     patience: float = BUSY_SECONDS,
-    waits: Waits | None = None,
+    waits: BusyWaits | None = None,
 ) -> apsw.Connection:
     """Open a connection with everything set."""
     connection = open_as_it_is(path, vfs=vfs, patience=patience, waits=waits, create=not read_only)
@@ -135,7 +135,7 @@ def open_as_it_is(
     *,
     vfs: str | None = None,
     patience: float = BUSY_SECONDS,
-    waits: Waits | None = None,
+    waits: BusyWaits | None = None,
     create: bool = True,
 ) -> apsw.Connection:
     """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
@@ -143,11 +143,13 @@ def open_as_it_is(
     connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=256)
     # Without this SQLite plans a join again whenever a value is bound to it: that costs more than running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    connection.set_busy_handler((waits or Waits()).handler(patience))
+    connection.set_busy_handler((waits or BusyWaits()).handler(patience))
     return connection
 
 
-def connect_unwritable(path: Path, *, patience: float = BUSY_SECONDS, waits: Waits | None = None) -> apsw.Connection:
+def connect_unwritable(
+    path: Path, *, patience: float = BUSY_SECONDS, waits: BusyWaits | None = None
+) -> apsw.Connection:
     """Open a connection to a ledger on a medium that cannot be written; ``LedgerReadOnly`` when that is impossible.
 
     Without a log nobody writes, so the file is read as one that does not change. With a log and its index (``-shm``)
@@ -163,7 +165,7 @@ def connect_unwritable(path: Path, *, patience: float = BUSY_SECONDS, waits: Wai
     if has_log_alone:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    connection.set_busy_handler((waits or Waits()).handler(patience))
+    connection.set_busy_handler((waits or BusyWaits()).handler(patience))
     connection.execute("PRAGMA temp_store = MEMORY; PRAGMA query_only = 1").fetchall()
     return connection
 
@@ -205,15 +207,15 @@ def leave_untouched(connection: apsw.Connection, path: str) -> None:
     let_go(connection)
 
 
-class Waits:
+class BusyWaits:
     """How long the connections of one file wait for another process by now."""
 
     def __init__(self) -> None:
-        self._handlers: list[PatientHandler] = []
+        self._handlers: list[BusyHandler] = []
 
-    def handler(self, seconds: float) -> PatientHandler:
+    def handler(self, seconds: float) -> BusyHandler:
         """Make the busy handler of one connection."""
-        self._handlers.append(made := PatientHandler(seconds))
+        self._handlers.append(made := BusyHandler(seconds))
         return made
 
     def longest(self) -> float:
@@ -232,7 +234,7 @@ class Waits:
                 handler.in_passing = False
 
 
-class PatientHandler:
+class BusyHandler:
     """A busy handler that asks again after 0.5 to 1.5 ms until the time is up."""
 
     def __init__(self, seconds: float) -> None:

@@ -20,7 +20,7 @@ import apsw
 from contextinfinity.errors import LedgerBusy, LedgerError, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
-    Waits,
+    BusyWaits,
     connect,
     connect_unwritable,
     create_private,
@@ -30,7 +30,7 @@ from contextinfinity.storage.sqlite.connection import (
     set_up,
     translated,
 )
-from contextinfinity.storage.sqlite.identity import Content, Place, refuse_lost, refuse_other, remember, remembered
+from contextinfinity.storage.sqlite.identity import Content, LedgerFile, refuse_lost, refuse_other, remember, remembered
 from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.readers import Readers
@@ -57,18 +57,18 @@ class SqliteDatabase:
     ) -> None:
         self.path = path
         self._data_dir = data_dir
-        self.writing_waits, self.reading_waits = Waits(), Waits()
+        self.writing_waits, self.reading_waits = BusyWaits(), BusyWaits()
         name = str(path)
         known = remembered(path, data_dir)
         refuse_lost(path, known)
         self._writer: Writer | None = None
-        self._place: Place | None = None
+        self._place: LedgerFile | None = None
         """Where the open file is, while it can be written."""
         if read_only:
             self._refuse_unreadable(known)
         else:
             connection = self._open(known, vfs, patience)
-            self._place = Place(path)
+            self._place = LedgerFile(path)
             content = Content(connection, path)
 
             def check() -> None:

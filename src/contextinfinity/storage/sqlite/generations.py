@@ -45,7 +45,7 @@ _LOOSE, _PACKS = 4096, 16  # read at a time: the reader is free for others in be
 _PARTIAL = ".partial"
 
 
-class Made(Struct, frozen=True, kw_only=True):
+class BuiltGeneration(Struct, frozen=True, kw_only=True):
     """What the ledger says of a generation; it holds all vectors with keys up to ``last``."""
 
     file: str
@@ -83,7 +83,7 @@ class Generations:
 
     def of(self, space: Space) -> Generation | None:
         """Return the generation of a namespace; None where there is none that can be used."""
-        made = None if space.generation is None else msgspec.json.decode(space.generation, type=Made)
+        made = None if space.generation is None else msgspec.json.decode(space.generation, type=BuiltGeneration)
         if made is None or space.placed <= self.least:
             return None
         with self._lock:
@@ -121,12 +121,12 @@ class Generations:
             return False
         if self.of(space) is None:
             return True
-        made = msgspec.json.decode(space.generation or "", type=Made)
+        made = msgspec.json.decode(space.generation or "", type=BuiltGeneration)
         newer = int(connection.one("count_newer", {"namespace": space.key, "after": made.last})[0])  # type: ignore[index]
         gone, enough = made.count - (space.placed - newer), min(SHARE * made.count, self.least)
         return max(newer, gone) > enough or (gone > 0 and self._age(made) > OLD_SECONDS)
 
-    def _age(self, made: Made) -> float:
+    def _age(self, made: BuiltGeneration) -> float:
         """Return how many seconds ago a file was made."""
         return time.time() - (self._folder / made.file).stat().st_mtime
 
@@ -137,7 +137,7 @@ class Generations:
         try:
             last, count = self._write(space, unfinished)
             size, digest = _made_durable(unfinished, final)
-            made = Made(file=final.name, last=last, count=count, size=size, sha256=digest)
+            made = BuiltGeneration(file=final.name, last=last, count=count, size=size, sha256=digest)
             values = {"key": space.key, "generation": msgspec.json.encode(made).decode()}
             self._database.writing(lambda connection: connection.execute("set_generation", values)).result()
         finally:
@@ -174,7 +174,7 @@ class Generations:
     def _clear(self) -> None:
         """Take away what no namespace refers to, and what somebody left unfinished."""
         named = (space.generation for space in self._read(spaces) if space.generation)
-        wanted = {msgspec.json.decode(text, type=Made).file for text in named}
+        wanted = {msgspec.json.decode(text, type=BuiltGeneration).file for text in named}
         for path in self._folder.glob(f"{self._ledger}.*"):
             if path.suffix in (".usearch", _PARTIAL) and path.name not in wanted:
                 path.unlink(missing_ok=True)
@@ -188,7 +188,7 @@ def _newest(connection: Connection) -> int:
     return int(connection.one("select_newest_vector")[0])  # type: ignore[index]
 
 
-def _opened(path: Path, made: Made, dim: int) -> Generation | None:
+def _opened(path: Path, made: BuiltGeneration, dim: int) -> Generation | None:
     """Open a file that is what the ledger says, byte for byte: a damaged graph would lead a search astray."""
     try:
         with path.open("rb") as file:

@@ -131,7 +131,7 @@ def begin_new(path: Path, data_dir: Path | None = None) -> list[Path]:
     return kept
 
 
-class Place:
+class LedgerFile:
     """Where an open ledger is: checks that its file and its log are still the ones of their names.
 
     The log can vanish alone. SQLite keeps other users from removing it with POSIX locks on the ledger, which belong to

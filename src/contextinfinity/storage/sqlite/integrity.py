@@ -2,7 +2,7 @@
 
 An ``Inspection`` opens a ledger to read and nothing else: it is neither written nor brought to a newer shape.
 ``offences`` asks everything within one read transaction, so a running engine is seen at one moment and never
-half way. An ``Offence`` is named as what was found; what it means to people is for others to say.
+half way. An ``IntegrityViolation`` is named as what was found; what it means to people is for others to say.
 
 Rows are streamed; of what is found only the number and the first places are kept, however much it is.
 """
@@ -28,7 +28,7 @@ from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.ledger.rows import pack_hash, to_message, unpack
-from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, PatientHandler, connect_unwritable, translated
+from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, BusyHandler, connect_unwritable, translated
 from contextinfinity.storage.sqlite.identity import refuse_other
 from contextinfinity.storage.sqlite.migrate import (
     DERIVED,
@@ -68,7 +68,7 @@ Tell = Callable[[float], None]
 Check = Callable[[apsw.Connection, Tell], Iterable[str]]
 
 
-class Offence(Struct, frozen=True):
+class IntegrityViolation(Struct, frozen=True):
     """Something that must not be: its name, how often it was found, and the first places."""
 
     code: str
@@ -88,7 +88,7 @@ def _flags(path: Path) -> int:
 
 def _opened(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=_flags(path))
-    connection.set_busy_handler(PatientHandler(BUSY_SECONDS))
+    connection.set_busy_handler(BusyHandler(BUSY_SECONDS))
     return connection
 
 
@@ -151,7 +151,7 @@ class Inspection:
             rows = self._connection.execute(SQL["each_step"], {"ids": json.dumps(list(steps))}).fetchall()
         return {str(step): bool(over) for step, over in rows}
 
-    def offences(self, *, dead: Collection[WorkerId], progress: Progress) -> Iterator[Offence]:
+    def offences(self, *, dead: Collection[WorkerId], progress: Progress) -> Iterator[IntegrityViolation]:
         """Ask everything of one moment of the file. ``dead``: workers whose lock was seen free before."""
         with translated(self._path), self._one_moment():
             known = True
@@ -176,7 +176,7 @@ class Inspection:
                 elif found.count:
                     yield found
             if damaged:
-                yield Offence("file_damaged", len(damaged), tuple(damaged[:PLACES]))
+                yield IntegrityViolation("file_damaged", len(damaged), tuple(damaged[:PLACES]))
 
     def _version(self) -> int:
         try:
@@ -199,7 +199,7 @@ def _telling(progress: Progress, code: str, number: int, total: int) -> Tell:
     return lambda part: progress(code, (number + part) / total)
 
 
-def _ask(code: str, check: Check, connection: apsw.Connection, tell: Tell) -> Offence:
+def _ask(code: str, check: Check, connection: apsw.Connection, tell: Tell) -> IntegrityViolation:
     """Count what a question brings to light, and keep the first places."""
     tell(0.0)
     places: list[str] = []
@@ -208,7 +208,7 @@ def _ask(code: str, check: Check, connection: apsw.Connection, tell: Tell) -> Of
         count += 1
         if len(places) < PLACES:
             places.append(place)
-    return Offence(code, count, tuple(places))
+    return IntegrityViolation(code, count, tuple(places))
 
 
 def _checks(dead: str) -> Mapping[str, Check]:
@@ -250,14 +250,14 @@ def _is_text(*values: apsw.SQLiteValue) -> bool:
         return False
 
 
-def _schema_offences(connection: apsw.Connection) -> Iterator[Offence]:
+def _schema_offences(connection: apsw.Connection) -> Iterator[IntegrityViolation]:
     ours, wanted = objects(connection), objects_of_migrations()
     tables = list(_differences(ours, wanted, lambda kind: kind not in DERIVED))
     derived = list(_differences(ours, wanted, lambda kind: kind in DERIVED))
     extra = [f"{kind} {name}" for kind, name in ours if (kind, name) not in wanted]
     for code, places in (("schema_tables", tables), ("schema_derived", derived), ("schema_foreign", extra)):
         if places:
-            yield Offence(code, len(places), tuple(places[:PLACES]))
+            yield IntegrityViolation(code, len(places), tuple(places[:PLACES]))
 
 
 def _differences(ours: Objects, wanted: Objects, concerns: Callable[[str], bool]) -> Iterator[str]:

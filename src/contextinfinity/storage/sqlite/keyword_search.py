@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from contextinfinity.domain.search import Place, Scope, WordHit, WordHits
-from contextinfinity.domain.sides import side_text
+from contextinfinity.domain.search import Scope, TextPosition, WordHit, WordHits
+from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.index import MOST_TERMS, weight
+from contextinfinity.storage.invariants import row_limit
 from contextinfinity.storage.ledger.rows import pack, to_message
-from contextinfinity.storage.ledger.scope_filter import Admission, Number
+from contextinfinity.storage.ledger.scope_filter import Number, ScopeFilter
 from contextinfinity.storage.ledger.turns import find_turn
-from contextinfinity.storage.rules import row_limit
-from contextinfinity.storage.sqlite.keywords import SAMPLED, owner_token, session_token, token_of
+from contextinfinity.storage.sqlite.keyword_index import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.text.keywords import among
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ Hits: TypeAlias = list[tuple[Number, WordHit]]
 
 def _admitted(connection: Connection, ranked: _Ranked, scope: Scope, most: int, *, wider: bool) -> Hits:
     """Walk down until enough are admitted; ``wider``: a quarter more, because the order may still change."""
-    admission, wanted = Admission(connection, scope), most + most // 4 * wider
+    admission, wanted = ScopeFilter(connection, scope), most + most // 4 * wider
     hits: Hits = []
     for batch in _batches(len(ranked.numbers), wanted):
         places = admission.admitted(ranked.numbers[batch])
@@ -279,7 +279,7 @@ def _read_again(connection: Connection, hits: Hits, words: Sequence[str], partly
     return again
 
 
-def _tool_text(connection: Connection, place: Place) -> str:
+def _tool_text(connection: Connection, place: TextPosition) -> str:
     turn = find_turn(connection, place.turn_id)
     return "" if turn is None else side_text(turn, "tool")
 

@@ -35,7 +35,7 @@ _READ = 16_384  # rows that are read at a time
 _AT_ONCE = 512  # rows that are made floats at a time: they stay in the processor's cache
 
 
-class Whose(NamedTuple):
+class MatrixOwner(NamedTuple):
     """Which vectors: of a session, of an owner, or with neither of everybody; only those with a higher key."""
 
     space: int
@@ -121,10 +121,10 @@ class Matrices:
 
     def __init__(self, memory: int = MEMORY) -> None:
         self.memory = memory
-        self._kept: OrderedDict[Whose, _Matrix] = OrderedDict()
+        self._kept: OrderedDict[MatrixOwner, _Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
-    def rows(self, connection: Connection, whose: Whose) -> Rows:
+    def rows(self, connection: Connection, whose: MatrixOwner) -> Rows:
         """Return all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
         with self._lock:
             matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
@@ -144,7 +144,7 @@ class Matrices:
             self._make_room()
         return rows
 
-    def forget(self, whose: Whose) -> None:
+    def forget(self, whose: MatrixOwner) -> None:
         """Let go of one; it is read again when it is asked for again."""
         with self._lock:
             self._kept.pop(whose, None)
@@ -160,7 +160,7 @@ class Matrices:
                 total -= self._kept.popitem(last=False)[1].size()
 
 
-def newer(connection: Connection, whose: Whose, after: int) -> Iterator[tuple[Keys, Bodies]]:
+def newer(connection: Connection, whose: MatrixOwner, after: int) -> Iterator[tuple[Keys, Bodies]]:
     """Read vectors with a higher key, many at a time."""
     values: dict[str, int | bytes | str | None] = {
         "namespace": whose.space,
@@ -188,7 +188,7 @@ def together(numbers: list[int], parts: Iterable[bytes], dim: int, after: int) -
     return (keys, bodies) if wanted.all() else (keys[wanted], bodies[wanted])
 
 
-def _statements(whose: Whose, after: int) -> tuple[str, str]:
+def _statements(whose: MatrixOwner, after: int) -> tuple[str, str]:
     if whose.session_id is not None:
         return "select_packs_of_session", "select_loose_of_session"
     if whose.owner is None:
@@ -227,7 +227,7 @@ def merged(first: Source, second: Source) -> Source:
     return nearest
 
 
-def streamed(connection: Connection, whose: Whose, query: Bodies) -> Source:
+def streamed(connection: Connection, whose: MatrixOwner, query: Bodies) -> Source:
     """Look at every row, and keep none of them: there are too many."""
     keys, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     for some, bodies in newer(connection, whose, whose.above):

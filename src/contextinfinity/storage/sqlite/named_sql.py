@@ -12,8 +12,8 @@ import apsw
 
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Row, Search, Values
-from contextinfinity.storage.sqlite import search as sqlite_search
-from contextinfinity.storage.sqlite.keywords import write_words
+from contextinfinity.storage.sqlite import sqlite_search
+from contextinfinity.storage.sqlite.keyword_index import write_words
 
 QUERIES = sql_files.load_folder(__package__, "sql")
 """Every statement of ``sql/*.sql`` by its name."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from contextinfinity.domain.health import Health
+from contextinfinity.domain.health import StoreHealth
 from contextinfinity.errors import LedgerError
 from contextinfinity.storage.ledger.store import LedgerStore
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.database import SqliteDatabase
-from contextinfinity.storage.sqlite.memory import MemoryDatabase
-from contextinfinity.storage.sqlite.vectors import SqliteVectors
+from contextinfinity.storage.sqlite.in_memory import MemoryDatabase
+from contextinfinity.storage.sqlite.vector_table import SqliteVectors
 from contextinfinity.storage.worker_locks import ProcessLocks, WorkerLocks
 
 
@@ -49,14 +49,14 @@ class SqliteStore(LedgerStore):
         waited = (self.database.reading_waits if reading else self.database.writing_waits).longest()
         return waited if reading or not waited else min(waited, self.database.still_for())
 
-    def health(self) -> Health:
+    def health(self) -> StoreHealth:
         """Say whether the file is still where it was, and takes writes: heartbeats try every few seconds."""
         try:
             self.database.check_place()
         except LedgerError as lost:
-            return Health(status="degraded", reason=str(lost))
+            return StoreHealth(status="degraded", reason=str(lost))
         refused = self.database.refused
-        return Health() if refused is None else Health(status="degraded", reason=str(refused))
+        return StoreHealth() if refused is None else StoreHealth(status="degraded", reason=str(refused))
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 
 from contextinfinity.domain.ids import to_millis
-from contextinfinity.domain.search import NearHit, Place, Scope
+from contextinfinity.domain.search import Scope, TextPosition, VectorHit
 from contextinfinity.domain.session import Lineage, Owner
 from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
+from contextinfinity.storage.invariants import end_place
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
-from contextinfinity.storage.rules import end_place
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.generations import SHARE, Generation, Generations
-from contextinfinity.storage.sqlite.matrices import Bodies, Matrices, Source, Whose, merged, scanned, streamed
+from contextinfinity.storage.sqlite.matrices import Bodies, Matrices, MatrixOwner, Source, merged, scanned, streamed
 from contextinfinity.storage.sqlite.vector_writes import PACK, Space
 
 FARTHEST = 16_384
@@ -36,7 +36,7 @@ FARTHEST = 16_384
 _FIRST = 32  # the least to be looked up at once
 
 
-class Asked:
+class VectorScope:
     """A scope, made ready for this ledger: whose vectors can be in it, and which of them may be shown."""
 
     def __init__(self, connection: Connection, scope: Scope) -> None:
@@ -86,9 +86,9 @@ class Asked:
         return scope.until is None or said_at < to_millis(scope.until)
 
 
-def walk(connection: Connection, asked: Asked, source: Source, most: int) -> tuple[list[NearHit], int]:
+def walk(connection: Connection, asked: VectorScope, source: Source, most: int) -> tuple[list[VectorHit], int]:
     """Go down a list until enough may be shown; return how many of those that were looked up are gone."""
-    statement, hits, gone = asked.statement(), list[NearHit](), 0
+    statement, hits, gone = asked.statement(), list[VectorHit](), 0
     everything = asked.admits_all and asked.scope.owner is None
     seen: set[int] = set()
     step = max(_FIRST, most if asked.admits_all else most + most // 2)
@@ -107,8 +107,10 @@ def walk(connection: Connection, asked: Asked, source: Source, most: int) -> tup
     return hits[:most], gone
 
 
-def _hit(row: Any, similarity: float) -> NearHit:
-    return NearHit(place=Place(turn_id=unpack(row[2]), side=row[3]), chunk_id=unpack(row[1]), similarity=similarity)
+def _hit(row: Any, similarity: float) -> VectorHit:
+    return VectorHit(
+        place=TextPosition(turn_id=unpack(row[2]), side=row[3]), chunk_id=unpack(row[1]), similarity=similarity
+    )
 
 
 _MOST_OWNERS = 1024  # of whom it is remembered whether they have much
@@ -123,13 +125,15 @@ class VectorSearch:
         self._matrices = Matrices()
         self._wide: dict[tuple[int, Owner], tuple[int, bool]] = {}
 
-    def near(self, connection: Connection, vector: bytes, space: Space, scope: Scope, most: int) -> tuple[NearHit, ...]:
+    def near(
+        self, connection: Connection, vector: bytes, space: Space, scope: Scope, most: int
+    ) -> tuple[VectorHit, ...]:
         """Find the nearest, the nearest first."""
-        asked = Asked(connection, scope)
+        asked = VectorScope(connection, scope)
         if asked.is_empty:
             return ()
         query = np.frombuffer(vector, np.int8, offset=HEAD)
-        whose = Whose(space.key, space.dim, session_id=asked.session_id)
+        whose = MatrixOwner(space.key, space.dim, session_id=asked.session_id)
         if asked.session_id is None:
             generation = None if self.generations is None else self.generations.of(space)
             if generation is not None and self._is_wide(connection, space, scope.owner):
@@ -138,22 +142,22 @@ class VectorSearch:
             whose = whose._replace(owner=scope.owner)
         return self._shown(connection, asked, self._exact(connection, query, whose, space), whose, most)
 
-    def _exact(self, connection: Connection, query: Bodies, whose: Whose, space: Space) -> Source:
+    def _exact(self, connection: Connection, query: Bodies, whose: MatrixOwner, space: Space) -> Source:
         if whose.session_id is None and whose.owner is None and space.placed * space.dim > self._matrices.memory:
             return streamed(connection, whose, query)
         return scanned(self._matrices.rows(connection, whose), query)
 
     def _beyond(
-        self, connection: Connection, query: Bodies, whose: Whose, generation: Generation
-    ) -> tuple[Source, Whose]:
+        self, connection: Connection, query: Bodies, whose: MatrixOwner, generation: Generation
+    ) -> tuple[Source, MatrixOwner]:
         """Make one list of a generation and what is newer."""
         newer = whose._replace(above=generation.last)
         rest = scanned(self._matrices.rows(connection, newer), query)
         return merged(lambda most: generation.near(query, most), rest), newer
 
     def _shown(
-        self, connection: Connection, asked: Asked, source: Source, whose: Whose, most: int
-    ) -> tuple[NearHit, ...]:
+        self, connection: Connection, asked: VectorScope, source: Source, whose: MatrixOwner, most: int
+    ) -> tuple[VectorHit, ...]:
         hits, gone = walk(connection, asked, source, most)
         if gone > len(hits):
             self._matrices.forget(whose)  # most of it is gone: it is read again

@@ -15,8 +15,8 @@ from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.search import Namespace
 from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
+from contextinfinity.storage.invariants import check_namespace, check_vector
 from contextinfinity.storage.ledger.rows import must
-from contextinfinity.storage.rules import check_namespace, check_vector
 
 PACK = 256
 """Vectors in a pack: some 68 KB, which SQLite reads in one go."""

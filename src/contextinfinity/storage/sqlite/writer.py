@@ -23,7 +23,7 @@ import apsw
 
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
-from contextinfinity.storage.sqlite.connection import TRANSLATED, Waits, let_go, translate
+from contextinfinity.storage.sqlite.connection import TRANSLATED, BusyWaits, let_go, translate
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 T = TypeVar("T")
@@ -71,13 +71,13 @@ class Writer:
         self,
         connection: apsw.Connection,
         path: str,
-        waits: Waits | None = None,
+        waits: BusyWaits | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._named = SqliteConnection(connection)
         self._check = check
-        self._waits = waits or Waits()
+        self._waits = waits or BusyWaits()
         self._path = path
         self._waiting: SimpleQueue[_Piece | None] = SimpleQueue()
         self._closing = threading.Lock()

@@ -23,7 +23,7 @@ PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
 """Failures that may pass. A full disk and a damaged or foreign file stay the errors they are."""
 
 
-class Breaker:
+class CircuitBreaker:
     """The breaker for reading or for writing. ``held_up`` returns how long another process has kept us waiting."""
 
     def __init__(self, held_up: Callable[[], float], on_open: Callable[[], None], patience: float) -> None:

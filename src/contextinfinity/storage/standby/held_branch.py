@@ -2,7 +2,7 @@
 
 Its turns are those of the ledger, as they were read or seen last, and the spooled ones after them. A verb checks the
 rules that the ledger checks, appends to the spool, and only then changes what is shown. The spooled form of a turn
-(``Landing``) is all there is of it: the turn and its steps are derived from it, and it is what the ledger gets later.
+(``ReplayedTurn``) is complete: the turn and its steps are derived from it, and the ledger gets it later.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ from contextinfinity.domain.turn import (
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, QueueFull
 from contextinfinity.storage.idempotency import check_same_request
-from contextinfinity.storage.prefix_hashes import gone_on, not_on_branch
-from contextinfinity.storage.replay import Landing
-from contextinfinity.storage.rules import (
+from contextinfinity.storage.invariants import (
     check_exchanges,
     check_finalising,
     check_new_step,
@@ -47,6 +45,8 @@ from contextinfinity.storage.rules import (
     not_settled,
     rounds_of,
 )
+from contextinfinity.storage.prefix_hashes import gone_on, not_on_branch
+from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.standby.recent import Recent, Seed
 from contextinfinity.storage.standby.spool import Item, Record, Recorded, Spooled, id_of
 
@@ -118,7 +118,7 @@ class HeldBranch:
         """
         for item in items:
             if id_of(item) not in self.turns:
-                if isinstance(item, Landing) and item.end is None:
+                if isinstance(item, ReplayedTurn) and item.end is None:
                     item = replace(item, end=TurnEnd(outcome="failed", error=ELSEWHERE), failed=True)
                 self._append(item)
 
@@ -141,7 +141,7 @@ class HeldBranch:
             raise QueueFull(f"{len(waiting)} messages already wait on branch {self.id}.", running=running)
         turn_id = new.id or new_id()
         landed = replace(new, id=turn_id, queue_limit=None, begin=False)
-        landing = Landing(turn_id=turn_id, new=landed, said_at=now())
+        landing = ReplayedTurn(turn_id=turn_id, new=landed, said_at=now())
         await self._keep([landing])
         self.own[turn_id] = None
         turn = self._append(landing)
@@ -161,19 +161,19 @@ class HeldBranch:
         self._owned(turn_id, owner, OPEN_PHASES)
         if any(step.step_index == other.step_index for other in self.steps(turn_id)):
             raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index} already.")
-        return await self._go_on(Landing(turn_id=turn_id, steps=(step,)))
+        return await self._go_on(ReplayedTurn(turn_id=turn_id, steps=(step,)))
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """Spool a final answer."""
         check_turn_end(end)
         check_finalising(turn_id, self._owned(turn_id, owner, OPEN_PHASES).phase, end)
-        return await self._go_on(Landing(turn_id=turn_id, end=end))
+        return await self._go_on(ReplayedTurn(turn_id=turn_id, end=end))
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """Spool the end of a turn without a final answer."""
         check_turn_end(end)
         self._owned(turn_id, owner, UNFINISHED)
-        return await self._go_on(Landing(turn_id=turn_id, end=end, failed=True))
+        return await self._go_on(ReplayedTurn(turn_id=turn_id, end=end, failed=True))
 
     async def cancel(self, turn_id: TurnId) -> Turn:
         """Ask for a turn to be stopped; its owner is in this process."""
@@ -198,9 +198,9 @@ class HeldBranch:
             self._append(item)
         return tuple(self.turns[each.id or ""] for each in exchanges)
 
-    def _landing(self, turn_id: TurnId) -> Landing:
+    def _landing(self, turn_id: TurnId) -> ReplayedTurn:
         item = self._spooled.turns.get(turn_id)
-        return item if isinstance(item, Landing) else Landing(turn_id=turn_id)
+        return item if isinstance(item, ReplayedTurn) else ReplayedTurn(turn_id=turn_id)
 
     def _owned(self, turn_id: TurnId, owner: WorkerId, phases: frozenset[Phase]) -> Turn:
         if (turn := self.turns.get(turn_id)) is None:
@@ -222,12 +222,12 @@ class HeldBranch:
 
     def _begin(self, turn: Turn) -> Turn:
         """Mark a turn as begun. That is not spooled: after a crash it would not be answered either way."""
-        self._spooled.add(Landing(turn_id=turn.id, begun=True))
+        self._spooled.add(ReplayedTurn(turn_id=turn.id, begun=True))
         self.own[turn.id] = None
         self.turns[turn.id] = turn = replace(turn, phase=Phase.CONTEXT_PREPARED, durability="local", updated_at=now())
         return turn
 
-    async def _go_on(self, more: Landing) -> Turn:
+    async def _go_on(self, more: ReplayedTurn) -> Turn:
         await self._keep([more])
         self.own[more.turn_id] = None
         turn = replace(self.turns[more.turn_id], durability="local")
@@ -264,7 +264,7 @@ class HeldBranch:
         else:
             outcome = None if said.answer is None else "completed"
             turn = replace(turn, phase=Phase.DONE, answer=said.answer, outcome=outcome, model=said.model)
-        if isinstance(item, Landing) and item.end is not None:
+        if isinstance(item, ReplayedTurn) and item.end is not None:
             turn = _ended(turn, item.end, (), failed=item.failed)
         self.turns[turn.id] = turn
         return turn

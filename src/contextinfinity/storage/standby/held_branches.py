@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.health import Health
+from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId, WorkerId, new_id, now
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import State
@@ -26,13 +26,13 @@ from contextinfinity.domain.turn import NewStep, Turn
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.idempotency import check_same_request
-from contextinfinity.storage.replay import Landing
-from contextinfinity.storage.rules import check_new_session
-from contextinfinity.storage.standby.breaker import Breaker
+from contextinfinity.storage.invariants import check_new_session
+from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, Seed, living_state
-from contextinfinity.storage.standby.replay import Replay
 from contextinfinity.storage.standby.spool import Record, Spool, Spooled, id_of, refused, written
+from contextinfinity.storage.standby.spool_replay import Replay
 from contextinfinity.telemetry.counters import count, level
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ class HeldBranches:
     def __init__(self, ledger: Store, folder: Path, bounds: Bounds, on_away: Callable[[], None]) -> None:
         self.ledger = ledger
         self.recent = Recent()
-        self.reads = Breaker(partial(ledger.held_up, reading=True), on_away, bounds.patience)
-        self.writes = Breaker(ledger.held_up, on_away, bounds.patience)
+        self.reads = CircuitBreaker(partial(ledger.held_up, reading=True), on_away, bounds.patience)
+        self.writes = CircuitBreaker(ledger.held_up, on_away, bounds.patience)
         self.workers: list[WorkerId] = []
         """The ids of this process, the present one last."""
         self._spooled = Spooled()
@@ -117,19 +117,21 @@ class HeldBranches:
         if branch_id in self._branches:
             raise LedgerAway(f"The ledger does not have all of branch {branch_id} yet.")
 
-    def health(self) -> Health:
+    def health(self) -> StoreHealth:
         """Return whether the ledger is there and has everything; if not, since when and why."""
         away = [breaker for breaker in (self.writes, self.reads) if breaker.is_open]
         if away:
             since = min(breaker.since for breaker in away if breaker.since is not None)
-            return Health(status="degraded", reason=away[0].reason, since=since, spool_depth=self.depth)
+            return StoreHealth(status="degraded", reason=away[0].reason, since=since, spool_depth=self.depth)
         if not self.is_over:
             reason = "The ledger is back, and what was spooled is being written to it."
-            return Health(status="degraded", reason=reason, spool_depth=self.depth)
+            return StoreHealth(status="degraded", reason=reason, spool_depth=self.depth)
         for path, reason in refused(self.replay.folder).items():
             told = f"The ledger did not accept all of {path}, which was acknowledged ({reason or 'see the log'})."
-            return Health(status="degraded", reason=f"{told} Run `cix doctor`; remove the file when it is not needed.")
-        return Health()
+            return StoreHealth(
+                status="degraded", reason=f"{told} Run `cix doctor`; remove the file when it is not needed."
+            )
+        return StoreHealth()
 
     def see(self, turn: Turn, step: NewStep | None = None) -> None:
         """Remember how a turn is in the ledger, and a step that was opened for it."""
@@ -215,7 +217,7 @@ class HeldBranches:
             self._spool = Spool(self.replay.folder, self.workers[-1] if self.workers else new_id())
             self.replay.own_name = self._spool.path.name
         size, most = self._spool.size, self._bounds.most_bytes
-        running = sum(isinstance(item, Landing) and item.end is None for item in self._spooled.turns.values())
+        running = sum(isinstance(item, ReplayedTurn) and item.end is None for item in self._spooled.turns.values())
         wanted = sum(len(body) for _, body in entries) + ROOM_TO_END * (1 + running)
         if size + wanted > most and not any(map(_goes_on, records)):
             used = f"{size:,} of {most:,} bytes are used"
@@ -289,7 +291,7 @@ class HeldBranches:
             raise BranchBusy(f"Branch {held.id} has spooled turns that wait for a running one.")
         for turn, item in zip(turns, items, strict=True):
             if turn is not None:
-                for step in item.steps if isinstance(item, Landing) else ():
+                for step in item.steps if isinstance(item, ReplayedTurn) else ():
                     self.recent.see_step(turn, step)
                 self.see(turn)
             del self._spooled.turns[id_of(item)]
@@ -304,7 +306,7 @@ class HeldBranches:
 
 def _goes_on(record: Record) -> bool:
     """Tell whether a record belongs to something that was acknowledged before."""
-    return isinstance(record, str) or (isinstance(record, Landing) and record.new is None)
+    return isinstance(record, str) or (isinstance(record, ReplayedTurn) and record.new is None)
 
 
 async def _read_seed(ledger: Store, branch_id: BranchId) -> Seed:

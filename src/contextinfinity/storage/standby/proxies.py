@@ -15,20 +15,20 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.arrival import Arrival, Arrived
 from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage
+from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
-from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.deletions import BATCH, Deletions
-from contextinfinity.storage.imports import Arrivals
-from contextinfinity.storage.prefix_hashes import Trails
+from contextinfinity.storage.imports import ImportStore
+from contextinfinity.storage.prefix_hashes import PrefixHashStore
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.held_branches import HeldBranches
 from contextinfinity.storage.standby.recent import newest
@@ -384,10 +384,10 @@ class WorkersProxy(Proxy[Workers]):
         return [name for name in others if is_left(folder / f"{name}{SUFFIX}")]
 
 
-class ImportsProxy(Proxy[Arrivals]):
-    """``Arrivals``: imports are never spooled; they follow what is spooled of their conversation."""
+class ImportsProxy(Proxy[ImportStore]):
+    """``ImportStore``: imports are never spooled; they follow what is spooled of their conversation."""
 
-    async def add(self, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
+    async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
         """Add messages to a branch; ``LedgerAway`` while the ledger does not have all of the branch."""
         if self._held.branch(branch_id) is not None:
             await self._held.land()
@@ -395,8 +395,8 @@ class ImportsProxy(Proxy[Arrivals]):
         return await self._ledger.add(branch_id, arrivals)
 
 
-class TrailsProxy(Proxy[Trails]):
-    """``Trails``: a request is matched after the spools of all processes were replayed.
+class PrefixHashesProxy(Proxy[PrefixHashStore]):
+    """``PrefixHashStore``: a request is matched after the spools of all processes were replayed.
 
     Matching a conversation begins with ``end``, and a request under a key with ``walked``.
     """

@@ -19,7 +19,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Phase, Turn
-from contextinfinity.storage.rules import has_expired
+from contextinfinity.storage.invariants import has_expired
 
 MOST_BRANCHES = 1000
 MOST_CHARACTERS = 20_000_000

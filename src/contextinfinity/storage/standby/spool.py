@@ -27,11 +27,11 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput, LedgerError
 from contextinfinity.storage.folders import make_private, sync_folder
-from contextinfinity.storage.journal.entries import Entry, to_line, translate
+from contextinfinity.storage.journal.entries import JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
-from contextinfinity.storage.journal.reading import open_lines
-from contextinfinity.storage.journal.writing import Journal, Pace
-from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.journal.journal_reader import open_lines
+from contextinfinity.storage.journal.journal_writer import FlushPolicy, Journal
+from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.standby import old_spool
 from contextinfinity.storage.worker_locks import is_at, locked
 
@@ -46,9 +46,9 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     exchange: Exchange
 
 
-Item: TypeAlias = Landing | Recorded
-Record: TypeAlias = NewSession | str | Landing | Recorded
-_KINDS: dict[str, Any] = {"session": NewSession, "text": str, "turn": Landing, "exchange": Recorded}
+Item: TypeAlias = ReplayedTurn | Recorded
+Record: TypeAlias = NewSession | str | ReplayedTurn | Recorded
+_KINDS: dict[str, Any] = {"session": NewSession, "text": str, "turn": ReplayedTurn, "exchange": Recorded}
 _REASON = "refused"
 """The event type of the last line of a refused spool, which says why."""
 
@@ -73,7 +73,7 @@ class Spooled:
                 self.sessions[record.id or ""] = record
             case str():
                 self.texts[record] = None
-            case Landing(turn_id=turn_id) if isinstance(there := self.turns.get(turn_id), Landing):
+            case ReplayedTurn(turn_id=turn_id) if isinstance(there := self.turns.get(turn_id), ReplayedTurn):
                 self.turns[turn_id] = replace(
                     there,
                     begun=there.begun or record.begun,
@@ -92,7 +92,7 @@ class Spooled:
 
 def id_of(item: Item) -> TurnId:
     """Return the id of an item's turn. Ids that one host makes sort by time."""
-    return item.turn_id if isinstance(item, Landing) else item.exchange.id or ""
+    return item.turn_id if isinstance(item, ReplayedTurn) else item.exchange.id or ""
 
 
 def branch_of(item: Item) -> BranchId | None:
@@ -104,7 +104,7 @@ def branch_of(item: Item) -> BranchId | None:
 
 def said_at(item: Item) -> datetime | None:
     """Return when the message of an item was said."""
-    return item.said_at if isinstance(item, Landing) else item.exchange.created_at
+    return item.said_at if isinstance(item, ReplayedTurn) else item.exchange.created_at
 
 
 class Spool:
@@ -157,7 +157,7 @@ class Spool:
             raise
 
     def _open(self) -> Journal:
-        never = Pace(flush_seconds=3600, flush_bytes=1 << 30, sync_seconds=3600)
+        never = FlushPolicy(flush_seconds=3600, flush_bytes=1 << 30, sync_seconds=3600)
         return Journal(self.path, "spool", pace=never, flusher=Flusher(), on_close=lambda: None)
 
 
@@ -265,12 +265,12 @@ def steps_in(folder: Path) -> set[StepId]:
     for name in names(folder):
         with suppress(OSError):  # it was removed just now
             turns = read(folder / f"{name}{SUFFIX}").turns.values()
-            steps.update(step.id for item in turns if isinstance(item, Landing) for step in item.steps)
+            steps.update(step.id for item in turns if isinstance(item, ReplayedTurn) for step in item.steps)
     return steps
 
 
 def _line(kind: str, body: bytes, seq: int) -> bytes:
-    return to_line(Entry(ts=now(), provider="spool", event_type=kind, seq=seq, payload=_raw(body)))
+    return to_line(JournalEntry(ts=now(), provider="spool", event_type=kind, seq=seq, payload=_raw(body)))
 
 
 def _raw(body: bytes) -> Any:

@@ -8,21 +8,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from contextinfinity.domain.health import Health
+from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.errors import LedgerFailed
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
-from contextinfinity.storage.imports import Arrivals
-from contextinfinity.storage.prefix_hashes import Trails
+from contextinfinity.storage.imports import ImportStore
+from contextinfinity.storage.prefix_hashes import PrefixHashStore
 from contextinfinity.storage.standby import proxies
 from contextinfinity.storage.standby.held_branches import Bounds, HeldBranches
-from contextinfinity.storage.standby.replay import NOT_NOW
+from contextinfinity.storage.standby.spool_replay import NOT_NOW
 
 log = logging.getLogger(__name__)
 
 
-class Standby:
+class StandbyStore:
     """A ``Store`` in front of another, which it closes when it is closed; ``folder`` is where spools are kept.
 
     It is used on one event loop.
@@ -43,8 +43,8 @@ class Standby:
         self.jobs = cast(Jobs, proxies.JobsProxy(held, ledger.jobs))
         self._workers = proxies.WorkersProxy(held, ledger.workers)
         self.workers = cast(Workers, self._workers)
-        self.arrivals = cast(Arrivals, proxies.ImportsProxy(held, ledger.arrivals))
-        self.trails = cast(Trails, proxies.TrailsProxy(held, ledger.trails))
+        self.arrivals = cast(ImportStore, proxies.ImportsProxy(held, ledger.arrivals))
+        self.trails = cast(PrefixHashStore, proxies.PrefixHashesProxy(held, ledger.trails))
         self.deletions = cast(Deletions, proxies.DeletionsProxy(held, ledger.deletions))
         self.chunks = ledger.chunks
         self.index = ledger.index
@@ -57,7 +57,7 @@ class Standby:
         """Return for how many seconds another process has kept the ledger from continuing."""
         return self._ledger.held_up(reading=reading)
 
-    def health(self) -> Health:
+    def health(self) -> StoreHealth:
         """Return whether the ledger is there and has everything; if not, since when and why."""
         held = self._held.health()
         return held if held.status != "ready" else self._ledger.health()
@@ -118,7 +118,7 @@ class Standby:
             held.writes.close()
         await held.land()
 
-    def _alert(self, health: Health) -> None:
+    def _alert(self, health: StoreHealth) -> None:
         """Log once that an outage lasts."""
         if health.since is None or self._alerted:
             return

@@ -11,7 +11,7 @@ import re
 from msgspec import Struct
 
 from contextinfinity.domain.message import Json
-from contextinfinity.text.pictures import Size, size_of
+from contextinfinity.text.image_size import Size, size_of
 from contextinfinity.vendors import VENDORS
 from contextinfinity.vendors.picture_rules import ANY_PICTURE, PictureRule
 

@@ -1,0 +1,187 @@
+"""A conversation with a person at a terminal: where it is, and the way of each line that is typed.
+
+Ctrl-C stops an answer, which is kept as far as it came; at the prompt it clears the line, and leaves when it is pressed
+again within two seconds with nothing typed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from contextinfinity.cli.answer_output import NEW, Answer, why_incomplete
+from contextinfinity.cli.chat import commands
+from contextinfinity.cli.chat.keyboard import InterruptToLeave
+from contextinfinity.cli.chat.notices import account, offer, tell_of_folds
+from contextinfinity.cli.chat.styles import choose
+from contextinfinity.cli.command_options import settings_for
+from contextinfinity.cli.output import one_line
+from contextinfinity.client.references import short
+from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
+from contextinfinity.text.plurals import counted
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.command_options import CommonOptions
+    from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.client.contract import SendFields
+    from contextinfinity.client.results import ShownTurn
+    from contextinfinity.domain.ids import BranchId, ChunkId
+
+T = TypeVar("T")
+
+GREETING = "Enter sends, Alt-Enter begins a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists more."
+RECALLED = (6, 40)
+"""The most lines shown again of the last answer but one, and of the last."""
+
+
+class ChatSession:
+    """A conversation, where it is, and whether it is over (``left``)."""
+
+    def __init__(self, work: EngineThread, means: CommonOptions, thread: str, how: SendFields, *, plain: bool) -> None:
+        settings = settings_for(means.config, means.data_dir).settings
+        self.client = work.client
+        self.means = means
+        self.thread = thread
+        self.how = how
+        self.left = False
+        self.found: tuple[ChunkId, ...] = ()
+        """What was searched for last, to be attached by its number."""
+        self.attached: list[ChunkId] = []
+        """What goes along with the next question."""
+        self._work = work
+        self._changing: ShownTurn | None = None
+        self.face = choose(plain=plain, history=settings.data_dir / "chat_history", offers=self._offers)
+
+    def go_on(self) -> None:
+        """Talk until one side has had enough."""
+        self.face.note(GREETING)
+        self.recall()
+        folds = self._work.begin(tell_of_folds(self.client.folds.follow()))
+        try:
+            self._hear_lines()
+        finally:
+            folds.cancel()
+            self._part()
+
+    def _hear_lines(self) -> None:
+        leaving = InterruptToLeave()
+        while not self.left:
+            try:
+                line = self.face.read(_as_typed(self._changing.user) if self._changing else "")
+                if line is None:
+                    return
+                leaving.forget()
+                if self.thread != NEW:
+                    self.face.keep_typed(self.thread)
+                try:
+                    self._follow(line)
+                finally:
+                    self.face.keep_typed(None if self.thread == NEW else self.thread)
+            except KeyboardInterrupt:  # at the prompt, or a moment after an answer it was meant for
+                self._changing = None
+                if leaving.pressed(typed=self.face.typed):
+                    raise
+                self.face.note("Ctrl-C again leaves, so do Ctrl-D and /quit.")
+            except ContextInfinityError as error:
+                self.face.note(str(error))
+
+    def _follow(self, line: str) -> None:
+        """Do what a line says: a command begins with a slash, a message with anything else, or with two."""
+        changing, self._changing = self._changing, None
+        if line.startswith("/") and not line.startswith("//"):
+            return commands.run(self, line)
+        if not line.strip():
+            return None
+        if changing is not None:
+            self.rewind(changing.turn_seq - 1)
+        return self.ask(line.removeprefix("/"))
+
+    # --- what commands do with it ---
+
+    def do(self, asked: Coroutine[Any, Any, T]) -> T:
+        """Have the engine do something, and wait for it."""
+        return self._work.do(asked)
+
+    def ask(self, question: str, **more: Unpack[SendFields]) -> None:
+        """Ask, and show the answer with what it took."""
+        began = monotonic()
+        answer = Answer(self._work, self.thread, question, {**self.how, "attach": tuple(self.attached), **more})
+        self.attached.clear()
+        try:
+            with self.face.answering() as hear:
+                turn = answer.wait(hear)
+        finally:
+            self.thread = answer.thread_id or self.thread
+        if turn.error is not None:
+            self.face.note(f"{turn.error.message} {turn.error.hint}".rstrip())
+        elif turn.outcome == "incomplete":
+            self.face.note(why_incomplete(self._work, turn.turn_id))
+        if (told := offer(turn)) is not None:
+            self.face.note(told)
+        if (took := account(turn, monotonic() - began)) is not None:
+            self.face.kept(took)
+
+    def change(self, turn: ShownTurn) -> None:
+        """Put an earlier question into the prompt; what is sent then takes its place, on a branch of its own."""
+        self._changing = turn
+
+    def here(self) -> tuple[str, BranchId | None]:
+        """Tell the thread and the branch."""
+        if self.thread == NEW:
+            raise InvalidInput("Nothing was said here yet.", hint="Say something first.")
+        return self.thread, self.how.get("branch_id")
+
+    def go(self, thread: str, branch: BranchId | None = None) -> None:
+        """Go on somewhere else."""
+        self.thread, self.how["branch_id"] = thread, branch
+
+    def rewind(self, seq: int) -> None:
+        """Go on after an earlier turn, on a new branch that becomes the active one."""
+        thread, branch = self.here()
+        made = self.do(self.client.threads.rollback(thread, to=seq, branch_id=branch))
+        self.go(thread, made.branch_id)
+
+    def turn(self, seq: int | None = None) -> ShownTurn:
+        """Read a turn of the branch; the last one if none is named."""
+        thread, branch = self.here()
+        before = None if seq is None else seq + 1
+        shown = self.do(self.client.conversations.show(thread, branch_id=branch, limit=1, before=before)).turns
+        if not shown or seq not in (None, shown[-1].turn_seq):
+            raise NotFound(f"There is no turn {seq} here." if seq is not None else "Nothing was said here yet.")
+        return shown[-1]
+
+    def recall(self) -> None:
+        """Show where we are and what was said last."""
+        if self.thread == NEW:
+            return
+        thread, branch = self.here()
+        shown = self.do(self.client.conversations.show(thread, branch_id=branch, limit=len(RECALLED)))
+        one = self.do(self.client.threads.get(thread, self.means.owner))
+        named = next(b for b in self.do(self.client.threads.branches(thread)) if b.branch_id == shown.branch_id)
+        turns = counted(named.last_turn_seq, "turn")
+        title = f"“{one_line(one.title)}”, " if one.title else ""
+        self.face.note(f"Session {short(thread)}: {title}{turns}, branch {commands.name_of(named)}.")
+        for turn, most in zip(shown.turns, RECALLED[-len(shown.turns) :], strict=False):
+            self.face.recall(one_line(turn.user, 400), turn.assistant, most)
+        if shown.turns and (told := offer(shown.turns[-1])) is not None:
+            self.face.note(told if shown.turns[-1].error is None else f"{shown.turns[-1].error.message} {told}")
+
+    def _offers(self, text: str) -> Iterable[tuple[str, str]]:
+        try:
+            return list(commands.offers(self, text))
+        except ContextInfinityError:
+            return ()
+
+    def _part(self) -> None:
+        """Say how to come back."""
+        if self.thread == NEW:
+            return
+        branch = self.how.get("branch_id")
+        there = "" if branch is None else f" --branch {short(branch)}"
+        self.face.note(f"Session {self.thread}; continue with --session last{there}")
+
+
+def _as_typed(message: str) -> str:
+    """Write a message as one would type it."""
+    return f"/{message}" if message.startswith("/") else message

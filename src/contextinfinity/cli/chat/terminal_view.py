@@ -1,0 +1,143 @@
+"""The drawn face: Markdown as it streams, a mark that tells what is safe, and a prompt that can be edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from io import TextIOBase
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from contextinfinity.cli.chat.live import Live, undivided
+from contextinfinity.cli.chat.streamed_answer import StreamedAnswer
+from contextinfinity.cli.chat.styles import PROMPT
+from contextinfinity.cli.output import tame
+from contextinfinity.text.plurals import counted
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.answer_output import Hear
+    from contextinfinity.cli.chat.input import Input
+    from contextinfinity.domain.events import Event
+
+MARKS = "○◔◑◕●"
+"""How much of what stands there would survive a power cut: nothing yet, a quarter, half, three quarters, all."""
+FRAME_SECONDS = 0.03
+"""How long words gather before they are shown: drawing each for itself would take the time of the engine's thread."""
+
+
+class TerminalView:
+    """``Face`` of a terminal that can move its cursor."""
+
+    def __init__(self, keys: Input) -> None:
+        self._input = keys
+        self._console = Console(highlight=False, markup=False, emoji=False)
+
+    @property
+    def typed(self) -> bool:
+        """Whether anything was typed at the last prompt."""
+        return self._input.typed
+
+    def read(self, words: str = "") -> str | None:
+        """Read a message."""
+        self._console.print()
+        return self._input.read(words)
+
+    def keep_typed(self, thread: str | None) -> None:
+        """Keep what was typed for the next start."""
+        self._input.keep_typed(thread)
+
+    @contextmanager
+    def answering(self) -> Iterator[Hear]:
+        """Draw an answer as it comes; what others print meanwhile goes above its tail."""
+        drawing = TerminalDrawing(self._console)
+        with self._input.reading_ahead(), redirect_stderr(_Above(drawing.live)):
+            try:
+                yield drawing.hear
+            finally:
+                drawing.end()
+
+    def note(self, text: str) -> None:
+        """Print something in the background."""
+        self._console.print(Text(tame(text), style="dim"))
+
+    def kept(self, account: str) -> None:
+        """Print what an answer took, behind the mark that it is safe."""
+        self.note(f"✓ {account}")
+
+    def recall(self, question: str, answer: str, most: int) -> None:
+        """Print what was said."""
+        live, written = Live(self._console), StreamedAnswer(self._console)
+        written.add(answer)
+        lines = written.lines(live.width, over=True)[0]
+        more = [Text(f"… {counted(len(lines) - most, 'more line')}", style="dim")] if len(lines) > most else []
+        asked = Text.assemble((PROMPT, "cyan"), (tame(question), "bold"))
+        live.draw([Text(), *asked.wrap(self._console, live.width), *lines[:most], *more], [])
+
+
+class TerminalDrawing:
+    """One answer on the screen."""
+
+    def __init__(self, console: Console) -> None:
+        self.live = Live(console)
+        self._console = console
+        self._written = StreamedAnswer(console)
+        self._shown = self._safe = 0  # bytes of what the model says now, between two of its tools
+        self._drawn = 0.0
+
+    def hear(self, event: Event, more: bool) -> None:
+        """Take in what happens, and show it; what comes close together is shown together."""
+        with undivided():
+            finished = self._take(event)
+            early = self._drawn + FRAME_SECONDS - monotonic()
+            if early > 0 and more and not finished:
+                return
+            sleep(max(early, 0))
+            self._draw(finished)
+
+    def end(self) -> None:
+        """Let the answer stand there as it is."""
+        self.live.draw(self._written.lines(self.live.width, over=True)[0], [])
+
+    def _take(self, event: Event) -> list[Text]:
+        """Take in an event; give the lines of one that goes on beside the answer, after what was said before it."""
+        from contextinfinity.cli.answer_output import aside
+        from contextinfinity.domain.events import Clarification, Delta, Durability, Retrying, StepStarted, ToolCalled
+
+        if isinstance(event, Clarification):
+            choices = (f"{candidate.id}. {candidate.name}" for candidate in event.candidates)
+            self._written.add("\n\n".join((event.question, "\n".join(choices))))
+        elif isinstance(event, Delta):
+            self._shown += len(event.text.encode("utf-8", "replace"))
+            self._written.add(event.text)
+        elif isinstance(event, Durability):
+            self._safe = event.durable
+        elif isinstance(event, StepStarted):
+            self._shown = self._safe = 0
+        elif isinstance(event, ToolCalled | Retrying):
+            said, width = self._written.lines(self.live.width, over=True)[0], self.live.width
+            return [*said, *Text(tame(aside(event)), style="dim").wrap(self._console, width)]
+        return []
+
+    def _draw(self, finished: list[Text]) -> None:
+        more, tail = self._written.lines(self.live.width)
+        last = tail.pop() if tail else Text()
+        mark = MARKS[min(4 * self._safe // self._shown, 4) if self._shown else 0]
+        self.live.draw([*finished, *more], [*tail, Text.assemble(last, (f" {mark}", "dim"))])
+        self._drawn = monotonic()
+
+
+class _Above(TextIOBase):
+    """Takes what is printed on stderr while an answer is drawn."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._line = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._live.above(tame(line))
+        return len(text)

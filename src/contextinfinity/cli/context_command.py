@@ -1,0 +1,105 @@
+"""``cix context``: what the model saw in a turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.command_options import CommonOptions, command
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.engine.explain import Explained
+
+LAST = "last"
+NEWEST = 500
+"""Turns of the last conversation among which a part of an id is looked for."""
+
+TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="A turn's id; `cix show` prints them.")]
+Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
+Step = Annotated[int | None, typer.Option("--step", metavar="N", min=0, help="Of several requests, this one.")]
+Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as it was sent.")]
+
+
+@command
+def context(
+    means: CommonOptions, turn: TurnRef = LAST, compare: Other = None, step: Step = None, body: Whole = False
+) -> None:
+    """Show what the model saw in a turn, part by part, and whether that is what was sent."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+
+    with working(means) as work:
+        told = work.do(
+            work.client.conversations.explain(
+                _turn(work, means, turn),
+                step_index=step,
+                compare=None if compare is None else _turn(work, means, compare),
+            )
+        )
+    if means.as_json:
+        print_json(told)
+    elif body:
+        print_json(told.body)
+    else:
+        print_explained(told, compared=compare is not None)
+
+
+def _turn(work: EngineThread, means: CommonOptions, reference: str) -> str:
+    """Return a turn's id; ``last`` and parts of an id are those of a turn of the last conversation."""
+    from contextinfinity.cli.thread_choice import place
+    from contextinfinity.client.references import fits, the_one
+    from contextinfinity.domain.ids import is_id
+    from contextinfinity.errors import NotFound
+
+    if is_id(reference):
+        return reference
+    thread_id, branch_id = place(work, means, LAST, None)
+    turns = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=NEWEST)).turns
+    if reference == LAST and not turns:
+        raise NotFound("Nothing was said in the last conversation yet.")
+    fitting = [turn.turn_id for turn in turns if fits(turn.turn_id, reference)]
+    hint = "`cix show` prints the ids of turns; one of an earlier conversation is named by its whole id."
+    return turns[-1].turn_id if reference == LAST else the_one("turn", reference, fitting, hint=hint)
+
+
+def print_explained(told: Explained, *, compared: bool = False) -> None:
+    """Print for people what a request held."""
+    from contextinfinity.cli.output import print_table, remark
+
+    plan = told.plan
+    rows = [(section.name, str(section.tokens), _source(section.source)) for section in plan.sections]
+    print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
+    kept = plan.shrunk.artifacts if plan.shrunk else None
+    for placed in plan.retrieved[:kept]:
+        remark(f"artifact {placed.chunk_id}, score {placed.similarity:.2f}, place {placed.rank}")
+    for left in plan.left_out:
+        remark(f"left out: {left.what}: {left.reason}")
+    for step in plan.shrink_steps:
+        remark(f"shrunk: {step}")
+    remark(_facts(told, compared))
+
+
+def _source(source: object) -> str:
+    if isinstance(source, list | tuple):
+        return f"turn {source[0]}" if source[0] == source[-1] else f"turns {source[0]}–{source[-1]}"
+    return "" if source is None else f"turn {source}"
+
+
+def _facts(told: Explained, compared: bool) -> str:
+    usage, other = told.usage, "the other request" if compared else "the request before"
+    share = 100 * told.shared_bytes / told.total_bytes if told.total_bytes else 0
+    cost = "unknown" if usage.cost is None else f"${usage.cost:.6f}"
+    facts = [
+        f"turn {told.turn_id}, request {told.step_index}, {told.provider} {told.model}",
+        f"{usage.input_tokens} tokens in, {usage.cached_tokens} of them cached, {usage.output_tokens} out, cost {cost}",
+        f"{share:.0f}% repeat the beginning of {other}",
+    ]
+    if told.plan.route:
+        facts.append(told.plan.route.reason)
+    if told.plan.epoch_reason:
+        facts.append(f"a new front: {told.plan.epoch_reason}")
+    facts.extend(f"gone since: {what}" for what in told.removed)
+    facts.append("written again: the same as was sent" if told.matches else "written again: NOT what was sent")
+    return "\n".join(facts)

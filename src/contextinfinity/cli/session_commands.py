@@ -1,0 +1,104 @@
+"""``cix sessions`` and ``cix show``: what conversations there are, and what was said in one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.command_options import Branch, CommonOptions, Thread, command
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.client.results import Conversation, ShownThread, ShownTurn
+
+PAGE = 500
+
+ListLimit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest first.")]
+ShowLimit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N turns.")]
+
+
+@command
+def sessions(means: CommonOptions, limit: ListLimit = 50) -> None:
+    """List the conversations, the one spoken in last first."""
+    from contextinfinity.cli.engine_thread import listed_threads
+    from contextinfinity.cli.output import print_json, remark
+
+    found = listed_threads(means, limit + 1)
+    if means.as_json:
+        print_json({"sessions": found[:limit]})
+    elif not found:
+        remark('There are no conversations yet. Begin one with `cix ask "…"` or `cix chat`.')
+    else:
+        _print_threads(found[:limit])
+        if len(found) > limit:
+            remark(f"There are more; --limit {limit * 2} shows them.")
+
+
+@command
+def show(means: CommonOptions, thread: Thread, branch: Branch = None, limit: ShowLimit = None) -> None:
+    """Show what was said in a conversation."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+    from contextinfinity.cli.thread_choice import place
+
+    with working(means) as work:
+        conversation = _whole(work, *place(work, means, thread, branch), limit)
+    if means.as_json:
+        print_json(conversation)
+    else:
+        _print_conversation(conversation)
+
+
+def _whole(work: EngineThread, thread_id: str, branch_id: str | None, limit: int | None) -> Conversation:
+    """Read a conversation page by page, the newest first, until there is enough."""
+    from msgspec.structs import replace
+
+    newest = read = work.do(
+        work.client.conversations.show(thread_id, branch_id=branch_id, limit=min(limit or PAGE, PAGE))
+    )
+    turns = list(read.turns)
+    while read.turns and (limit is None or len(turns) < limit):
+        wanted = PAGE if limit is None else min(limit - len(turns), PAGE)
+        # The branch by its id: another process may switch the active one between two pages.
+        read = work.do(
+            work.client.conversations.show(
+                thread_id, branch_id=newest.branch_id, limit=wanted, before=read.turns[0].turn_seq
+            )
+        )
+        turns[:0] = read.turns
+    return replace(newest, turns=tuple(turns))
+
+
+def _print_threads(threads: tuple[ShownThread, ...]) -> None:
+    from contextinfinity.cli.output import moment, one_line, print_table, shown_id
+
+    rows = (
+        (shown_id(thread.thread_id), moment(thread.updated_at), str(thread.turns), one_line(thread.about))
+        for thread in threads
+    )
+    print_table(("id", "last", "turns", "title"), rows)
+
+
+def _print_conversation(conversation: Conversation) -> None:
+    from contextinfinity.cli.output import console
+
+    screen = console()
+    screen.print(f"session {conversation.thread_id}, branch {conversation.branch_id}", soft_wrap=True)
+    for turn in conversation.turns:
+        _print_turn(turn)
+
+
+def _print_turn(turn: ShownTurn) -> None:
+    from rich.text import Text
+
+    from contextinfinity.cli.output import console, moment, tame
+
+    screen = console()
+    head = [f"#{turn.turn_seq}", moment(turn.created_at), turn.model, turn.outcome or turn.phase, turn.turn_id]
+    screen.print(Text("\n" + " · ".join(part for part in head if part), style="dim"), soft_wrap=True)
+    screen.print(Text(f"> {tame(turn.user)}", style="bold"), soft_wrap=True)
+    if turn.assistant:
+        screen.print(Text(tame(turn.assistant)), soft_wrap=True)
+    if turn.error is not None:
+        screen.print(Text(f"[{tame(turn.error.message)}]", style="red"), soft_wrap=True)

@@ -1,0 +1,134 @@
+"""``cix token``: who may use a server."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.command_options import (
+    CommonOptions,
+    Config,
+    DataDir,
+    Json,
+    NoServer,
+    command_for,
+    told_in_words,
+)
+from contextinfinity.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from contextinfinity.domain.token import TokenScope
+
+CLOSED = (
+    "No valid token is left, and a server stays closed: it answers every request with 401. "
+    "Create a token with `cix token create --user NAME`."
+)
+UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+token = typer.Typer(name="token", help="Make, list and revoke the tokens that a server asks for.")
+
+ForUser = Annotated[str, typer.Option("--user", metavar="U", help="Whom it stands for.", show_default=False)]
+Expires = Annotated[
+    str | None,
+    typer.Option("--expires", metavar="90d", help="How long it is valid: 30m, 12h, 90d, 52w; none: for ever."),
+]
+Org = Annotated[str, typer.Option("--org", metavar="O", help="That user's organisation.")]
+Scope = Annotated[str, typer.Option("--scope", metavar="user|app", help="app: for any user of the organisation.")]
+TokenIdArgument = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Its id in `cix token list`, or the end of it.", show_default=False),
+]
+
+
+@token.command("create")
+@command_for(ForUser)
+def create(means: CommonOptions, org: Org = "", scope: Scope = "user", expires: Expires = None) -> None:
+    """Create a token and show it, this once; from the first one on a server needs a valid token with every request."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import moment, print_json, remark
+    from contextinfinity.domain.session import Owner
+
+    if scope not in ("user", "app"):
+        raise InvalidInput(f"--scope is {scope!r}; it may be user or app.")
+    known: TokenScope = "app" if scope == "app" else "user"
+    ends = None if expires is None else _moment_after(expires)
+    with working(means, creates=True) as work:
+        owner = Owner(user_id=means.user, org_id=org)
+        made = work.do(work.client.tokens.create(owner, scope=known, expires_at=ends))
+    if means.as_json:
+        print_json(made)
+        return
+    typer.echo(made.token)
+    until = "" if made.expires_at is None else f" It expires on {moment(made.expires_at)}."
+    remark(f"This is token {made.id} of {means.user}. It is not shown again.{until}")
+
+
+@token.command("list")
+def list_tokens(
+    config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
+) -> None:
+    """List the tokens there ever were."""
+    with told_in_words():
+        from contextinfinity.cli.engine_thread import working
+        from contextinfinity.cli.output import moment, print_json, print_table, remark, shown_id
+        from contextinfinity.domain.ids import now
+
+        with working(CommonOptions(user="local", config=config, data_dir=data_dir, as_json=as_json)) as work:
+            tokens = work.do(work.client.tokens.list())
+        if as_json:
+            print_json({"tokens": tokens})
+        elif not tokens:
+            remark("There are no tokens: a server on this machine lets everybody in.")
+        else:
+            rows = [
+                (
+                    *(shown_id(one.id), one.owner.user_id, one.owner.org_id, one.scope, moment(one.created_at)),
+                    *("never" if one.expires_at is None else moment(one.expires_at), one.state(now())),
+                )
+                for one in tokens
+            ]
+            print_table(("id", "user", "org", "scope", "created", "expires", "state"), rows)
+            if all(one.state(now()) != "valid" for one in tokens):
+                remark(CLOSED)
+
+
+@token.command("revoke")
+def revoke(
+    token_id: TokenIdArgument,
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    server: NoServer = None,
+) -> None:
+    """Revoke a token, at once and in every running server; its streams end within a second or two."""
+    with told_in_words():
+        from contextinfinity.cli.engine_thread import working
+        from contextinfinity.cli.output import print_json, remark
+        from contextinfinity.client.references import fits, the_one
+
+        with working(CommonOptions(user="local", config=config, data_dir=data_dir, as_json=as_json)) as work:
+            fitting = [
+                one.id for one in work.do(work.client.tokens.list()) if token_id == one.id or fits(one.id, token_id)
+            ]
+            known = the_one("token", token_id, fitting, hint="`cix token list` lists those there are.")
+            revoked = work.do(work.client.tokens.revoke(known))
+            is_closed = work.do(work.client.tokens.closed())
+        if as_json:
+            print_json(revoked)
+        else:
+            typer.echo(f"Token {revoked.id} of {revoked.owner.user_id} is revoked.")
+        if is_closed:
+            remark(CLOSED)
+
+
+def _moment_after(expires: str) -> datetime:
+    """Return the moment after a time such as 90d."""
+    from contextinfinity.domain.ids import now
+
+    found = re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", expires.strip().lower())
+    if found is None:
+        raise InvalidInput(f"--expires is {expires!r}.", hint="Write a number and a unit: 30m, 12h, 90d or 52w.")
+    return now() + int(found[1]) * UNITS[found[2]]

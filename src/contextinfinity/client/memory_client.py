@@ -1,0 +1,68 @@
+"""``Memories`` of an engine in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextinfinity.client.contract import LOCAL
+from contextinfinity.client.references import fits, the_one
+from contextinfinity.client.resource import ClientResource
+from contextinfinity.client.results import ShownMemory, shown_memory
+from contextinfinity.domain.ids import MemoryId, Position, is_id
+from contextinfinity.domain.session import Owner
+from contextinfinity.engine.memory_editing import HINT, shelf_of
+from contextinfinity.errors import NotFound
+from contextinfinity.memory.memory_findings import MemoryFinding
+
+
+class LocalMemories(ClientResource):
+    """``Memories`` of an engine."""
+
+    async def list(
+        self,
+        owner: Owner = LOCAL,
+        *,
+        tag: str | None = None,
+        q: str | None = None,
+        limit: int = 50,
+        after: Position | None = None,
+    ) -> tuple[ShownMemory, ...]:
+        """Read an owner's memories, or those that matter for a question."""
+        owner, memories = self._whose(owner), self._engine.memories
+        thread = None if tag is None else shelf_of(owner, [tag])
+        if thread:
+            await self._session(thread, owner)
+        if q is not None and q.strip():
+            found = await memories.find(owner, q, thread=thread, limit=limit)
+        else:
+            found = await memories.list(owner, thread=thread, limit=limit, after=after)
+        return tuple(map(shown_memory, found))
+
+    async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
+        """Read the one a person means."""
+        found = {memory.id: memory for memory in await self._engine.memories.everything(self._whose(owner))}
+        if is_id(reference) and reference not in found:
+            raise NotFound(f"There is no memory {reference}.", hint=HINT)
+        fitting = [name for name in found if name == reference or fits(name, reference)]
+        return shown_memory(found[the_one("memory", reference, fitting, hint=HINT)])
+
+    async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
+        """Keep a fact."""
+        owner = self._whose(owner)
+        return shown_memory(await self._engine.memories.add(owner, content, thread=shelf_of(owner, tags)))
+
+    async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
+        """Put other words in its place."""
+        return shown_memory(await self._engine.memories.edit(self._whose(owner), memory_id, content))
+
+    async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
+        """Remove it for good."""
+        await self._engine.memories.forget(self._whose(owner), memory_id)
+
+    async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
+        """Read all of them."""
+        return tuple(map(shown_memory, await self._engine.memories.everything(self._whose(owner))))
+
+    async def audit(self, owner: Owner = LOCAL) -> tuple[MemoryFinding, ...]:
+        """Hold them against what was said."""
+        return await self._engine.memories.audit(self._whose(owner))

@@ -1,0 +1,210 @@
+"""Talking through a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, Unpack, get_args
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.client.contract import Content, Explained, SendFields, StampedEvent, end_of
+from contextinfinity.client.remote.server_connection import LOCAL, WAITS, ServerConnection, Unreachable, path
+from contextinfinity.client.results import Conversation, ShownTurn, TurnAccount
+from contextinfinity.domain.events import Clarification, Event, FinishedTurn, TurnDone, TurnFailed, TurnStarted
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+from contextinfinity.errors import Ending, LedgerAway, LedgerBusy
+
+ANY = "-"
+PAGE = 500
+OUTLINE = (TurnStarted, Clarification, TurnFailed, TurnDone)
+"""What is told of a turn without its words."""
+KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
+
+
+class _Side(Struct, frozen=True, kw_only=True):
+    role: str
+    content: str
+    turn_id: TurnId
+    turn_seq: int
+    branch_id: BranchId
+    created_at: datetime
+    phase: Phase
+    outcome: TurnOutcome | None
+    model: str | None = None
+    usage: Usage | None = None
+    error: Problem | None = None
+    latency_ms: dict[str, float] | None = None
+
+
+class _MessagePage(Struct, frozen=True, kw_only=True):
+    thread_id: SessionId
+    branch_id: BranchId
+    messages: tuple[_Side, ...]
+    before: str | None
+
+
+class _Planned(Struct, frozen=True, kw_only=True):
+    plan: Plan
+
+
+class _ModelNames(Struct, frozen=True, kw_only=True):
+    models: tuple[str, ...]
+
+
+class RemoteConversations:
+    """``Conversations`` at a server."""
+
+    def __init__(self, line: ServerConnection) -> None:
+        self._line = line
+
+    def send(
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+    ) -> AsyncGenerator[StampedEvent]:
+        """Say something and hear what follows; what is cut is resumed."""
+        return _told(self._send(thread_id, content, how), words)
+
+    async def _send(self, thread_id: str, content: Content, how: SendFields) -> AsyncGenerator[StampedEvent]:
+        owner, body, key = _message(content, how)
+        place, turn_id = path("threads", thread_id, "messages", "stream"), ""
+        after: str | None = None
+        for wait in (*WAITS, None):
+            try:
+                async with self._line.blocks("POST", place, owner=owner, body=body, key=key) as blocks:
+                    async for stamped in _stamped(blocks):
+                        if isinstance(stamped.event, TurnStarted):
+                            turn_id = stamped.event.turn_id
+                        after = stamped.id or after
+                        yield stamped
+                        if isinstance(stamped.event, TurnDone):
+                            return
+                    break  # handed over: the server ended
+            except (Unreachable, Ending, LedgerBusy):
+                if turn_id:
+                    break
+                if wait is None:
+                    raise
+                await asyncio.sleep(wait)
+        async with aclosing(self._watch(turn_id, after, owner)) as rest:
+            async for stamped in rest:
+                yield stamped
+
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
+        """Say something and wait for the whole answer."""
+        async with aclosing(self._send(thread_id, content, how)) as events:
+            return await end_of(events)
+
+    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncGenerator[StampedEvent]:
+        """Join a turn."""
+        return _told(self._watch(turn_id, after), words)
+
+    async def _watch(self, turn_id: TurnId, after: str | None, owner: Owner = LOCAL) -> AsyncGenerator[StampedEvent]:
+        place, tries = path("threads", ANY, "turns", turn_id, "stream"), 0
+        while True:
+            try:
+                async with self._line.blocks("GET", place, owner=owner, after=after) as blocks:
+                    async for stamped in _stamped(blocks):
+                        tries, after = 0, stamped.id or after
+                        yield stamped
+                        if isinstance(stamped.event, TurnDone):
+                            return
+            except (Unreachable, LedgerAway, LedgerBusy):
+                if tries == len(WAITS):
+                    raise
+            await asyncio.sleep(WAITS[min(tries, len(WAITS) - 1)])
+            tries += 1
+
+    async def cancel(self, turn_id: TurnId) -> FinishedTurn:
+        """Stop a turn and wait for its end."""
+        return await self._line.send("POST", path("threads", ANY, "turns", turn_id, "cancel"), FinishedTurn, {})
+
+    async def show(
+        self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
+    ) -> Conversation:
+        """Read the newest turns a branch sees, oldest first."""
+        sides: list[_Side] = []
+        place: str | None = None if before is None else str(before)
+        while True:
+            wanted = max(1, min(PAGE, 2 * limit - len(sides)))
+            where = path("threads", thread_id, "messages")
+            page = await self._line.get(where, _MessagePage, limit=wanted, before=place, branch_id=branch_id)
+            sides[:0] = page.messages
+            place = page.before
+            if place is None or len(sides) >= 2 * limit:
+                break
+        turns = [_turn(page.thread_id, *pair) for pair in zip(sides[::2], sides[1::2], strict=True)]
+        return Conversation(
+            thread_id=page.thread_id, branch_id=page.branch_id, turns=tuple(turns[-limit:] if limit > 0 else ())
+        )
+
+    async def turn(self, turn_id: TurnId) -> TurnAccount:
+        """Read one turn with the requests it took."""
+        return await self._line.get(path("threads", ANY, "turns", turn_id), TurnAccount)
+
+    async def explain(
+        self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
+    ) -> Explained:
+        """Write the turn's last request again."""
+        place = path("threads", ANY, "turns", turn_id, "context")
+        return await self._line.get(place, Explained, step=step_index, compare=compare)
+
+    async def context(self, turn_id: TurnId) -> Plan:
+        """Give the account of what the model saw."""
+        return (await self._line.get(path("threads", ANY, "turns", turn_id, "context"), _Planned)).plan
+
+    async def models(self) -> tuple[str, ...]:
+        """Name the models, the default first."""
+        return (await self._line.get("/models", _ModelNames)).models
+
+
+async def _told(events: AsyncGenerator[StampedEvent], words: bool) -> AsyncGenerator[StampedEvent]:
+    """Give what comes, or how it begins and ends."""
+    async with aclosing(events):
+        async for stamped in events:
+            if words or isinstance(stamped.event, OUTLINE):
+                yield stamped
+
+
+def _message(content: Content, how: SendFields) -> tuple[Owner, dict[str, Any], str]:
+    """Take apart how a message is sent: for whom, as what, under which key."""
+    rest: dict[str, Any] = dict(how)
+    key = rest.pop("key", None)
+    user, org = rest.pop("user_id", None), rest.pop("org_id", None)
+    body = {"content": content, **{name: value for name, value in rest.items() if value is not None}}
+    return Owner(user_id=user or LOCAL.user_id, org_id=org or ""), body, uuid4().hex if key is None else key
+
+
+async def _stamped(blocks: AsyncIterator[tuple[str, bytes, str | None]]) -> AsyncIterator[StampedEvent]:
+    """Read events of a turn; one of a newer release that we do not know is left out."""
+    async for name, data, event_id in blocks:
+        if name == "done":
+            yield StampedEvent(event=TurnDone(turn=msgspec.json.decode(data, type=FinishedTurn)), id=event_id)
+        elif (kind := KINDS.get(name)) is not None:
+            said = msgspec.json.decode(data)
+            yield StampedEvent(event=msgspec.convert({**said, "type": name}, kind), id=event_id)
+
+
+def _turn(thread_id: SessionId, asked: _Side, told: _Side) -> ShownTurn:
+    return ShownTurn(
+        thread_id=thread_id,
+        branch_id=told.branch_id,
+        turn_id=told.turn_id,
+        turn_seq=told.turn_seq,
+        phase=told.phase,
+        outcome=told.outcome,
+        text=told.content,
+        usage=told.usage or Usage(),
+        model=told.model or "",
+        created_at=told.created_at,
+        error=told.error,
+        user=asked.content,
+        assistant=told.content,
+        latency_ms=told.latency_ms or {},
+    )

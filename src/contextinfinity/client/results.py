@@ -1,0 +1,339 @@
+"""What a client gives, in the shapes and with the names the doors show.
+
+Each is plain data: a door may turn it into JSON field by field. Text is always there; what was not said is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, StateId, TurnId
+from contextinfinity.domain.job import Backlog
+from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
+from contextinfinity.domain.prefix_hash import plain_text
+from contextinfinity.domain.session import Branch, Session
+from contextinfinity.domain.state import FoldCase, State
+from contextinfinity.domain.token import TokenId, TokenScope
+from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, TurnOutcome, Usage
+
+if TYPE_CHECKING:
+    from contextinfinity.engine.folding import Fold
+
+
+class ShownTurn(Struct, frozen=True, kw_only=True):
+    """A turn as it stands: a finished turn's fields, and both sides. ``outcome`` is None while it runs."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    turn_id: TurnId
+    turn_seq: int
+    phase: Phase
+    outcome: TurnOutcome | None
+    text: str
+    usage: Usage
+    model: str
+    created_at: datetime
+    error: Problem | None
+    user: str
+    assistant: str
+    latency_ms: dict[str, float] = {}
+    """How long its stages took so far; ``search`` includes ``embed``."""
+
+
+class ShownStep(Struct, frozen=True, kw_only=True):
+    """One request to a model; ``outcome`` is None while it runs. Bytes: shown, and forced onto the disk."""
+
+    step_index: int
+    provider: str
+    model: str
+    outcome: StepOutcome | None
+    usage: Usage
+    displayed_bytes: int
+    durable_bytes: int
+    started_at: datetime
+    ended_at: datetime | None
+
+
+class TurnAccount(ShownTurn, frozen=True, kw_only=True):
+    """A turn with the requests it took. ``degraded``: it cannot be found by its meaning yet."""
+
+    steps: tuple[ShownStep, ...]
+    degraded: bool
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """A stretch of what a branch sees, oldest turn first; turns of other branches it came from keep their branch."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    turns: tuple[ShownTurn, ...]
+
+
+class ShownThread(Struct, frozen=True, kw_only=True):
+    """A thread in a list: its active branch, how many turns that sees, and the user's first and last message there."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    user_id: str
+    org_id: str
+    external_id: str | None
+    title: str | None
+    turns: int
+    said: str
+    created_at: datetime
+    updated_at: datetime
+    opening: str = ""
+
+    @property
+    def about(self) -> str:
+        """What a list shows as its title: the one it was given, else how it begins."""
+        return self.title or self.opening or self.said
+
+    @property
+    def position(self) -> Position:
+        """Where it stood in its owner's list when it was read."""
+        return Position(self.updated_at, self.thread_id)
+
+
+class ShownBranch(Struct, frozen=True, kw_only=True):
+    """A branch: where it left its parent (``fork_seq``), its last turn, and the number of its head state."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    label: str | None
+    active: bool
+    parent_id: BranchId | None
+    fork_seq: int
+    last_turn_seq: int
+    head_state: StateId
+    state: int
+    created_at: datetime
+
+
+class ShownMemory(Struct, frozen=True, kw_only=True):
+    """A memory: the fact, where it comes from, and how long it held. ``superseded_by`` names what made it untrue."""
+
+    id: MemoryId
+    content: str
+    tags: tuple[str, ...]
+    kind: MemoryKind
+    origin: MemoryOrigin
+    confidence: float
+    source_turn: TurnId | None
+    source_span: tuple[int, int] | None
+    created_at: datetime
+    valid_from: datetime | None
+    valid_to: datetime | None
+    last_placed_at: datetime | None
+    superseded_by: MemoryId | None
+
+    @property
+    def position(self) -> Position:
+        """Where it stands in its owner's list."""
+        return Position(self.created_at, self.id)
+
+
+class Committed(Struct, frozen=True, kw_only=True):
+    """How far a branch is committed: the number of its head state, its last turn, and how many answers still wait."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    state: int
+    head_state: StateId
+    pending: int
+
+
+class Pin(Struct, frozen=True, kw_only=True):
+    """A pinned fact and the number it goes by now."""
+
+    n: int
+    fact: str
+
+
+class Pins(Struct, frozen=True, kw_only=True):
+    """The facts pinned on a branch, in the order they were pinned."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    pins: tuple[Pin, ...]
+
+
+class ShownFold(Struct, frozen=True, kw_only=True):
+    """A fold: previewed, made (``committed``) or undone (case ``unfold``); in case ``none`` there was nothing to fold.
+
+    The summary covers the turns up to ``covers_turn_seq``; before, it covered those up to ``covered``. ``leaves``
+    and ``stays`` list the newest of the turns that leave the verbatim part and of those that stay, a line each.
+    """
+
+    thread_id: SessionId
+    branch_id: BranchId
+    case: FoldCase | Literal["none", "unfold"]
+    committed: bool
+    covers_turn_seq: int
+    covered: int
+    summary: str
+    summary_before: str
+    tokens_before: int = 0
+    tokens_after: int = 0
+    by: str = ""
+    boundary_reason: str = ""
+    leaves: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    """What the new summary holds as settled or replaced, and the one before did not."""
+    usage: Usage = Usage()
+    """What a model used for this summary."""
+    spent: Usage = Usage()
+    """What models used for the summaries of this conversation so far."""
+    notice: str = ""
+
+
+class MadeToken(Struct, frozen=True, kw_only=True):
+    """A new token with its text, which is shown this once."""
+
+    id: TokenId
+    user: str
+    org: str
+    scope: TokenScope
+    token: str
+    expires_at: datetime | None = None
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How an engine does. ``degraded``: it answers, and something is missing; ``unready``: its ledger does not."""
+
+    status: Literal["ready", "degraded", "unready"]
+    reasons: tuple[str, ...]
+    backlog: Backlog = Backlog()
+    spool_depth: int = 0
+    """How many turns and sessions are held for a ledger that is away."""
+
+
+def turn_account(turn: Turn, steps: Sequence[Step]) -> TurnAccount:
+    """Show a turn with its requests."""
+    shown = shown_turn(turn)
+    fields = {name: getattr(shown, name) for name in shown.__struct_fields__}
+    return TurnAccount(**fields, steps=tuple(map(_shown_step, steps)), degraded=turn.degraded)
+
+
+def _shown_step(step: Step) -> ShownStep:
+    return ShownStep(
+        step_index=step.step_index,
+        provider=step.provider,
+        model=step.model_id,
+        outcome=step.outcome,
+        usage=step.usage,
+        displayed_bytes=step.displayed_bytes,
+        durable_bytes=step.durable_bytes,
+        started_at=step.started_at,
+        ended_at=step.ended_at,
+    )
+
+
+def shown_turn(turn: Turn) -> ShownTurn:
+    """Show a turn, running or over."""
+    answer = turn.text
+    return ShownTurn(
+        thread_id=turn.session_id,
+        branch_id=turn.branch_id,
+        turn_id=turn.id,
+        turn_seq=turn.turn_seq,
+        phase=turn.phase,
+        outcome=turn.outcome,
+        text=answer,
+        usage=turn.usage,
+        model=turn.model,
+        created_at=turn.created_at,
+        error=turn.error,
+        user=turn.user_message.rendered_text,
+        assistant=answer,
+        latency_ms=turn.latency_ms,
+    )
+
+
+def shown_thread(session: Session, active: Branch, first: Sequence[Turn], newest: Sequence[Turn]) -> ShownThread:
+    """Show a session with its active branch and the first and newest turn of that, if there is one."""
+    return ShownThread(
+        thread_id=session.id,
+        branch_id=session.active_branch,
+        user_id=session.owner.user_id,
+        org_id=session.owner.org_id,
+        external_id=session.external_id,
+        title=session.title,
+        turns=active.last_turn_seq,
+        said=newest[-1].user_message.rendered_text if newest else "",
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        opening=(plain_text(first[0].user_message) or first[0].user_message.rendered_text) if first else "",
+    )
+
+
+def shown_branch(branch: Branch, active: BranchId) -> ShownBranch:
+    """Show a branch of a session whose active branch is ``active``."""
+    return ShownBranch(
+        thread_id=branch.session_id,
+        branch_id=branch.id,
+        label=branch.label,
+        active=branch.id == active,
+        parent_id=branch.parent_id,
+        fork_seq=branch.fork_seq,
+        last_turn_seq=branch.last_turn_seq,
+        head_state=branch.head_state,
+        state=branch.head_seq,
+        created_at=branch.created_at,
+    )
+
+
+def shown_pins(state: State, branch_id: BranchId) -> Pins:
+    """Show the facts pinned in a state that is the head of ``branch_id``."""
+    pins = tuple(Pin(n=number, fact=fact) for number, fact in enumerate(state.pinned_facts, start=1))
+    return Pins(thread_id=state.session_id, branch_id=branch_id, pins=pins)
+
+
+def shown_fold(fold: Fold, thread_id: SessionId, *, committed: bool) -> ShownFold:
+    """Show a fold that could be made, or was."""
+    made = fold.candidate
+    return ShownFold(
+        thread_id=thread_id,
+        branch_id=made.branch_id,
+        case=made.case,
+        committed=committed,
+        covers_turn_seq=made.covers_turn_seq,
+        covered=made.base_covers,
+        summary=made.summary,
+        summary_before=fold.summary_before,
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        by=made.by,
+        boundary_reason=made.boundary_reason,
+        leaves=fold.leaves,
+        stays=fold.stays,
+        retired=fold.retired,
+        usage=fold.usage,
+        spent=made.spent,
+        notice=fold.notice,
+    )
+
+
+def shown_summary(state: State, branch_id: BranchId, *, before: State | None = None) -> ShownFold:
+    """Show the summary of a branch: as it is where nothing can be folded, or as it is again (``before``: it was)."""
+    was = before or state
+    return ShownFold(
+        thread_id=state.session_id,
+        branch_id=branch_id,
+        case="none" if before is None else "unfold",
+        committed=before is not None,
+        covers_turn_seq=state.covers_turn_seq,
+        covered=was.covers_turn_seq,
+        summary=state.summary,
+        summary_before=was.summary,
+    )
+
+
+def shown_memory(memory: Memory) -> ShownMemory:
+    """Give a memory as the doors show it."""
+    return ShownMemory(**{name: getattr(memory, name) for name in ShownMemory.__struct_fields__})

@@ -1,0 +1,135 @@
+"""Turns as responses, sessions as conversations: what clients of OpenAI's Responses ask for by id.
+
+A response is a turn that such a client made and that was to be stored. A conversation is a session; its items are what
+was said on the active branch. Every look-up is for the acting owner: what is another's, was not to be stored or was
+deleted does not exist.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from contextinfinity.client.resource import ClientResource
+from contextinfinity.dialects.openai_responses import item_ids
+from contextinfinity.dialects.openai_responses.reading import RESPONSE
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.turn import UNFINISHED, Turn
+from contextinfinity.errors import BranchBusy, NotFound
+
+CONVERSATION = "conversation"
+"""The key of a session's metadata that keeps the metadata of the conversation."""
+
+
+class StoredResponse(Struct, frozen=True, kw_only=True):
+    """A turn that is a response, and what it keeps of its request."""
+
+    turn: Turn
+    echo: dict[str, Json]
+
+
+class ResponseClient(ClientResource):
+    """Finds responses and conversations by the ids that clients have."""
+
+    async def get(self, response_id: str) -> StoredResponse:
+        """Read a response; ``NotFound`` if there is none."""
+        missing = NotFound(f"Response with id {response_id[:80]!r} not found.", hint="")
+        turn_id = item_ids.turn_of(response_id)
+        if turn_id is None:
+            raise missing
+        try:
+            turn = await self._turn(turn_id)
+            session = await self._session(turn.session_id)
+        except NotFound:
+            raise missing from None
+        echo = echo_of(turn)
+        if echo is None or echo.get("store") is False or _deleted(turn_id) in session.metadata:
+            raise missing
+        return StoredResponse(turn=turn, echo=echo)
+
+    async def delete(self, response_id: str) -> None:
+        """Delete a response: with its thread if nothing else is said there, else it can no longer be found by its id.
+
+        ``BranchBusy`` while it is being answered.
+        """
+        turn = (await self.get(response_id)).turn
+        if turn.phase in UNFINISHED:
+            raise BranchBusy("The response is being answered.", hint="Cancel it first.")
+        branches = await self._store.branches.list(turn.session_id)
+        is_alone = len(branches) == 1 and branches[0].last_turn_seq == 1
+        if is_alone and "conversation" not in (echo_of(turn) or {}):
+            await self._engine.delete(turn.session_id)
+        else:
+            await self._store.sessions.note(turn.session_id, _deleted(turn.id), True)
+
+    async def turn(self, turn_id: TurnId) -> Turn:
+        """Read the turn that an item belongs to; ``NotFound`` if there is none."""
+        return await self._turn(turn_id)
+
+
+class StoredConversations(ClientResource):
+    """Conversations as clients of OpenAI's Responses know them."""
+
+    async def create(self, metadata: dict[str, str]) -> Session:
+        """Make an empty conversation."""
+        kept: dict[str, Json] = {CONVERSATION: metadata} if metadata else {}
+        return await self._store.sessions.create(NewSession(owner=self._whose(Owner()), metadata=kept))
+
+    async def get(self, conversation_id: str) -> Session:
+        """Read a conversation; ``NotFound`` if there is none."""
+        session_id = item_ids.session_of(conversation_id)
+        missing = NotFound(f"Conversation with id {conversation_id[:80]!r} not found.", hint="")
+        if session_id is None:
+            raise missing
+        try:
+            return await self._session(session_id)
+        except NotFound:
+            raise missing from None
+
+    async def note(self, session: Session, metadata: dict[str, str]) -> Session:
+        """Replace its metadata."""
+        return await self._store.sessions.note(session.id, CONVERSATION, metadata)
+
+    async def delete(self, session: Session) -> None:
+        """Delete a conversation with everything that was made from it."""
+        await self._engine.delete(session.id)
+
+    async def last_turn(self, session: Session) -> Turn | None:
+        """Read what was said last."""
+        turns = await self._store.turns.history(session.active_branch, limit=1)
+        return turns[-1] if turns else None
+
+    async def turns(self, session: Session, *, before: int | None = None, limit: int = 100) -> tuple[Turn, ...]:
+        """Read the newest turns of the active branch, or those in front of one; the oldest first."""
+        return await self._store.turns.history(session.active_branch, limit=limit, before=before)
+
+    async def holds(self, session: Session, turn: Turn) -> bool:
+        """Return whether the active branch has a turn."""
+        if turn.session_id != session.id:
+            return False
+        lineage = await self._store.branches.lineage(session.active_branch)
+        return lineage.owner_of(turn.turn_seq) == turn.branch_id
+
+    async def log(self, session: Session, message: Message, metadata: dict[str, Json]) -> Turn:
+        """Record what was said elsewhere at the end of the active branch.
+
+        An assistant's message answers the last turn if that has no answer. ``OutOfOrder`` while a turn is answered.
+        """
+        return await self._store.turns.log(session.active_branch, message, metadata=metadata)
+
+    async def go_back(self, session: Session, turn: Turn) -> Session:
+        """Go on without a turn and all that followed it, on a branch from before it."""
+        await self._store.branches.rollback(session.active_branch, to=turn.turn_seq - 1)
+        return await self._session(session.id)
+
+
+def echo_of(turn: Turn) -> dict[str, Json] | None:
+    """Return what a turn keeps of the request that its response shows; None: it is no response."""
+    echo = turn.metadata.get(RESPONSE) if isinstance(turn.metadata, dict) else None
+    return echo if isinstance(echo, dict) else None
+
+
+def _deleted(turn_id: TurnId) -> str:
+    """Return the key of a session's metadata that says that a response was deleted."""
+    return f"deleted-{turn_id}"

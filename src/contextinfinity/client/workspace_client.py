@@ -1,0 +1,214 @@
+"""Talking about a repository: every message goes with the files and symbols of the workspace, in cache tiers.
+
+A thread of a workspace is a session of its history file as well: its id there is the thread's external id. The user's
+message is written to the file before the model is asked, the answer after it. What a crash left out of one of the two
+is repaired before the next message of the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from contextinfinity.client.contract import Content, SendFields, StampedEvent
+from contextinfinity.client.local import LocalConversations
+from contextinfinity.domain.events import FinishedTurn, TurnDone
+from contextinfinity.domain.message import ImageBlock, Message, TextBlock, say
+from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.workspace_prompt import WorkspaceText
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.event_stream import end_of
+from contextinfinity.engine.turn_cache import read_back
+from contextinfinity.errors import NotFound
+from contextinfinity.workspace.assembly import (
+    TIER_READ,
+    ChatMessage,
+    PromptParts,
+    context_pairs,
+    system_text,
+    tier_text,
+)
+from contextinfinity.workspace.files import read_bytes
+from contextinfinity.workspace.history import exchanges_of, messages_of
+from contextinfinity.workspace.history_file import HistoryStore
+from contextinfinity.workspace.history_sync import difference, messages_of_session, record
+from contextinfinity.workspace.prompting import SYMBOL_CACHE, cache_target, history_folder
+from contextinfinity.workspace.repository import SHED_SHARE, Workspace, shed
+
+log = logging.getLogger(__name__)
+
+NEW = "new"
+IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+MAX_IMAGE_BYTES = 5_000_000
+
+
+class WorkspaceConversations(LocalConversations):
+    """``Conversations`` about a repository. ``warn`` is called with what the user should be told."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        owner: Owner | None,
+        root: str | Path,
+        *,
+        model: str | None = None,
+        folder: str = "",
+    ) -> None:
+        super().__init__(engine, owner)
+        chosen = engine.models.named(model)
+        own_folder = history_folder(Path(root).expanduser().resolve())
+        self.store = HistoryStore(own_folder / folder)
+        self.workspace = Workspace(
+            root,
+            chosen.counter.count,
+            window=chosen.abilities.context_limit,
+            target=cache_target(None, chosen.abilities.min_cache_tokens),
+            cache=own_folder / SYMBOL_CACHE,
+        )
+        self.warn: Callable[[str], object] = log.warning
+        self._window, self._count = chosen.abilities.context_limit, chosen.counter.count
+        self.changing = asyncio.Lock()
+        """Held while files are opened or read, so that a prompt is made of one state of them."""
+        self._images: list[ImageBlock] = []
+        self._covers: dict[str, int] = {}
+        self._in_step: set[str] = set()
+
+    # --- files ---
+
+    def add(self, path: str) -> bool:
+        """Open a file, or let an image go with the next message; False if there is no such file."""
+        kind = IMAGES.get(Path(path).suffix.lower())
+        if kind is None:
+            return self.workspace.files.add_file(path)
+        try:
+            data, _ = read_bytes(self.workspace.root, self.workspace.files.name_of(path), MAX_IMAGE_BYTES)
+        except FileNotFoundError:
+            return False
+        source = (("type", "base64"), ("data", base64.b64encode(data).decode()))
+        self._images.append(ImageBlock(media_type=kind, source=dict(source)))
+        return True
+
+    # --- talking ---
+
+    def send(
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+    ) -> AsyncIterator[StampedEvent]:
+        """Say something about the repository and hear what follows."""
+        return self._send(thread_id, content, words, how)
+
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
+        """Say something about the repository and wait for the whole answer."""
+        return await end_of(self._send(thread_id, content, False, how))
+
+    async def _send(
+        self, thread_id: str, content: Content, words: bool, how: SendFields
+    ) -> AsyncIterator[StampedEvent]:
+        thread_id = self.store.new_session() if thread_id == NEW else thread_id
+        how = {**self._how(how)}
+        session = await self._find_or_import(thread_id, how)
+        thread_id = thread_id if session is None else session.id
+        name = thread_id if session is None else session.external_id or session.id
+        turns = await self._turns(session, how, name)
+        message = self._with_images(content)
+        async with self.changing:
+            how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
+        self.store.session_id = name
+        record(self.store, [message])
+        async for stamped in super().send(thread_id, message.blocks, words=words, **how):
+            if isinstance(stamped.event, TurnDone):
+                self.workspace.answered()
+                if answer := stamped.event.turn.text:
+                    record(self.store, [say("assistant", answer)])
+            yield stamped
+
+    def _with_images(self, content: Content) -> Message:
+        blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
+        images, self._images = tuple(self._images), []
+        return Message(role="user", blocks=(*blocks, *images))
+
+    async def _find_or_import(self, thread_id: str, how: SendFields) -> Session | None:
+        """Find the thread; one that only the history file knows is created from it."""
+        named = how.get("user_id"), how.get("org_id")
+        owner = Owner(user_id=named[0] or "local", org_id=named[1] or "") if any(named) else None
+        try:
+            return await self._engine.session(thread_id, owner)
+        except NotFound:
+            if not (kept := messages_of_session(self.store, thread_id)):
+                return None
+        session = await self._engine.store.sessions.create(NewSession(owner=owner or Owner(), external_id=thread_id))
+        said = [say(one["role"], _text(one)) for one in kept]
+        await self._engine.store.turns.record(session.active_branch, exchanges_of(said))
+        return session
+
+    async def _turns(self, session: Session | None, how: SendFields, name: str) -> Sequence[Turn]:
+        """Read the turns that the next prompt shows word for word, and repair the history file by them."""
+        if session is None:
+            return ()
+        store = self._engine.store
+        branch_id = how.get("branch_id") or session.active_branch
+        head, branch = await store.states.head(branch_id), await store.branches.get(branch_id)
+        if self._covers.setdefault(branch_id, head.covers_turn_seq) != head.covers_turn_seq:
+            self._covers[branch_id] = head.covers_turn_seq
+            self.workspace.forget_history()
+        end = head.turn_seq if branch is None else branch.last_turn_seq
+        turns = await read_back(store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
+        if name not in self._in_step:
+            self._in_step.add(name)
+            self._repair(turns, name)
+        return turns
+
+    def _repair(self, turns: Sequence[Turn], name: str) -> None:
+        """Give the history file what only the ledger has."""
+        said = [message for turn in turns for message in messages_of(turn) if message.role in ("user", "assistant")]
+        kept = [(one["role"], _text(one)) for one in messages_of_session(self.store, name)]
+        missing = difference([(message.role, message.rendered_text) for message in said], kept)
+        self.store.session_id = name
+        record(self.store, said[missing:] if missing is not None else [])
+
+    # --- the prompt ---
+
+    def _prepared(self, turns: Sequence[Turn], message: str) -> WorkspaceText:
+        """Write the section of the workspace, after dropping files that would not fit."""
+        history: list[ChatMessage] = []
+        for turn in turns:
+            history += [{"role": "user", "content": turn.user_message.rendered_text}]
+            history += [{"role": "assistant", "content": turn.text}]
+        self.workspace.prepare(history)
+        parts = self.workspace.parts("", message, history)
+        limit = int(self._window * SHED_SHARE)
+        tokens = sum(map(self._count, (*_texts(parts), message, *(one["content"] for one in history))))
+        if dropped := shed(self.workspace.files, self._count, tokens, limit):
+            self.warn(
+                f"The prompt would take {tokens} tokens, more than {limit}. "
+                f"Dropped from the context: {', '.join(dropped)}. Open them again with /add when there is room."
+            )
+            self.workspace.prepare(history)
+            parts = self.workspace.parts("", message, history)
+        return _section(parts, turns)
+
+
+def _section(parts: PromptParts, turns: Sequence[Turn]) -> WorkspaceText:
+    """Turn the parts of a prompt into the section that the engine places; history stands as turns there."""
+    early = len(parts.tiers["L3"].history) // 2
+    tiers = [tier_text(name, parts.tiers[name]) for name in ("L1", "L2", "L3")]
+    return WorkspaceText(
+        system=system_text(parts, parts.tiers["L0"]),
+        tiers=tuple((say("user", text), say("assistant", TIER_READ)) if text else () for text in tiers),
+        context=tuple(say(one["role"], one["content"]) for one in context_pairs(parts)),
+        history_to=turns[early - 1].turn_seq if early else 0,
+    )
+
+
+def _texts(parts: PromptParts) -> list[str]:
+    tiers = [tier_text(name, parts.tiers[name]) for name in ("L1", "L2", "L3")]
+    return [system_text(parts, parts.tiers["L0"]), *tiers, *(one["content"] for one in context_pairs(parts))]
+
+
+def _text(message: ChatMessage) -> str:
+    content: Any = message["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

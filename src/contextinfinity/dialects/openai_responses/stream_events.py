@@ -1,0 +1,174 @@
+"""A response as a stream of typed events with a running number.
+
+    response.created, response.in_progress
+    for each item: response.output_item.added, its pieces, response.output_item.done
+    response.completed, response.incomplete or response.failed
+
+Text streams as it comes; what else there is comes whole. The same turn always gives the same events, so that a reader
+who lost the connection goes on after the last number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from contextinfinity.dialects.contract import AnswerView
+from contextinfinity.dialects.openai_chat.writing import unbroken
+from contextinfinity.dialects.openai_responses import item_ids
+from contextinfinity.dialects.openai_responses.items import Item
+from contextinfinity.dialects.openai_responses.writing import (
+    ResponseView,
+    answer_item,
+    ended,
+    failed,
+    reasoning_item,
+    shell,
+    text_part,
+)
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock
+from contextinfinity.domain.prompt import CallPiece
+from contextinfinity.domain.turn import Problem
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ResponseWriter:
+    """``Writer`` of one response; events up to number ``after`` are left out."""
+
+    def __init__(self, begun: AnswerView, shown: ResponseView, *, after: int = -1) -> None:
+        self._spoken = begun
+        self._shown = shown
+        self._after = after
+        self._number = 0
+        self._items: list[Item] = []
+        """The output items that are written."""
+        self._text: list[str] = []
+        """The pieces of the message that is being written."""
+
+    def begin(self) -> bytes:
+        """Write that the response was created."""
+        response = shell(self._spoken, self._shown, "in_progress")
+        return b"".join(self._event(f"response.{name}", response=response) for name in ("created", "in_progress"))
+
+    def text(self, text: str) -> bytes:
+        """Write a piece of the answer's text."""
+        if not text:
+            return b""
+        written = b""
+        if not self._text:
+            begun = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
+            written = self._event("response.output_item.added", output_index=self._place, item=self._named(begun))
+            written += self._event("response.content_part.added", **self._part("message"), part=text_part(""))
+        self._text.append(text)
+        return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=[])
+
+    def call(self, piece: CallPiece) -> bytes:
+        """Write nothing: calls are written when they are whole."""
+        return b""
+
+    def reasoning(self, block: ReasoningBlock) -> bytes:
+        """Write what the model thought, behind the text that came before it."""
+        message = self._end_message(answer_item([TextBlock(text="".join(self._text))], "completed"))
+        return message + self._item(self._named(reasoning_item(block, self._shown)))
+
+    def end(self, spoken: AnswerView) -> bytes:
+        """Write the rest of the items, and the whole response."""
+        whole = ended(spoken, self._shown)
+        written = []
+        for item in whole["output"][self._place :]:
+            written.append(self._end_message(item) if self._text else self._item(item))
+        written.append(self._event(f"response.{whole['status']}", response=whole))
+        return b"".join(written)
+
+    def fail(self, problem: Problem, status: int) -> bytes:
+        """Write that nothing more comes, and why."""
+        response = failed(self._spoken, self._shown, problem)
+        response["output"] = list(self._items)
+        if self._text:
+            response["output"].append(self._named(answer_item([TextBlock(text="".join(self._text))], "incomplete")))
+        return self._event("response.failed", response=response)
+
+    @property
+    def _place(self) -> int:
+        return len(self._items)
+
+    def _named(self, item: Item) -> Item:
+        return {"id": item_ids.item_id(item["type"], self._spoken.id, item_ids.OUTPUT + self._place), **item}
+
+    def _part(self, kind: str, index: int = 0) -> dict[str, Json]:
+        item_id = item_ids.item_id(kind, self._spoken.id, item_ids.OUTPUT + self._place)
+        return {"item_id": item_id, "output_index": self._place, "content_index": index}
+
+    def _end_message(self, item: Item) -> bytes:
+        """Write the end of the message whose text was streamed."""
+        if not self._text:
+            return b""
+        text, self._text = "".join(self._text), []
+        item = item if "id" in item else self._named(item)
+        part = next((part for part in item["content"] if part["type"] == "output_text"), text_part(text))
+        written = self._event("response.output_text.done", **self._part("message"), text=text, logprobs=[])
+        written += self._event("response.content_part.done", **self._part("message"), part=part)
+        written += self._event("response.output_item.done", output_index=self._place, item=item)
+        self._items.append(item)
+        return written
+
+    def _item(self, item: Item) -> bytes:
+        """Write an item from its beginning to its end."""
+        begun, pieces = _pieces(item)
+        written = [self._event("response.output_item.added", output_index=self._place, item={**item, **begun})]
+        at = {"item_id": item["id"], "output_index": self._place}
+        written += [self._event(f"response.{name}", **at, **told) for name, told in pieces]
+        written.append(self._event("response.output_item.done", output_index=self._place, item=item))
+        self._items.append(item)
+        return b"".join(written)
+
+    def _event(self, kind: str, **told: Json) -> bytes:
+        number, self._number = self._number, self._number + 1
+        if number <= self._after:
+            return b""
+        data = _encode({"type": kind, "sequence_number": number, **told})
+        return unbroken(b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n")
+
+
+def _pieces(item: Item) -> tuple[Item, list[tuple[str, Item]]]:
+    """Return what of an item is not there when it begins, and the events that bring it."""
+    match item["type"]:
+        case "message":
+            return {"content": [], "status": "in_progress"}, list(_parts(item["content"]))
+        case "function_call":
+            written = item["arguments"]
+            name = "function_call_arguments"
+            told = [(f"{name}.delta", {"delta": written}), (f"{name}.done", {"arguments": written})]
+            return {"arguments": "", "status": "in_progress"}, told
+        case "custom_tool_call":
+            written = item["input"]
+            name = "custom_tool_call_input"
+            told = [(f"{name}.delta", {"delta": written}), (f"{name}.done", {"input": written})]
+            return {"input": "", "status": "in_progress"}, told
+        case "reasoning":
+            return {"summary": []}, list(_summaries(item["summary"]))
+    return {}, []
+
+
+def _parts(content: list[Json]) -> Iterator[tuple[str, Item]]:
+    for place, part in enumerate(content):
+        key = "text" if part["type"] == "output_text" else "refusal"
+        name = "output_text" if key == "text" else "refusal"
+        more: Item = {"logprobs": []} if key == "text" else {}
+        at = {"content_index": place}
+        yield "content_part.added", {**at, "part": {**part, key: ""}}
+        if part[key]:
+            yield f"{name}.delta", {**at, "delta": part[key], **more}
+        yield f"{name}.done", {**at, key: part[key], **more}
+        yield "content_part.done", {**at, "part": part}
+
+
+def _summaries(summary: list[Json]) -> Iterator[tuple[str, Item]]:
+    for place, part in enumerate(summary):
+        at, text = {"summary_index": place}, str(part.get("text", ""))
+        yield "reasoning_summary_part.added", {**at, "part": {**part, "text": ""}}
+        yield "reasoning_summary_text.delta", {**at, "delta": text}
+        yield "reasoning_summary_text.done", {**at, "text": text}
+        yield "reasoning_summary_part.done", {**at, "part": part}

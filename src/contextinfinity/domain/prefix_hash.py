@@ -1,0 +1,145 @@
+"""Prefix hashes of a conversation: a rolling hash of 64 bits over all messages up to a point.
+
+Clients that send a whole conversation with every request name no thread. The hash of what they send equals the hash of
+what is stored, and so leads to its place. Both sides are normalised first, because clients change these from one
+request to the next: white space around a text, ids, thinking, the boundaries of text blocks, and the reminder blocks
+that agents add to messages and strip later (``REMINDERS``). System texts are not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.message import (
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    Role,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.turn import Phase
+
+REMINDERS = ("system-reminder", "environment_details")
+"""Tags of the blocks that agents (Claude Code; Cline and its relatives) add to messages and strip later."""
+
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+class PrefixHashEnd(Struct, frozen=True, kw_only=True):
+    """A turn that a hash leads to, on a branch that sees it."""
+
+    session_id: SessionId
+    branch_id: BranchId
+    turn_id: TurnId
+    turn_seq: int
+    is_free: bool
+    """Whether only failed turns follow it on that branch."""
+    is_fresh: bool = False
+    """Whether that branch was forked after it and has no turn of its own yet."""
+    continuations: int = 0
+    """How many different messages followed what was said up to here, wherever it is stored; counted up to 3, and only
+    where it is not free."""
+
+
+class HashedPrefix(Struct, frozen=True, kw_only=True):
+    """A turn that a request made."""
+
+    turn_id: TurnId
+    phase: Phase
+
+
+def beginning(owner: Owner, end_user: str = "") -> int:
+    """Give the hash of an empty conversation; it differs between owners and between end users."""
+    return number_of(b"conversation\0" + _whose(owner, end_user))
+
+
+def after(before: int, message: Message) -> int:
+    """Extend a prefix hash by one message."""
+    said = before.to_bytes(8, "big", signed=True) + _said(message)
+    return int.from_bytes(blake2b(said, digest_size=8).digest(), "big", signed=True)
+
+
+def alone(message: Message, owner: Owner, end_user: str = "") -> int:
+    """Hash a message without what is in front of it; ``after`` adds its answer: the hash of an exchange."""
+    return after(number_of(b"alone\0" + _whose(owner, end_user)), message)
+
+
+def number_of(said: bytes) -> int:
+    """Make a number of 64 bits that stands for some bytes."""
+    return int.from_bytes(blake2b(said, digest_size=8).digest(), "big", signed=True)
+
+
+def _whose(owner: Owner, end_user: str) -> bytes:
+    return b"\0".join(name.encode(errors="replace") for name in (owner.org_id, owner.user_id, end_user))
+
+
+def says_the_same(one: Message, other: Message) -> bool:
+    """Tell whether two messages are equal after normalisation."""
+    return _said(one) == _said(other)
+
+
+def plain_text(message: Message) -> str:
+    """Give the normalised text of a message: without reminder blocks and outer white space."""
+    text = message.rendered_text
+    for tag in REMINDERS if "</" in text else ():
+        text = _without(text, f"<{tag}>", f"</{tag}>")
+    return text.strip()
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    """Remove what is between an opening and the next closing tag, with the tags; in linear time."""
+    kept, place = list[str](), 0
+    while (first := text.find(opening, place)) >= 0 and (last := text.find(closing, first)) >= 0:
+        kept.append(text[place:first])
+        place = last + len(closing)
+    return "".join(kept) + text[place:]
+
+
+def _said(message: Message) -> bytes:
+    """Write a message in its normalised form: the text in one piece, then the other blocks in order."""
+    role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
+    only = blocks[0] if len(blocks) == 1 else None
+    if isinstance(only, TextBlock) and "</" not in only.text and (said := only.text.strip()):
+        return role + b"\0" + said.encode(errors="replace")  # as nearly always, and thousands may be resent at once
+    text = plain_text(message)
+    others = tuple(part for block in blocks for part in _parts(block, message.role))
+    if not text and not others:  # a message of nothing but reminders has to differ from others of the kind
+        text = message.rendered_text.strip()
+    return b"\0".join((role, text.encode(errors="replace"), *others))
+
+
+def _parts(block: ContentBlock, role: Role) -> Iterator[bytes]:
+    match block:
+        case ToolUseBlock():
+            yield b"call:" + block.name.encode(errors="replace") + b"\0" + _written(block.input)
+        case ToolResultBlock():
+            yield b"result:" + _said(Message(role="tool", blocks=block.content))
+        case ImageBlock():
+            yield b"image:" + _picture(block.source)
+        case UnknownBlock() if role != "assistant":  # a file; answers are stored without what only vendors know
+            yield b"other:" + _written(block.raw)
+
+
+def _picture(source: Json) -> bytes:
+    """Give the hash of a picture that is kept; of one that is elsewhere, where that is."""
+    if isinstance(source, dict) and source.get("type") == "blob":
+        return str(source.get("sha256")).encode()
+    return _written(source)
+
+
+def _written(value: Json) -> bytes:
+    """Write JSON in the one form in which equal values are equal."""
+    try:
+        return _canonical.encode(value)
+    except UnicodeEncodeError:
+        return repr(value).encode(errors="replace")

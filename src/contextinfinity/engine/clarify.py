@@ -1,0 +1,169 @@
+"""What a message means: its explicit form, or the question which of several things it speaks of.
+
+A question asked back is an ordinary turn. What it offers stands in its plan, so the next message of the branch can
+answer it for five minutes, in whichever process that is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import ChunkId, now
+from contextinfinity.domain.message import ImageBlock, TextBlock, say
+from contextinfinity.domain.plan import AskedBack, LeftOut, Plan
+from contextinfinity.domain.thread import Turn as Said
+from contextinfinity.domain.turn import Turn, TurnEnd
+from contextinfinity.engine.engine_setup import Rewriting
+from contextinfinity.engine.model_choice import asked_back, chat_notes
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.recall import PriorContext, wanted
+from contextinfinity.engine.respond import finalise
+from contextinfinity.engine.running_turn import RunningTurn
+
+if TYPE_CHECKING:
+    from contextinfinity.rewriting.contract import FollowUp, Rewritten
+
+TURNS = 30
+"""How many of the newest turns a rewriter is given, with the very first that is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClarificationNeeded:
+    """What is to be asked back."""
+
+    question: str
+    reference: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedMessage:
+    """A message made explicit (None: it is), or a doubt about what it means."""
+
+    explicit: str | None = None
+    terms: tuple[str, ...] = ()
+    """Words of the conversation that the message leaves out, for the search alone."""
+    doubt: ClarificationNeeded | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClarificationRequest:
+    """A question to be asked back, and what stands before it."""
+
+    recalled: PriorContext
+    doubt: ClarificationNeeded
+
+
+async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext) -> ResolvedMessage:
+    """Say what is meant. What fails, or takes too long, costs no more than the rewriting."""
+    rewriting, turn = parts.setup.rewriting, running.turn
+    if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
+        return ResolvedMessage()
+    asked, before = running.asked, _spoken(recalled.earlier)
+    if asked.use_query_rewriter and (answered := await _answered(parts, turn, before)) is not None:
+        explicit, attached = answered
+        running.asked = replace(asked, attach=tuple(dict.fromkeys((*attached, *asked.attach))))
+        return ResolvedMessage(explicit=explicit)
+    meant = await wanted(
+        asked.use_query_rewriter, "rewriting", recalled.missing, lambda: _meant(rewriting, turn, recalled, before)
+    )
+    if meant is None:
+        return ResolvedMessage()
+    if meant.doubt and not (rewriting.asks_back and asked.may_ask_back and not _has_asked(before)):
+        return ResolvedMessage(explicit=meant.explicit, terms=meant.terms)
+    return meant
+
+
+async def ask_back(parts: Parts, running: RunningTurn, asking: ClarificationRequest) -> None:
+    """Answer a message by asking which of several it speaks of: no model is asked (TX-A)."""
+    recalled, doubt = asking.recalled, asking.doubt
+    route = asked_back(running.turn, recalled)
+    running.notes |= chat_notes(recalled.session, route, 0)
+    plan = Plan(
+        candidates=doubt.candidates,
+        asked_back=AskedBack(reference=doubt.reference, at=now(), attached=running.asked.attach),
+        route=route,
+        left_out=tuple(recalled.missing),
+    )
+    end = running.noted(TurnEnd(outcome="clarification", answer=say("assistant", doubt.question), plan=plan))
+    await finalise(parts, running, end)
+
+
+async def _meant(rewriting: Rewriting, turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> ResolvedMessage:
+    words = turn.user_message.rendered_text
+    async with asyncio.timeout(rewriting.seconds):
+        told = await rewriting.rewrite(_follow_up(turn, recalled, before))
+    if told.dropped:
+        recalled.missing.append(LeftOut(what="rewriter.model", reason=told.dropped))
+    explicit = told.query.strip()
+    explicit.encode()  # what cannot be written is no rewriting
+    shown = explicit if explicit and explicit != words.strip() else None
+    return ResolvedMessage(explicit=shown, terms=told.terms, doubt=_doubt(told))
+
+
+async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[str, tuple[ChunkId, ...]] | None:
+    """Where a message answers a question that was asked back, give what was asked at first, and what was attached."""
+    from contextinfinity.rewriting.clarification import UnmatchedReply, filled_in, is_open, reply_to
+
+    plan = await parts.store.turns.plan(before[-1].id) if _has_asked(before) else None
+    asked = None if plan is None else plan.asked_back
+    if plan is None or asked is None or not is_open(asked.at, turn.created_at):
+        return None
+    chosen = reply_to([{"name": name} for name in plan.candidates], turn.user_message.rendered_text)
+    if chosen is None or isinstance(chosen, UnmatchedReply):
+        return None
+    return filled_in(before[-1].user_message.rendered_text, asked.reference, chosen), asked.attached
+
+
+def _spoken(earlier: Sequence[Turn]) -> list[Turn]:
+    """Leave the last turns out that came to nothing: what is said now may be said again for that."""
+    turns = [*earlier]
+    while turns and not turns[-1].text:
+        turns.pop()
+    return turns
+
+
+def _follow_up(turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> FollowUp:
+    """Put together what a rewriter goes by; questions that were asked back decide nothing."""
+    from contextinfinity.rewriting.contract import FollowUp
+
+    earlier = [one for one in before if one.outcome != "clarification"]
+    near = earlier if len(earlier) <= TURNS else [earlier[0], *earlier[1 - TURNS :]]
+    return FollowUp(
+        latest_user_message=turn.user_message.rendered_text,
+        recent_history=tuple(said for one in near for said in _said(one)),
+        memory_snippet=recalled.memories or None,
+        thread_id=turn.session_id,
+        user_id=recalled.session.owner.user_id,
+    )
+
+
+def _said(turn: Turn) -> Iterator[Said]:
+    yield Said("user", turn.user_message.rendered_text)
+    if turn.text:
+        yield Said("assistant", turn.text)
+
+
+def _doubt(told: Rewritten) -> ClarificationNeeded | None:
+    data = told.disambiguation_data
+    if not told.is_ambiguous or not isinstance(data, dict):
+        return None
+    names = tuple(str(candidate["name"]) for candidate in data["candidates"])
+    if len(names) < 2 or not str(data["question"]).strip():
+        return None
+    return ClarificationNeeded(question=str(data["question"]), reference=str(data["reference"]), candidates=names)
+
+
+def _has_asked(earlier: Sequence[Turn]) -> bool:
+    """Tell whether the turn before asked back; nobody is asked twice in a row."""
+    return bool(earlier) and earlier[-1].outcome == "clarification"
+
+
+def _in_words(turn: Turn) -> bool:
+    """Tell whether a person speaks: results of tools refer to nothing."""
+    return all(isinstance(block, TextBlock | ImageBlock) for block in turn.user_message.blocks)

@@ -1,0 +1,228 @@
+"""Watching a turn: everything it says, from any point, by anybody, while it runs and afterwards.
+
+The journals are the stream. A watcher reads them step by step from its own place; the turn neither knows nor waits
+for it. In the process that answers, news come at once; elsewhere the ledger is asked now and then. When a journal
+is gone (its hour is over) the end of the turn still tells the whole text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from contextinfinity.domain.events import (
+    CallStreamed,
+    Clarification,
+    Delta,
+    Durability,
+    Event,
+    FinishedTurn,
+    Reasoned,
+    Retrying,
+    StepStarted,
+    ToolCalled,
+    TurnDone,
+    TurnFailed,
+)
+from contextinfinity.domain.ids import StepId, TurnId
+from contextinfinity.domain.message import ReasoningItem
+from contextinfinity.domain.prompt import CallPiece
+from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
+from contextinfinity.engine.running_turn import RunningTurn
+from contextinfinity.errors import NotFound
+from contextinfinity.storage.contract import Turns
+from contextinfinity.storage.journal import CALL_PIECE, END, REASONING, JournalEntry, JournalFolder, event_id
+
+LOOK_SECONDS = 0.05
+"""How often the ledger is asked about a turn that another process answers."""
+
+
+class StampedEvent(Struct, frozen=True, kw_only=True):
+    """An event and its id; what needs no resuming has none."""
+
+    event: Event
+    id: str | None = None
+
+
+def finished(turn: Turn) -> FinishedTurn:
+    """Show a turn that has ended as every door shows it."""
+    return FinishedTurn(
+        thread_id=turn.session_id,
+        branch_id=turn.branch_id,
+        turn_id=turn.id,
+        turn_seq=turn.turn_seq if turn.has_place else None,
+        phase=turn.phase,
+        outcome=turn.outcome or "completed",
+        text=turn.text,
+        usage=turn.usage,
+        model=turn.model,
+        created_at=turn.created_at,
+        error=turn.error,
+        durability=UNSET if turn.durability == "ledger" else turn.durability,
+    )
+
+
+@dataclass
+class _Place:
+    """How far a watcher has come: the step, the last entry of its journal, and whether that was the end of it."""
+
+    index: int
+    seq: int
+    at_end: bool = False
+
+    def next_step(self) -> None:
+        self.index, self.seq, self.at_end = self.index + 1, 0, False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ProviderCall:
+    """A call of a provider, as far as a watcher has to know it."""
+
+    id: StepId
+    step_index: int
+    provider: str
+    model_id: str
+    is_over: bool
+
+    @classmethod
+    def of(cls, step: Step | NewStep, *, is_over: bool) -> _ProviderCall:
+        return cls(
+            id=step.id,
+            step_index=step.step_index,
+            provider=step.provider,
+            model_id=step.model_id,
+            is_over=is_over,
+        )
+
+
+async def watch(
+    turns: Turns,
+    journals: JournalFolder,
+    turn_id: TurnId,
+    running: RunningTurn | None,
+    after: tuple[int, int] = (0, 0),
+    *,
+    words: bool = True,
+    reasoning: bool = False,
+) -> AsyncIterator[StampedEvent]:
+    """Give what a turn says after a place, and its end; without ``words`` its end alone, which costs it nothing.
+
+    ``reasoning``: also what the model thinks before it speaks, and its tool calls as it writes them.
+    """
+    place, announced = _Place(*after), after[0] if after[1] else -1
+    while True:
+        news = running.news.listen() if running else None
+        turn, step = _seen_here(running, place.index) or await _look(turns, turn_id, place.index)
+        if words and step is not None:
+            if announced < place.index:
+                announced = place.index
+                yield StampedEvent(event=_started(step))
+            async for stamped in _follow(turns, journals, turn_id, running, step, place):
+                if reasoning or not isinstance(stamped.event, Reasoned | CallStreamed):
+                    yield stamped
+            if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
+                place.next_step()
+                continue  # else its journal has not begun yet
+        elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
+            break
+        if running is not None and running.journal is not None:
+            running.journal.check()  # a disk that takes no words takes no end either: whoever waits is told so
+        await _wait(news)
+    if turn.outcome == "clarification":
+        plan = await turns.plan(turn.id)
+        yield StampedEvent(event=Clarification.of(turn.text, plan.candidates if plan else ()))
+    if turn.error is not None:
+        yield StampedEvent(event=TurnFailed(code=turn.error.code, message=turn.error.message, hint=turn.error.hint))
+    yield StampedEvent(event=TurnDone(turn=finished(turn)))
+
+
+async def end_of(events: AsyncIterator[StampedEvent]) -> FinishedTurn:
+    """Wait for the end of a turn."""
+    async for stamped in events:
+        if isinstance(stamped.event, TurnDone):
+            return stamped.event.turn
+    raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
+
+
+def _seen_here(running: RunningTurn | None, index: int) -> tuple[Turn, _ProviderCall | None] | None:
+    """Tell where a turn stands that this process answers; None: the ledger has to be asked.
+
+    That is so once somebody else has it, and before it is known here whether its last call is durable.
+    """
+    if running is None or (running.ended and running.turn.phase in UNFINISHED):
+        return None
+    opened = running.opened[index : index + 1]
+    call = next((_ProviderCall.of(step, is_over=len(running.opened) > index + 1) for step in opened), None)
+    return running.turn, call
+
+
+async def _look(turns: Turns, turn_id: TurnId, index: int) -> tuple[Turn, _ProviderCall | None]:
+    """Read the turn and one of its calls as they are now."""
+    turn = await turns.get(turn_id)
+    if turn is None:
+        raise NotFound(f"There is no turn {turn_id}.")
+    steps = await turns.steps(turn_id, first=index)
+    return turn, next((_ProviderCall.of(step, is_over=step.outcome is not None) for step in steps), None)
+
+
+async def _follow(
+    turns: Turns,
+    journals: JournalFolder,
+    turn_id: TurnId,
+    running: RunningTurn | None,
+    step: _ProviderCall,
+    place: _Place,
+) -> AsyncIterator[StampedEvent]:
+    """Give the events of one step from a place on, and how durable they are where this process writes them."""
+    told = -1
+
+    async def is_over() -> bool:
+        turn, call = await _look(turns, turn_id, step.step_index)
+        return call is None or call.is_over or turn.phase not in OPEN_PHASES
+
+    async for entry in journals.tail(step.id, place.seq, is_over):
+        place.seq, place.at_end = entry.seq, entry.event_type == END
+        if (event := _event(entry)) is not None:
+            yield StampedEvent(event=event, id=event_id(step.step_index, entry.seq))
+        if running is not None and running.journal is not None and running.journal.durable != told:
+            counts = running.journal.durability()
+            told = counts.durable
+            yield StampedEvent(event=Durability(displayed=counts.displayed, durable=counts.durable))
+
+
+def _event(entry: JournalEntry) -> Event | None:
+    """Turn an entry into what a caller hears; the provider's last word is told by the end of the turn."""
+    said = entry.payload
+    match entry.event_type:
+        case "text":
+            return Delta(text=PARAGRAPH + said["text"] if said.get("new_paragraph") else said["text"])
+        case str() if entry.event_type == CALL_PIECE:
+            return CallStreamed(piece=msgspec.convert(said, CallPiece))
+        case str() if entry.event_type == REASONING:
+            return Reasoned(item=msgspec.convert(said, ReasoningItem))
+        case "call":
+            return ToolCalled(call_id=said["call_id"], name=said["name"], arguments=said["arguments"])
+        case "output":
+            failed = said.get("is_error", False)
+            return ToolCalled(call_id=said["call_id"], name=said["name"], output=said["output"], is_error=failed)
+        case "retry":
+            return Retrying(attempt=said["attempt"], reason=said["reason"], wait_seconds=said["wait_seconds"])
+    return None
+
+
+def _started(step: _ProviderCall) -> StepStarted:
+    return StepStarted(step_id=step.id, step_index=step.step_index, provider=step.provider, model=step.model_id)
+
+
+async def _wait(news: asyncio.Event | None) -> None:
+    """Wait for news, or for the next look where none can come."""
+    if news is None:
+        await asyncio.sleep(LOOK_SECONDS)
+    else:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), 1.0)

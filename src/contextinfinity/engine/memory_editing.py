@@ -1,0 +1,159 @@
+"""What is remembered, for people: to be looked at, added to, edited, forgotten, and held against what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from contextinfinity.domain.ids import MemoryId, Position, SessionId, is_id, now
+from contextinfinity.domain.memory import ANONYMOUS, LONGEST_MEMORY, Memory, NewMemory, container_tags
+from contextinfinity.domain.session import Owner, Session
+from contextinfinity.engine.engine_setup import Remembering, draw_offline
+from contextinfinity.engine.standing_memories import known_from, nobodys, placed_texts, recall
+from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.memory.memory_findings import MemoryFinding, StatedFact
+from contextinfinity.memory.rendering import as_said
+from contextinfinity.storage.contract import Store
+from contextinfinity.text.orders import neutral
+
+PAGE = 500
+WEIGHT = 7
+"""What a person wrote down themselves belongs into every prompt, as far as there is room."""
+HINT = "`cix memories list` shows those there are."
+
+
+class MemoryEditing:
+    """The memories of a ledger, each found by its owner only.
+
+    ``thread`` is one of our ids or the id its owner gave a thread; ``NotFound`` for one the owner does not have.
+    """
+
+    def __init__(self, store: Store, remembering: Remembering | None) -> None:
+        self._store = store
+        self._remembering = remembering or Remembering()
+
+    async def list(
+        self,
+        owner: Owner,
+        *,
+        thread: str | None = None,
+        superseded: bool = False,
+        limit: int = 50,
+        after: Position | None = None,
+    ) -> tuple[Memory, ...]:
+        """Read an owner's memories, the newest first.
+
+        ``thread``: that thread's alone; empty: those that are no thread's. Whoever did not say who they are has those
+        of a thread only: they are many.
+        """
+        if owner.user_id == ANONYMOUS and not thread:
+            return ()
+        if thread:
+            thread = (await self._own(owner, thread)).id
+        return await self._store.memories.list(owner, thread=thread, superseded=superseded, limit=limit, after=after)
+
+    async def everything(self, owner: Owner, *, superseded: bool = True) -> tuple[Memory, ...]:
+        """Read all of an owner's memories."""
+        found: list[Memory] = []
+        after: Position | None = None
+        while page := await self.list(owner, superseded=superseded, limit=PAGE, after=after):
+            found += page
+            after = page[-1].position
+        return tuple(found)
+
+    async def find(
+        self, owner: Owner, question: str, *, thread: str | None = None, limit: int = 50
+    ) -> tuple[Memory, ...]:
+        """Find memories by what they are about, the best first; ``thread``: among that thread's alone."""
+        session = await self._own(owner, thread) if thread else nobodys(owner)
+        recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
+        known = await known_from(recalled, question, self._remembering.most)
+        found = await self._store.memories.read(owner, [line.id for line in known.asked])
+        shelf = container_tags(owner.user_id, session.id if thread else None)
+        return tuple(memory for memory in found if memory.tags == shelf)[:limit]
+
+    async def add(self, owner: Owner, content: str, *, thread: str | None = None) -> Memory:
+        """Keep a fact that a person writes down; with ``thread`` for that thread alone."""
+        session_id = (await self._own(owner, thread)).id if thread else None
+        return await self._store.memories.add(await _written(owner, content, session_id))
+
+    async def edit(self, owner: Owner, memory_id: MemoryId, content: str) -> Memory:
+        """Put other words in a memory's place; the old ones are gone."""
+        return await self._store.memories.edit(owner, memory_id, await _written(owner, content, None))
+
+    async def forget(self, owner: Owner, memory_id: MemoryId) -> None:
+        """Remove a memory for good: no turn that was said before brings it back."""
+        found = await self._store.memories.read(owner, [memory_id]) if is_id(memory_id) else ()
+        if not found:
+            raise NotFound(f"There is no memory {memory_id}.", hint=HINT)
+        thread = shelf_of(owner, found[0].tags) if owner.user_id == ANONYMOUS else None
+        await self._store.memories.forget(owner, [memory_id], thread=thread or None)
+
+    async def audit(self, owner: Owner) -> tuple[MemoryFinding, ...]:
+        """Hold an owner's memories against what was said, against each other, and against the time."""
+        from contextinfinity.memory.audit import audit  # its phrases take time to load
+
+        memories = await self.everything(owner, superseded=False)
+        texts = {memory.id: await self._said(memory) for memory in memories}
+        moment = now()
+        oldest = moment - self._remembering.expiry + timedelta(days=1)
+        return tuple(audit(memories, lambda memory: texts[memory.id], at=moment, oldest=oldest))
+
+    async def _said(self, memory: Memory) -> str | None:
+        turn = None if memory.source_turn is None else await self._store.turns.get(memory.source_turn)
+        start, end = memory.source_span or (0, 0)
+        return None if turn is None else turn.user_message.rendered_text[start:end]
+
+    async def _own(self, owner: Owner, thread: str) -> Session:
+        session = await self._store.sessions.get(thread) if is_id(thread) else None
+        if session is None or session.owner != owner:
+            session = await self._store.sessions.find(owner, thread)
+        if session is None:
+            raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists those there are.")
+        return session
+
+
+async def _written(owner: Owner, content: str, thread: SessionId | None) -> NewMemory:
+    text = neutral(content)
+    if not text:
+        raise InvalidInput("There is nothing to remember.", hint="Say the fact in a sentence.")
+    if len(text) > LONGEST_MEMORY:
+        raise InvalidInput(
+            f"That is too long to remember: {len(text)} characters, {LONGEST_MEMORY} are the most.",
+            hint="Keep the fact, or pin it.",
+        )
+    (vector,) = await placed_texts([text])
+    told = await _told(text)
+    return NewMemory(
+        owner=owner,
+        content=text,
+        said_at=now(),
+        thread=thread,
+        kind=told.kind,
+        about=told.about,
+        replaces=told.replaces,
+        origin="person",
+        weight=WEIGHT,
+        valid_to=told.valid_to,
+        vector=vector,
+    )
+
+
+async def _told(text: str) -> StatedFact:
+    """Read what a person wrote as if they had said it, so that what they say later can make it untrue."""
+    drawn = await draw_offline(as_said(text), now())
+    return drawn.told[0] if len(drawn.told) == 1 else StatedFact(content=text, start=0, end=len(text))
+
+
+def shelf_of(owner: Owner, tags: Sequence[str]) -> str | None:
+    """Read the thread that tags name, by our id or its owner's; empty: they name the user. ``InvalidInput`` else."""
+    thread: str | None = None
+    for tag in tags:
+        kind, _, name = tag.partition(":")
+        if kind == "thread" and name:
+            thread = name
+        elif tag == f"user:{owner.user_id}":
+            thread = thread or ""
+        else:
+            raise InvalidInput(f"{tag!r} is no tag of {owner.user_id}.", hint="There are user:ID and thread:ID.")
+    return thread

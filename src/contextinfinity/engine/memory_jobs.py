@@ -1,0 +1,198 @@
+"""Memories of a turn: which facts its user states, and which memories they want forgotten.
+
+This reads and works out an ``Extraction``; the transaction that ends the job writes it. Only what the user said in a
+finished turn is used: nothing of the answer, of retrieved text, of summaries or of clarifications. The extraction also
+names the memories that the prompt of the turn showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import MemoryId, SessionId, now
+from contextinfinity.domain.job import AnsweredTurn
+from contextinfinity.domain.memory import ANONYMOUS, Extraction, Memory, NewMemory, Recall
+from contextinfinity.domain.message import TextBlock
+from contextinfinity.domain.plan import Front, Plan
+from contextinfinity.domain.search import HowFar
+from contextinfinity.domain.session import Session
+from contextinfinity.domain.turn import Turn, TurnOutcome
+from contextinfinity.domain.wire import loads
+from contextinfinity.engine.engine_setup import Remembering
+from contextinfinity.engine.standing_memories import placed_texts
+from contextinfinity.engine.turn_cache import TextCache
+from contextinfinity.memory.memory_findings import ExtractedMemories, ForgetRequest, StatedFact
+from contextinfinity.memory.reconciling import meant, settled
+from contextinfinity.storage.contract import Store
+from contextinfinity.text.keywords import terms
+from contextinfinity.text.orders import neutral
+
+FINISHED: frozenset[TurnOutcome] = frozenset({"completed", "incomplete", "paused", "cancelled"})
+"""Ends of a turn in which somebody was answered, or wanted to be: what failed may be said again."""
+Pause: TypeAlias = Callable[[], Awaitable[None]]
+"""Lets others go first."""
+PAGE = 64
+MOST_KNOWN = 10_000
+"""Memories among which those to be forgotten are looked for."""
+MOST_ATTEMPTS = 3
+"""Times that the memories of one turn are stored while other turns change what they are reconciled with."""
+
+
+async def extract_turn(store: Store, texts: TextCache, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
+    """Work out what a turn changes in the memories of its user."""
+    changes = await _changes(store, remembering, answered)
+    await store.memories.expire(answered.session.owner, now() - remembering.expiry)
+    return replace(changes, placed=await _placed(texts, answered.plan), placed_at=now())
+
+
+async def remember_again(
+    store: Store, remembering: Remembering, progress: HowFar | None = None, pause: Pause | None = None
+) -> int:
+    """Draw the memories of every turn again, oldest first; what was forgotten or edited stays so. Gives how many."""
+    kept, done, after = 0, 0, None
+    while page := await store.index.turns(after=after, limit=PAGE):
+        for turn in page:
+            answered = await store.turns.answered(turn.id, earlier=1)
+            if answered is not None:
+                kept += await _remember(store, remembering, answered)
+            if pause is not None:
+                await pause()
+        after, done = page[-1].id, done + len(page)
+        if progress is not None:
+            progress(done, done)
+    return kept
+
+
+async def _remember(store: Store, remembering: Remembering, answered: AnsweredTurn) -> int:
+    """Store the memories of a turn, again while other turns change what they are reconciled with."""
+    before, kept = None, 0
+    for _ in range(MOST_ATTEMPTS):
+        changes = await _changes(store, remembering, answered)
+        if changes.new is None or (changes.new == before and not changes.forget):
+            break
+        before = changes.new
+        if changes.forget:
+            thread = changes.only_thread
+            await store.memories.forget(changes.owner, changes.forget, at=changes.forget_at, thread=thread)
+        kept = len(await store.memories.draw(answered.turn.id, changes.new))
+        if changes.based_on is None:
+            break
+    return kept
+
+
+async def _changes(store: Store, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
+    """Work out what a turn changes in its owner's memories as they are now."""
+    session, turn = answered.session, answered.turn
+    none = Extraction(owner=session.owner, only_thread=own_shelf(session))
+    if is_off_record(turn):
+        return none
+    said_at = _said_at(answered)
+    if said_at <= now() - remembering.expiry:
+        return none  # what is known of it stays for as long as it is shown
+    drawn = await remembering.draw(_typed(turn), said_at) if turn.outcome in FINISHED else ExtractedMemories()
+    if not (drawn.told or drawn.unwanted) or _answers_a_question(answered):
+        return replace(none, new=())
+    based_on = await store.memories.revision(session.owner)
+    forget = [each for unwanted in drawn.unwanted for each in await _meant(store, session, unwanted, said_at)]
+    facts = await _settled(store, session, drawn.told, frozenset(forget))
+    return replace(
+        none,
+        new=tuple(await _new(session, facts, said_at)),
+        forget=tuple(dict.fromkeys(forget)),
+        forget_at=said_at,
+        based_on=based_on,
+    )
+
+
+def is_off_record(turn: Turn) -> bool:
+    """Tell whether nobody knows whose words these are: an application sent them and did not say."""
+    return isinstance(turn.metadata, dict) and turn.metadata.get("off_record") is True
+
+
+def _typed(turn: Turn) -> str:
+    """Give what was typed: the first piece of text, since further ones are what was brought along."""
+    return next((block.text for block in turn.user_message.blocks if isinstance(block, TextBlock)), "")
+
+
+def _said_at(answered: AnsweredTurn) -> datetime:
+    """Return when a message was written, of an imported one too; never later than now, or no correction would win."""
+    times = [one.created_at for one in answered.origins if one.side == "user" and one.created_at is not None]
+    return min(min(times, default=answered.turn.created_at), now())
+
+
+def _answers_a_question(answered: AnsweredTurn) -> bool:
+    """Return whether a message answers a clarification: then it is about the question, not about the user."""
+    return bool(answered.earlier) and answered.earlier[-1].outcome == "clarification"
+
+
+async def _meant(store: Store, session: Session, unwanted: ForgetRequest, said_at: datetime) -> list[MemoryId]:
+    """Name the memories that a request to forget means."""
+    known = await store.memories.list(session.owner, thread=own_shelf(session), superseded=True, limit=MOST_KNOWN)
+    return [each.id for each in meant(unwanted, known) if (each.valid_from or each.created_at) <= said_at]
+
+
+def own_shelf(session: Session) -> SessionId | None:
+    """Name the only shelf that who speaks may use: of whoever did not say who they are, that of the conversation."""
+    return session.id if session.owner.user_id == ANONYMOUS else None
+
+
+async def _settled(
+    store: Store, session: Session, told: Sequence[StatedFact], forgotten: Collection[MemoryId]
+) -> list[StatedFact]:
+    """Reconcile extracted facts with the memories of the same owner that share words with them."""
+    if not told:
+        return []
+    known = [each for each in await _near(store, session, told) if each.id not in forgotten]
+    return [fact for each in told if (fact := settled(each, known)) is not None]
+
+
+async def _new(session: Session, facts: Sequence[StatedFact], said_at: datetime) -> list[NewMemory]:
+    if not facts:
+        return []
+    vectors = await placed_texts([fact.content for fact in facts])
+    return [
+        NewMemory(
+            owner=session.owner,
+            content=neutral(fact.content),
+            said_at=said_at,
+            thread=session.id if fact.here else own_shelf(session),
+            kind=fact.kind,
+            about=fact.about,
+            replaces=fact.replaces,
+            origin=fact.origin,
+            confidence=fact.confidence,
+            weight=fact.weight,
+            span=(fact.start, fact.end),
+            valid_to=fact.valid_to,
+            vector=vector,
+        )
+        for fact, vector in zip(facts, vectors, strict=True)
+    ]
+
+
+async def _near(store: Store, session: Session, told: Sequence[StatedFact]) -> list[Memory]:
+    """Read what is known in much the same words."""
+    words = {word for fact in told for word in terms(fact.content)} - {"user"}
+    asked = Recall(
+        owner=session.owner,
+        session_id=session.id,
+        branch_id=session.active_branch,
+        terms=tuple(words),
+        at=now(),
+        oldest=now() - timedelta(days=36_500),
+        other_branches=True,
+    )
+    return [each.memory for each in (await store.memories.recall(asked)).found]
+
+
+async def _placed(texts: TextCache, plan: Plan | None) -> tuple[MemoryId, ...]:
+    """Name the memories that a prompt showed."""
+    if plan is None:
+        return ()
+    text = None if plan.front is None else await texts.read(plan.front)
+    front = () if text is None else loads(Front, text).standing
+    return tuple(each.id for each in (*front, *plan.remembered))

@@ -1,0 +1,167 @@
+"""From what was recalled to the material of a prompt, for the model that answers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.memory import MemoryReference
+from contextinfinity.domain.plan import Front, LeftOut, Shrunk
+from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.wire import dumps
+from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.recall import PriorContext
+from contextinfinity.engine.running_turn import RunningTurn, SendOptions
+from contextinfinity.engine.standing_memories import chosen, for_now, placed, without_memories
+from contextinfinity.engine.workspace_parts import keep, redacted
+from contextinfinity.memory.snippet import MemoryLine, lines
+from contextinfinity.prompt.assemble import Frame
+from contextinfinity.prompt.layout import tools_json
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.prompt_front import choose_front
+from contextinfinity.prompt.prompt_sections import Artifact, Sections, message_of
+from contextinfinity.prompt.shrink import held_cuts
+from contextinfinity.prompt.tasks import shown_with_opening
+
+LONGEST_REWRITING = 300
+"""A question made explicit that is longer, in characters, makes nothing clearer."""
+UNREAD = "[Older turns are kept, and not shown here.]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptMaterial:
+    """All that a turn's prompts are made from, whoever answers."""
+
+    recalled: PriorContext
+    explicit: str | None
+    artifacts: tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What the prompts for one model are made from, what they have to fit into, and why their front is new."""
+
+    sections: Sections
+    frame: Frame
+    measure: Measure
+    front: str
+    """The hash under which the front is kept."""
+    reason: str | None
+    workspace: tuple[str, ...] = ()
+    """The hashes under which the parts of a workspace are kept."""
+    remembered: tuple[MemoryReference, ...] = ()
+    """The memories that ride with the question."""
+    missing: tuple[LeftOut, ...] = ()
+
+
+async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, model: Model) -> Prepared:
+    """Put together what a model will see."""
+    turn, recalled, explicit = running.turn, material.recalled, material.explicit
+    await learn_from(parts, recalled.earlier, model)
+    terms = recalled.terms
+    budget, missing = parts.budget_of(model, terms), [*recalled.missing]
+    measure = Measure(model.counter, tools=model.abilities.tools, cache=recalled.rendered)
+    home = recalled.home  # a front outlasts one that answers a single message
+    standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
+    candidate = new_front(parts, recalled, turn, standing)
+    front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
+    corrections = () if recalled.last is None or reason is not None else recalled.last.corrections
+    riding = (
+        ()
+        if recalled.known is None or recalled.is_as_sent
+        else for_now(recalled.known, front, recalled.earlier, corrections)
+    )
+    lead, message, begun = message_of(turn)
+    sections = Sections(
+        front=front,
+        turn_seq=turn.turn_seq,
+        message=message,
+        lead=lead,
+        begun=begun,
+        covers=recalled.state.covers_turn_seq,
+        turns=shown_with_opening(recalled.opening, recalled.earlier, turn, cache=recalled.rendered),
+        bridge=(recalled.opening[0].turn_seq, recalled.opening[-1].turn_seq) if recalled.opening else None,
+        artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
+        contextualised=shown_form(explicit, running.asked),
+        remembered=lines(riding),
+        workspace=redacted(running.asked.workspace, parts.setup.redactor),
+    )
+    start = None if terms is None else cuts_before(recalled)
+    if front.tools and not model.abilities.tools:
+        missing.append(LeftOut(what="tools", reason=f"{model.name} cannot call tools"))
+        if terms is None:
+            parts.setup.tools.warn_unable(model.name)
+    return Prepared(
+        sections=sections,
+        frame=Frame(
+            budget=budget,
+            abilities=model.abilities,
+            redactor=parts.setup.redactor,
+            start=start,
+            holds_cuts=terms is not None,
+        ),
+        measure=measure,
+        front=parts.caches.texts.keep(dumps(without_memories(front)).decode()),
+        reason=None if reason == "shrunk" and start is not None else reason,
+        workspace=keep(parts.caches.texts, sections.workspace),
+        remembered=tuple(map(placed, riding)),
+        missing=tuple(missing),
+    )
+
+
+def cuts_before(recalled: PriorContext) -> Shrunk | None:
+    """Return the cuts of the request before on the branch, as far as they concern turns that are still shown."""
+    if recalled.last is None or not recalled.last.same_branch or recalled.last.plan.shrunk is None:
+        return None
+    cuts = held_cuts(recalled.last.plan.shrunk)
+    cuts = cuts if cuts.lines_to > recalled.state.covers_turn_seq else replace(cuts, lines_to=0)
+    return cuts if cuts.touches_front else None
+
+
+def shown_form(explicit: str | None, asked: SendOptions) -> str | None:
+    """Give a message's explicit form where it is shown beside it: short, and to nobody who brings their own terms."""
+    return explicit if explicit and len(explicit) <= LONGEST_REWRITING and asked.terms is None else None
+
+
+def new_front(parts: Parts, recalled: PriorContext, turn: Turn, standing: tuple[MemoryLine, ...]) -> Front:
+    """Put together the front as it would be if it were new."""
+    state, terms = recalled.state, recalled.terms
+    standing = () if recalled.is_as_sent else standing
+    return Front(
+        system=recalled.system,
+        pinned_facts=() if recalled.is_as_sent else state.pinned_facts,
+        memories=lines(standing),
+        standing=tuple(placed(line) for line in standing if line.id),
+        sent=None if terms is None else terms.sent,
+        summary=f"{state.summary}\n{UNREAD}".strip() if recalled.unread(turn) else state.summary,
+        tools=tools_json(parts.setup.tools.specs if terms is None else terms.tools),
+        response_format=None if terms is None else terms.response_format,
+        is_bare=recalled.is_as_sent,
+    )
+
+
+def the_best(artifacts: Sequence[Artifact], attached: int, most: int, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+    """Keep what was attached, and of what was retrieved, the best first, as much as the model gives room for."""
+    sums = list(accumulate(artifact.tokens for artifact in artifacts))
+    kept = max(attached, bisect_right(sums, most))
+    if kept < len(artifacts):
+        over, place = sums[-1] - (sums[kept - 1] if kept else 0), kept - attached + 1
+        missing.append(LeftOut(what=f"retrieved text from place {place} on", reason="its share is full", tokens=over))
+    return tuple(artifacts[:kept])
+
+
+async def learn_from(parts: Parts, earlier: list[Turn], model: Model) -> None:
+    """Compare what was counted for the last turn of the same model with what its provider reported."""
+    turn = earlier[-1] if earlier else None
+    if turn is None or model.counter.taught or turn.rounds or not turn.usage.input_tokens:
+        return
+    if (turn.provider, turn.model) != (model.provider.name, model.model_id):
+        return
+    plan = await parts.store.turns.plan(turn.id)
+    if plan is not None and plan.token_scale:
+        model.counter.recall(plan.token_scale, plan.tokens, turn.usage.input_tokens)

@@ -1,0 +1,225 @@
+"""Resent conversations: a client sends all messages with every request; its thread is found, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import TurnId, now
+from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_reasoning
+from contextinfinity.domain.prefix_hash import number_of
+from contextinfinity.domain.prompt import ToolSpec
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.turn import NewTurn, Phase, PrefixHashes, Turn
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.image_content import keep_pictures
+from contextinfinity.engine.repeated_requests import once_of
+from contextinfinity.engine.running_turn import SendOptions
+from contextinfinity.engine.sent_messages import SentMessages
+from contextinfinity.engine.thread_matching import (
+    MANY,
+    SUMMARY,
+    HashedConversation,
+    IncomingConversation,
+    MatchTarget,
+    SentConversation,
+    ThreadMatching,
+    calls_of,
+    walk,
+    with_call_names,
+)
+from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.prompt_sections import as_sent_field, message_of
+
+OFF_RECORD = {"off_record": True}
+"""Kept with turns of which nothing is to be remembered."""
+TRIES = 20
+"""How often a place is looked for that other requests keep taking."""
+DELIVERED_SECONDS = 1.0
+"""How long answered requests are collected before they are noted."""
+RETRIED_WITHIN = timedelta(minutes=5)
+"""How long after its connection broke a request is joined by a retry: SDKs wait a minute at most before they retry."""
+
+
+class ResentHistory:
+    """Conversations that are resent with every request."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._continuing = ThreadMatching(engine.store)
+        self._sent = SentMessages(engine.store)
+        self._delivered: list[TurnId] = []
+        self._noting: asyncio.Task[None] | None = None
+
+    async def begin(self, talk: SentConversation, owner: Owner, asked: SendOptions) -> tuple[Turn, bool]:
+        """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there.
+
+        Every request is its own, with two exceptions: requests under one Idempotency-Key share an answer, and a marked
+        retry joins an identical request whose connection broke before it was answered.
+        """
+        self._engine.models.named(asked.model)
+        session = None if talk.thread_id is None else await self._engine.thread(talk.thread_id, owner)
+        small = len(talk.messages) < MANY
+        said = walk(talk, owner) if small else await asyncio.to_thread(walk, talk, owner)
+        request = talk.body if talk.key is None else number_of(f"{talk.key} {talk.body}".encode())
+        coming = IncomingConversation(
+            said=said,
+            session=session,
+            name=talk.thread_id,
+            body=request,
+            beside=None if talk.beside is None else await self.read(talk.beside),
+            exact=asked.terms is not None and asked.terms.only_last is not None,
+            appends=talk.appends,
+            follows=None if talk.follows is None else await self._engine.turn(talk.follows, owner),
+            keeps=talk.keeps,
+        )
+        if talk.key is None:
+            if talk.is_retry and (broken := await self._broken(owner, talk.body)) is not None:
+                return broken, True
+            return await self._begin(coming, asked)
+        async with self._continuing.one_at_a_time(owner, talk.key):
+            made = await self._continuing.made_under(request, said)
+            if made is not None and made.phase is not Phase.FAILED:
+                return await self.read(made.turn_id), True
+            after = "" if made is None else made.turn_id  # a try that failed is no answer
+            once = once_of(owner, f"v1 {talk.key} {after}", {"body": talk.body})
+            return await self._begin(replace(coming, once=once), asked)
+
+    async def note_broken(self, turn_id: TurnId) -> None:
+        """Record that the connection of a turn's request broke before it was answered."""
+        with suppress(LedgerError):  # without the record a retry is a request of its own
+            await self._engine.store.trails.note_broken(turn_id)
+
+    def note_delivered(self, turn_id: TurnId) -> None:
+        """Record that a turn's request was answered: in a moment, with all others of that time in one transaction."""
+        self._delivered.append(turn_id)
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.create_task(self._note_delivered(), name="delivered")
+
+    async def _note_delivered(self) -> None:
+        await asyncio.sleep(DELIVERED_SECONDS)
+        delivered, self._delivered = self._delivered, []
+        with suppress(LedgerError):
+            await self._engine.store.trails.note_delivered(delivered)
+
+    async def _broken(self, owner: Owner, body: int) -> Turn | None:
+        """Give the turn of an identical request whose connection broke a moment ago."""
+        with suppress(LedgerError):
+            turn_id = await self._engine.store.trails.join_broken(owner, body, since=now() - RETRIED_WITHIN)
+            return None if turn_id is None else await self.read(turn_id)
+        return None
+
+    async def _begin(self, coming: IncomingConversation, asked: SendOptions) -> tuple[Turn, bool]:
+        said = coming.said
+        await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
+        message = NewTurn(
+            branch_id="",
+            message=said.message,
+            once=coming.once,
+            metadata=None if asked.use_memory else OFF_RECORD,
+        )
+        return await self._placed(coming, message, _as_sent(asked, said))
+
+    async def _placed(self, coming: IncomingConversation, message: NewTurn, asked: SendOptions) -> tuple[Turn, bool]:
+        """Find the place of a message and accept it there; find it again if another request was quicker."""
+        tries = TRIES
+        while True:
+            try:
+                spot = await self._continuing.find(coming)
+                if not spot.is_shared:
+                    return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
+                async with self._continuing.one_at_a_time(coming.said.owner):
+                    spot = await self._continuing.find(coming)
+                    return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
+            except (BranchBusy, OutOfOrder):
+                tries -= 1
+                if not tries:
+                    raise
+
+    async def _accepted(
+        self, coming: IncomingConversation, spot: MatchTarget, message: NewTurn, asked: SendOptions
+    ) -> Turn:
+        said = coming.said
+        words = with_call_names(message.message, await self._continuing.call_names(spot, said))
+        missing = tuple(replace(one, metadata=message.metadata) for one in spot.missing)
+        place = await self._continuing.make(coming, replace(spot, missing=missing))
+        assert place.branch_id is not None  # noqa: S101 - made by now
+        trail = PrefixHashes(
+            asked=said.asked if place.is_whole else None,
+            before=said.before if place.is_whole else None,
+            body=coming.body,
+            alone=said.alone,
+            follows=place.follows,
+        )
+        metadata = {**coming.keeps, **(message.metadata or {})}
+        if place.summary is not None:
+            metadata[SUMMARY] = place.summary.rendered_text
+        if coming.appends:
+            metadata |= await self._reasoning_before(place, words)
+        else:
+            metadata |= await self._sent.differing(place.branch_id, place.follows, said, words)
+        new = replace(
+            message,
+            branch_id=place.branch_id,
+            message=words,
+            metadata=metadata or None,
+            trail=trail,
+            retry_of=place.retry_of,
+        )
+        turn = await self._engine.accept_turn(new, asked, found=spot.branch_id is not None)
+        self._continuing.hold(turn, trail)
+        if not coming.appends:
+            self._sent.note(turn.id, said)
+        if coming.beside is None:
+            await self._go_on_there(turn)
+        return turn
+
+    async def _reasoning_before(self, place: MatchTarget, message: Message) -> dict[str, Json]:
+        """Show the model the reasoning that led to calls whose results a message brings, as its client would do."""
+        if place.branch_id is None or not any(isinstance(block, ToolResultBlock) for block in message.blocks):
+            return {}
+        before = None if place.follows is None else place.follows + 1
+        newest = await self._engine.store.turns.history(place.branch_id, limit=1, before=before)
+        turn = newest[-1] if newest else None
+        if turn is None or turn.answer is None or not calls_of(turn.answer):
+            return {}
+        steps = await self._engine.store.turns.steps(turn.id)
+        blocks = with_reasoning(steps[-1].items, turn.answer.blocks) if steps else turn.answer.blocks
+        if blocks == turn.answer.blocks:
+            return {}
+        lead, said, _ = message_of(turn)
+        shown = (*lead, said, Message(role="assistant", blocks=blocks))
+        return as_sent_field({turn.id: shown}, {turn.id: (turn.user_message, turn.answer)})
+
+    async def _go_on_there(self, turn: Turn) -> None:
+        """Make the branch that was spoken on last the active one: it is what people who open the thread expect."""
+        sessions = self._engine.store.sessions
+        with suppress(LedgerError, NotFound):  # it is a matter of looks
+            session = await sessions.get(turn.session_id)
+            if session is not None and session.active_branch != turn.branch_id:
+                await sessions.activate(session.id, turn.branch_id)
+
+    async def read(self, turn_id: str) -> Turn:
+        """Read a turn; ``NotFound`` if there is none."""
+        turn = await self._engine.store.turns.get(turn_id)
+        if turn is None:
+            raise NotFound(f"There is no turn {turn_id}.")
+        return turn
+
+    def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
+        """Count the tokens of a request as the model does, as far as that is known."""
+        measure = Measure(self._engine.models.named(model).counter)
+        offered = sum(measure.text(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
+        return measure.text(system) + offered + sum(map(measure.message, messages))
+
+
+def _as_sent(asked: SendOptions, said: HashedConversation) -> SendOptions:
+    """Set how many earlier turns are shown where only what was sent may be shown."""
+    if asked.terms is None or asked.terms.only_last is None:
+        return asked
+    sent = len(said.exchanges) + (said.greeting is not None)
+    return replace(asked, terms=replace(asked.terms, only_last=sent))

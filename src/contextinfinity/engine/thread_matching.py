@@ -1,0 +1,440 @@
+"""Which thread a whole conversation belongs to: for clients that name none and send everything with every request.
+
+    all that was sent is stored           its place: the branch goes on, or a fork where something else followed
+    an opening with many continuations    a new thread: a few-shot prompt, not one conversation
+    the end of exactly one branch         that branch goes on: the client dropped old messages (``trimmed_history``)
+    anything else                         a new thread, which keeps all that was sent
+
+Where a thread is named, the same holds within it, but the end of a branch may be short, and what contradicts all of its
+branches becomes a branch from its beginning. A named thread that is sent nothing but a message goes on where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from hashlib import sha256
+from itertools import accumulate
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, TurnId
+from contextinfinity.domain.message import Json, Message, ToolResultBlock, ToolUseBlock
+from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone, beginning
+from contextinfinity.domain.session import IdempotencyKey, NewSession, Owner, Session
+from contextinfinity.domain.turn import Exchange, Phase, PrefixHashes, Turn
+from contextinfinity.engine.image_content import Blobs, keep_pictures, named_by_hash
+from contextinfinity.engine.repeated_requests import all_the_same, failed_just_now, for_session
+from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
+from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
+
+MANY = 5_000
+"""Messages; more are hashed beside the event loop, so that other requests are not kept waiting."""
+PAGE = 100
+MOST_HELD = 10_000
+"""Turns that are remembered because the ledger does not know them yet."""
+SUMMARY = "client_summary"
+"""The metadata field that keeps a client's own summary of what it no longer sends."""
+
+
+class SentConversation(Struct, frozen=True, kw_only=True):
+    """A conversation as a client sends it: the messages so far, and at the end the one to answer."""
+
+    messages: tuple[Message, ...]
+    form: str = ""
+    """The wire form that the client speaks (``domain.sent_form``); empty: messages are compared as blocks."""
+    beside: TurnId | None = None
+    """The turn that answers the same message already: this one stands on a branch beside it."""
+    end_user: str = ""
+    """Who speaks, where the owner speaks for several: their conversations are kept apart."""
+    thread_id: str | None = None
+    """The thread it belongs to, if the client names one."""
+    is_new: bool = False
+    """Whether the client asks for a thread of its own, whatever was said before."""
+    body: int = 0
+    """A hash of the whole request and its caller (``trail.number_of``)."""
+    key: int | None = None
+    """A hash of the request's Idempotency-Key and its caller."""
+    follows: TurnId | None = None
+    """The turn that the messages go on from."""
+    appends: bool = False
+    """Whether all messages are new: they follow ``follows``, or what is said last in ``thread_id``."""
+    keeps: dict[str, Json] = {}
+    """What is kept with the turn, as its metadata."""
+    is_retry: bool = False
+    """Whether the client marks it as a retry of a request that it did not get an answer to."""
+
+
+class HashedConversation(Struct, frozen=True, kw_only=True):
+    """A conversation with its hashes: the exchanges so far, and the message to answer."""
+
+    is_new: bool
+    owner: Owner
+    end_user: str
+    history: tuple[Message, ...]
+    """Everything in front of the message to answer, as it was sent."""
+    greeting: Message | None
+    """What the assistant said before the user said anything."""
+    exchanges: tuple[tuple[Message, Message], ...]
+    """Questions and their answers."""
+    trails: tuple[tuple[int, int], ...]
+    """The prefix hashes up to each question, and up to each answer."""
+    last: tuple[int, ...]
+    """Hashes of the last exchange alone: with all that was asked in a row, and with the last message of that row."""
+    message: Message
+    sent: tuple[Message, ...]
+    """The message to answer as it was sent: with system messages around it, and an answer that its client began."""
+    form: str
+    """The wire form that the client speaks."""
+    before: int
+    """The prefix hash of everything in front of the message."""
+    asked: int
+    """The prefix hash with the message."""
+    alone: int
+    """The hash of the message alone."""
+    blobs: Blobs
+    """The pictures it brings, by their hashes."""
+
+    @property
+    def recorded(self) -> tuple[Exchange, ...]:
+        """Everything in front of the message, as it is recorded in a new place."""
+        greeted = () if self.greeting is None else (Exchange(message=self.greeting),)
+        told = (
+            Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.owner, self.end_user))
+            for (message, answer), (asked, _) in zip(self.exchanges, self.trails, strict=True)
+        )
+        return (*greeted, *told)
+
+
+class MatchTarget(Struct, frozen=True, kw_only=True):
+    """Where a message goes: a branch, or a fork of it, or a new thread; and what is recorded in front of it first."""
+
+    branch_id: BranchId | None = None
+    """None: a thread is to be made."""
+    follows: int | None = None
+    """The turn that the message follows, or what is recorded in front of it; None: the last one by then."""
+    is_fork: bool = False
+    missing: tuple[Exchange, ...] = ()
+    is_shared: bool = False
+    """Whether other requests could find the same place at the same time and change it."""
+    is_whole: bool = True
+    """Whether what was sent is all that is in front of the message; only then its prefix hash is the place's."""
+    summary: Message | None = None
+    """A client's summary that is to be kept with the turn."""
+    retry_of: TurnId | None = None
+    """The turn that failed there with the same message."""
+
+
+class IncomingConversation(Struct, frozen=True, kw_only=True):
+    """A conversation that came, and all that decides where its message goes."""
+
+    said: HashedConversation
+    session: Session | None = None
+    """The thread that was named."""
+    name: str | None = None
+    """What the client calls it."""
+    once: IdempotencyKey | None = None
+    body: int = 0
+    beside: Turn | None = None
+    """The turn that answers the same message; this one goes on a branch beside it."""
+    exact: bool = False
+    """Whether only what was sent may be in front of the message."""
+    appends: bool = False
+    """Whether all that was sent is new."""
+    follows: Turn | None = None
+    """The turn that it follows; None: what is said last in ``session``."""
+    keeps: dict[str, Json] = {}
+    """What is kept with the turn, as its metadata."""
+
+
+class ThreadMatching:
+    """Finds or makes the branch on which a conversation goes on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._held: dict[int, tuple[TurnId, int]] = {}
+        """By the prefix hash up to its question: a turn that the ledger did not take yet, and its request."""
+
+    def one_at_a_time(self, *name: Hashable) -> asyncio.Lock:
+        """Give a lock by its name: requests under one key take turns, and so do those that make branches."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    async def made_under(self, request: int, said: HashedConversation) -> HashedPrefix | None:
+        """Give the newest turn of a request; ``request`` is the hash of its Idempotency-Key and its body."""
+        held = await self._held_after(said.asked)
+        if held is not None and self._held[said.asked][1] == request:
+            return HashedPrefix(turn_id=held.id, phase=held.phase)
+        return await self._store.trails.walked(said.owner, PrefixHashes(asked=said.asked, body=request))
+
+    def hold(self, turn: Turn, trail: PrefixHashes) -> None:
+        """Remember the place of a turn while the ledger, which would know it, is away."""
+        if turn.durability == "local" and trail.asked is not None:
+            self._held[trail.asked] = (turn.id, trail.body)
+            if len(self._held) > MOST_HELD:
+                del self._held[next(iter(self._held))]
+
+    async def _held_after(self, asked: int) -> Turn | None:
+        """Give the turn that is held for the ledger, by the prefix hash up to its question."""
+        turn = None if asked not in self._held else await self._store.turns.get(self._held[asked][0])
+        if turn is None or turn.durability == "ledger":
+            self._held.pop(asked, None)
+            return None
+        return turn
+
+    async def find(self, coming: IncomingConversation) -> MatchTarget:
+        """Find the place of a message."""
+        said, session = coming.said, coming.session
+        if coming.appends:
+            return await self._appended(coming)
+        if coming.beside is not None:
+            return MatchTarget(branch_id=coming.beside.branch_id, follows=coming.beside.turn_seq - 1, is_fork=True)
+        if said.is_new:
+            return _anew(said, None)
+        if (spot := await self._by_prefix(coming) or await self._by_tail(coming)) is not None:
+            return await self._past_failures(said, spot)
+        is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
+        if session is not None and is_begun and not said.history:
+            again = await failed_just_now(self._store, session.active_branch, said.message)
+            return MatchTarget(branch_id=session.active_branch, retry_of=again, is_whole=False)
+        return await self._failed_first(coming) or _anew(said, session, fork=is_begun)
+
+    async def _appended(self, coming: IncomingConversation) -> MatchTarget:
+        """Find the place of messages that are all new: after a turn, or at the end of a thread.
+
+        Where something else followed the turn, or messages are recorded in front of the last one, it is a fork.
+        """
+        said, session, turn = coming.said, coming.session, coming.follows
+        if turn is None:
+            if session is None:
+                raise NotFound("There is no such conversation.", hint="It may have been deleted.")
+            again = None if said.history else await failed_just_now(self._store, session.active_branch, said.message)
+            return MatchTarget(branch_id=session.active_branch, missing=said.recorded, retry_of=again, is_whole=False)
+        spot = MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq, is_whole=False)
+        if said.history:
+            return replace(spot, is_fork=True, missing=said.recorded)
+        return await self._past_failures(said, spot)
+
+    async def _by_prefix(self, coming: IncomingConversation) -> MatchTarget | None:
+        """Find the place where exactly what was sent is stored."""
+        said, session = coming.said, coming.session
+        if not said.trails:
+            return None
+        asked, answered = said.trails[-1]
+        held = await self._held_after(asked)
+        if held is not None and held.answer is not None and after(asked, held.answer) == answered:
+            return MatchTarget(branch_id=held.branch_id)
+        end = await self._store.trails.end(said.owner, answered, session_id=None if session is None else session.id)
+        if end is None:
+            return None
+        if session is None and end.continuations >= MOST_CONTINUATIONS:
+            return await self._failed_first(coming) or _anew(said, None)
+        return _spot(end)
+
+    async def _by_tail(self, coming: IncomingConversation) -> MatchTarget | None:
+        """Find the one branch whose end was sent."""
+        said, session = coming.said, coming.session
+        within = None if session is None else session.id
+        found = [
+            end
+            for number in said.last
+            for end in await self._store.trails.exchanges(said.owner, number, session_id=within)
+        ]
+        if len(found) > MOST_CANDIDATES:
+            return None
+        read = [(end, *await self._matched(said, end)) for end in found]
+        matches = [(end, match, kept) for end, match, kept in read if match is not None]
+        matches = [one for one in matches if one[1].summary is None] or matches
+        for end, match, _ in matches:
+            if match.is_whole:
+                return _spot(end)
+        if coming.exact or len(matches) != 1:
+            return None
+        end, match, kept = matches[0]
+        if not end.is_free or not (match.is_certain or session is not None):
+            return None
+        summary = None if match.summary is None or match.summary.rendered_text in kept else match.summary
+        return replace(_spot(end), is_whole=False, summary=summary)
+
+    async def _matched(self, said: HashedConversation, end: PrefixHashEnd) -> tuple[TailMatch | None, set[str]]:
+        """Compare what was sent with what is stored up to a turn; give also the summaries that are kept there."""
+        sides, read, place = len(rows_of(said.history)), list[Turn](), end.turn_seq + 1
+        while len(rows_of(_messages_of(read))) <= sides:
+            turns = await self._store.turns.history(end.branch_id, limit=min(sides // 2 + 2, PAGE), before=place)
+            if not turns:
+                break
+            read[:0] = turns
+            place = turns[0].turn_seq
+        stored = _messages_of(read)
+        kept = {str(turn.metadata.get(SUMMARY)) for turn in read if isinstance(turn.metadata, dict)}
+        return match_tail(said.history, stored) if stored else None, kept
+
+    async def _past_failures(self, said: HashedConversation, spot: MatchTarget) -> MatchTarget:
+        """Go on past failed turns: as their retry if the message is the same, else on a fork that does not show them.
+
+        A client that sends all that was said has taken back what is not in it.
+        """
+        if spot.is_fork or spot.branch_id is None or spot.follows is None:
+            return spot
+        newest = await self._store.turns.history(spot.branch_id, limit=1)
+        if not newest or newest[0].turn_seq <= spot.follows:
+            return spot
+        tries = newest[0].turn_seq - spot.follows
+        failed = await self._store.turns.history(spot.branch_id, limit=min(tries, PAGE))
+        if tries <= PAGE and all_the_same(failed, said.message):
+            return replace(spot, retry_of=failed[-1].id)
+        return replace(spot, is_fork=True, is_shared=True)
+
+    async def _failed_first(self, coming: IncomingConversation) -> MatchTarget | None:
+        """Find the place where the same request failed before: its retries share one thread.
+
+        A partial answer, or what followed, stays on its branch.
+        """
+        said = coming.said
+        made = await self._store.trails.walked(said.owner, PrefixHashes(asked=said.asked, body=coming.body))
+        turn = None if made is None or made.phase is not Phase.FAILED else await self._store.turns.get(made.turn_id)
+        if turn is None or turn.phase is not Phase.FAILED:
+            return None
+        first = turn
+        while first.retry_of is not None and (before := await self._store.turns.get(first.retry_of)) is not None:
+            first = before
+        spot = MatchTarget(branch_id=turn.branch_id, follows=first.turn_seq - 1)
+        if await failed_just_now(self._store, turn.branch_id, said.message) == turn.id:
+            return replace(spot, retry_of=turn.id)
+        return replace(spot, is_fork=True, is_shared=True)
+
+    async def make(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
+        """Make the thread or the fork and record what is missing there; give where the message goes then."""
+        branch_id = spot.branch_id
+        if branch_id is None:
+            branch_id = (await self._make(coming)).active_branch
+        elif spot.is_fork:
+            branch_id = (await self._store.branches.fork(branch_id, at=spot.follows)).id
+        if not spot.missing:
+            return replace(spot, branch_id=branch_id)
+        sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
+        await keep_pictures(self._store.contents, sides, coming.said.blobs)
+        if coming.appends:  # the same may be said again
+            told = [replace(one, asked=None) for one in spot.missing]
+        else:
+            told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
+        last = (await self._store.turns.record(branch_id, told))[-1]
+        follows = None if coming.appends and not spot.is_fork else last.turn_seq
+        return replace(spot, branch_id=branch_id, follows=follows)
+
+    async def call_names(self, spot: MatchTarget, said: HashedConversation) -> dict[str, str]:
+        """Map the client's ids of the last tool calls to the stored ones.
+
+        Some clients give calls new ids for each vendor; a result is found by the id of its call.
+        """
+        sent = calls_of(said.exchanges[-1][1]) if said.exchanges and not spot.missing else ()
+        if not sent or spot.branch_id is None or spot.follows is None:
+            return {}
+        turns = await self._store.turns.history(spot.branch_id, limit=1, before=spot.follows + 1)
+        kept = calls_of(turns[0].answer) if turns and turns[0].answer is not None else ()
+        return {one: other for one, other in zip(sent, kept, strict=False) if one != other}
+
+    async def _make(self, coming: IncomingConversation) -> Session:
+        once = None if coming.once is None else for_session(coming.once)
+        new = NewSession(owner=coming.said.owner, external_id=coming.name, once=once)
+        try:
+            return await self._store.sessions.create(new)
+        except AlreadyExists:  # another request was quicker
+            session = None if coming.name is None else await self._store.sessions.find(coming.said.owner, coming.name)
+            if session is None:
+                raise
+            return session
+
+
+def calls_of(message: Message) -> tuple[str, ...]:
+    """List the ids of the tool calls in an answer."""
+    return tuple(block.tool_use_id for block in message.blocks if isinstance(block, ToolUseBlock))
+
+
+def with_call_names(message: Message, names: dict[str, str]) -> Message:
+    """Replace the ids of calls in tool results."""
+    blocks = (
+        replace(block, tool_use_id=names.get(block.tool_use_id, block.tool_use_id))
+        if isinstance(block, ToolResultBlock)
+        else block
+        for block in message.blocks
+    )
+    return replace(message, blocks=tuple(blocks)) if names else message
+
+
+def walk(talk: SentConversation, owner: Owner) -> HashedConversation:
+    """Hash a conversation message by message; consecutive messages of one side count as one."""
+    messages, blobs = named_by_hash(talk.messages)
+    rows = rows_of(messages)
+    begun_answer: list[Message] = []
+    if len(rows) > 1 and side_of(rows[-1]).role == "assistant":
+        begun_answer = rows.pop()
+    if not rows or side_of(rows[-1]).role == "assistant":
+        raise InvalidInput("There is no message of the user.", hint="Send a message of the user, or results of tools.")
+    sides = [side_of(row) for row in rows]
+    last = _last(rows, owner, talk.end_user)
+    greeting = sides.pop(0) if sides[0].role == "assistant" else None
+    begun = beginning(owner, talk.end_user)
+    begun = begun if greeting is None else after(begun, greeting)
+    *trails, asked = accumulate(sides, after, initial=begun)
+    return HashedConversation(
+        is_new=talk.is_new,
+        owner=owner,
+        end_user=talk.end_user,
+        history=tuple(message for row in rows[:-1] for message in row),
+        greeting=greeting,
+        exchanges=tuple(zip(sides[:-1:2], sides[1::2], strict=True)),
+        trails=tuple(zip(trails[1::2], trails[2::2], strict=True)),
+        last=last,
+        message=sides[-1],
+        sent=(*rows[-1], *begun_answer),
+        form=talk.form,
+        before=trails[-1],
+        asked=asked,
+        alone=alone(sides[-1], owner, talk.end_user),
+        blobs=blobs,
+    )
+
+
+def _last(rows: list[list[Message]], owner: Owner, end_user: str) -> tuple[int, ...]:
+    """Hash the last exchange: with all that was asked in a row, and with its last message, behind a summary."""
+    if len(rows) < 3:
+        return ()
+    questions = (side_of(rows[-3]), side_of(rows[-3][-1:]))
+    return tuple(dict.fromkeys(after(alone(asked, owner, end_user), side_of(rows[-2])) for asked in questions))
+
+
+def _messages_of(turns: Sequence[Turn]) -> list[Message]:
+    """List what was said in turns that did not fail."""
+    counted = (turn for turn in turns if turn.phase is not Phase.FAILED)
+    return [side for turn in counted for side in (turn.user_message, turn.answer) if side is not None]
+
+
+def _spot(end: PrefixHashEnd) -> MatchTarget:
+    """Go on where nothing follows, else on a fork."""
+    return MatchTarget(
+        branch_id=end.branch_id,
+        follows=end.turn_seq,
+        is_fork=not end.is_free,
+        is_shared=not end.is_free or end.is_fresh,
+    )
+
+
+def _anew(said: HashedConversation, session: Session | None, *, fork: bool = False) -> MatchTarget:
+    """Record all that was sent: in a new thread, or on a branch from the beginning of the one that was named."""
+    branch_id = None if session is None else session.active_branch
+    return MatchTarget(
+        branch_id=branch_id, follows=0, is_fork=fork, missing=said.recorded, is_shared=bool(said.history)
+    )
+
+
+def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:
+    """Give a recorded exchange an id derived from its place, so that recording twice changes nothing."""
+    said = f"{branch_id} {place} {exchange.asked}".encode()
+    turn_id = str(UUID(bytes=sha256(said).digest()[:16], version=5))
+    return replace(exchange, id=turn_id)

@@ -1,0 +1,230 @@
+"""Copies of what the ledger holds: turns of the branches used last, and texts that are stored under their hash.
+
+``TurnCache`` keeps earlier turns as they were read, rendered and counted for the last request of a branch. A settled
+turn never changes, so a request reads only what is new. Before a copy is used, the ledger's digest of the same stretch
+is compared: after a change by any process, an expiry or a deletion everything is read again. Only complete stretches of
+settled turns are kept, within a size. The branch that was idle for longest is dropped first, and every branch after
+``IDLE_SECONDS``, so that text that another process deleted does not stay in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from contextinfinity.domain.ids import BranchId, to_millis
+from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.domain.wire import text_hash
+from contextinfinity.prompt.prompt_sections import RenderCache
+from contextinfinity.storage.contract import Contents, Store, Turns
+
+PAGE = 100
+"""How many turns are read at a time."""
+IDLE_SECONDS = 600.0
+MOST_BYTES = 32_000_000
+"""Of turns, as JSON."""
+MOST_TEXTS = 256
+MOST_UNSAVED = 4096
+"""Texts of steps that are about to be opened; those of turns that failed before are dropped, the oldest first."""
+FRESH_SECONDS = 1800.0
+"""How long a text is taken to be stored: one that nothing refers to may be removed an hour later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedTurns:
+    """All turns of a branch after a place, up to the last settled one."""
+
+    after: int
+    turns: tuple[Turn, ...]
+    updated: int
+    """The sum of their update times, in milliseconds."""
+    characters: int
+    size: int
+    """Their size in bytes."""
+    rendered: RenderCache = field(default_factory=RenderCache)
+    used_at: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, after: int, turns: Sequence[Turn], before: CachedTurns | None) -> CachedTurns:
+        """Extend the stretch ``before`` to these turns, or make a new one."""
+        new = turns[len(before.turns) :] if before is not None else turns
+        return cls(
+            after=after,
+            turns=tuple(turns),
+            updated=sum(to_millis(turn.updated_at) for turn in new) + (before.updated if before else 0),
+            characters=sum(map(length, new)) + (before.characters if before else 0),
+            size=sum(len(msgspec.json.encode(turn)) for turn in new) + (before.size if before else 0),
+            rendered=before.rendered if before else RenderCache(),
+        )
+
+    @property
+    def last(self) -> int:
+        """The place of its last turn."""
+        return self.turns[-1].turn_seq
+
+
+class TurnCache:
+    """The latest turns of the branches that were used last; ``most`` bytes of them."""
+
+    def __init__(self, turns: Turns, most: int) -> None:
+        self._turns = turns
+        self._most = most
+        self._size = 0
+        self._stretches: OrderedDict[BranchId, CachedTurns] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._stretches)
+
+    async def read(
+        self, branch_id: BranchId, *, after: int, before: int, room: float = math.inf
+    ) -> tuple[list[Turn], RenderCache]:
+        """Read a branch's turns between two places, oldest first, with what was rendered of them.
+
+        Older ones than fill ``room`` characters are left, as in ``read_back``.
+        """
+        kept = await self._valid(branch_id, after, before)
+        if kept is not None:
+            newer = await read_back(self._turns, branch_id, after=kept.last, before=before)
+            if kept.characters + sum(map(length, newer)) < room:
+                return self._keep(branch_id, after, [*kept.turns, *newer], kept)
+        turns = await read_back(self._turns, branch_id, after=after, before=before, room=room)
+        if sum(map(length, turns)) < room:
+            return self._keep(branch_id, after, turns, None)
+        return turns, RenderCache()
+
+    def forget(self) -> None:
+        """Drop everything: something was deleted."""
+        self._stretches.clear()
+        self._size = 0
+
+    def drop_idle(self, seconds: float = IDLE_SECONDS) -> None:
+        """Drop the branches that were not read for so long."""
+        for branch_id, stretch in [*self._stretches.items()]:
+            if time.monotonic() - stretch.used_at >= seconds:
+                self._drop(branch_id)
+
+    async def _valid(self, branch_id: BranchId, after: int, before: int) -> CachedTurns | None:
+        """Return what is kept of a branch after a place, unless it is outdated or another stretch."""
+        kept = self._stretches.get(branch_id)
+        if kept is None or kept.last >= before:
+            return None
+        digest = await self._turns.digest(branch_id, first=kept.after + 1, last=kept.last)
+        if after < kept.after or digest != (len(kept.turns), kept.updated):
+            self._drop(branch_id)
+            return None
+        if after == kept.after:
+            return kept
+        left = [turn for turn in kept.turns if turn.turn_seq > after]  # older ones were folded
+        return CachedTurns.of(after, left, None) if left else None
+
+    def _keep(
+        self, branch_id: BranchId, after: int, turns: list[Turn], before: CachedTurns | None
+    ) -> tuple[list[Turn], RenderCache]:
+        end = 0 if before is None else len(before.turns)
+        while end < len(turns) and turns[end].phase in (Phase.DONE, Phase.FAILED):
+            end += 1
+        if end and turns[end - 1].outcome is None:  # an answer to it may still be logged
+            end -= 1
+        self._drop(branch_id)
+        if end == 0 or self._most <= 0:
+            return turns, RenderCache()
+        stretch = self._stretches[branch_id] = CachedTurns.of(after, turns[:end], before)
+        self._size += stretch.size
+        while self._size > self._most:
+            self._drop(next(iter(self._stretches)))
+        return turns, stretch.rendered
+
+    def _drop(self, branch_id: BranchId) -> None:
+        stretch = self._stretches.pop(branch_id, None)
+        self._size -= 0 if stretch is None else stretch.size
+
+
+def length(turn: Turn) -> int:
+    """Return the number of characters that a turn shows."""
+    return len(turn.user_message.rendered_text) + len(turn.text)
+
+
+async def read_back(
+    turns: Turns, branch_id: BranchId, *, after: int, before: int, room: float = math.inf
+) -> list[Turn]:
+    """Read a branch's turns between two places, oldest first; older ones than fill ``room`` characters are left."""
+    found: list[Turn] = []
+    while before - 1 > after and room > 0:
+        count = min(PAGE, before - 1 - after)
+        page = await turns.history(branch_id, limit=count, before=before)
+        page = tuple(turn for turn in page if turn.turn_seq > after)  # fewer than asked for where some were deleted
+        if not page:
+            break
+        found[:0] = page
+        before = page[0].turn_seq
+        if before - 1 > after:
+            room -= sum(map(length, page))
+    return found
+
+
+class TextCache:
+    """Texts that are stored once under their hash: fronts, forms, spans.
+
+    A text is stored by the transaction of the step whose plan refers to it (TX-P). One that was stored lately is not
+    stored again.
+    """
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._saved_at: dict[str, float] = {}
+        self._unsaved: dict[str, str] = {}
+
+    def keep(self, text: str) -> str:
+        """Return the hash of a text; the step whose plan refers to it stores what ``unsaved`` returns."""
+        sha256 = text_hash(text).hex()
+        if time.monotonic() - self._saved_at.get(sha256, -FRESH_SECONDS) >= FRESH_SECONDS:
+            self._unsaved[sha256] = text
+            if len(self._unsaved) > MOST_UNSAVED:
+                del self._unsaved[next(iter(self._unsaved))]
+        self._known[sha256] = text
+        self._known.move_to_end(sha256)
+        while len(self._known) > MOST_TEXTS:
+            self._saved_at.pop(self._known.popitem(last=False)[0], None)
+        return sha256
+
+    def unsaved(self, *hashes: str | None) -> tuple[str, ...]:
+        """Return those of some texts that have to be stored."""
+        return tuple(self._unsaved[sha256] for sha256 in hashes if sha256 in self._unsaved)
+
+    def saved(self, texts: tuple[str, ...]) -> None:
+        """Note that texts are stored."""
+        for sha256 in (text_hash(text).hex() for text in texts):
+            self._unsaved.pop(sha256, None)
+            if sha256 in self._known:
+                self._saved_at[sha256] = time.monotonic()
+
+    async def read(self, sha256: str) -> str | None:
+        """Read a text; None when it is gone."""
+        if (known := self._known.get(sha256)) is not None:
+            self._known.move_to_end(sha256)
+            return known
+        return await self._contents.text(sha256)
+
+    def forget(self) -> None:
+        """Empty the cache: something was deleted."""
+        self._known.clear()
+        self._saved_at.clear()
+
+
+class Caches:
+    """The caches of one engine; ``most`` bytes of turns are kept."""
+
+    def __init__(self, store: Store, most: int = MOST_BYTES) -> None:
+        self.turns = TurnCache(store.turns, most)
+        self.texts = TextCache(store.contents)
+
+    def forget(self) -> None:
+        """Drop everything: something was deleted."""
+        self.turns.forget()
+        self.texts.forget()

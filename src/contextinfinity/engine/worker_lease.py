@@ -1,0 +1,85 @@
+"""Being at work: one worker a process, its heartbeat, and noticing who is gone.
+
+On this host a free lock says at once that a worker is dead. A process that hangs or is paused still holds
+its lock, so its heartbeats are watched too: when they stand still for the length of a lease, by the
+observer's own monotonic clock, it counts as dead. No wall clock is compared with another, so none that jumps
+can kill anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+
+from contextinfinity.domain.ids import WorkerId
+from contextinfinity.domain.job import Worker
+from contextinfinity.errors import LedgerError, WorkerLost
+from contextinfinity.storage.contract import Workers
+
+log = logging.getLogger(__name__)
+
+
+class WorkerLease:
+    """This process as a worker, for the length of an ``async with``."""
+
+    worker: Worker
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        beat_seconds: float = 5.0,
+        lease_seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._workers = workers
+        self._beat_seconds = beat_seconds
+        self._lease_seconds = lease_seconds
+        self._clock = clock
+        self._seen: dict[WorkerId, tuple[int, float]] = {}
+        self.lost = asyncio.Event()
+        """Set when this worker was declared dead: it must stop, its turns belong to others."""
+
+    async def __aenter__(self) -> WorkerLease:
+        self.worker = await self._workers.enter()
+        self._beating = asyncio.create_task(self._beat(), name="heartbeat")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._beating.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._beating
+        with suppress(LedgerError):
+            await self._workers.leave(self.worker.id)
+
+    async def find_dead(self) -> tuple[WorkerId, ...]:
+        """Name the workers that are dead, or whose hearts have stood still for a lease while we watched."""
+        dead = set(await self._workers.dead())
+        moment = self._clock()
+        registered = await self._workers.list()
+        self._seen = {worker.id: self._watch(worker, moment) for worker in registered}
+        still = {name for name, (_, since) in self._seen.items() if moment - since > self._lease_seconds}
+        return tuple(sorted((dead | still) - {self.worker.id}))
+
+    def _watch(self, worker: Worker, moment: float) -> tuple[int, float]:
+        """Note a worker's heartbeats and since when they have been that many."""
+        beats, since = self._seen.get(worker.id, (-1, moment))
+        return (beats, since) if beats == worker.beats else (worker.beats, moment)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_seconds)
+            try:
+                await self._workers.beat(self.worker.id)
+            except WorkerLost:
+                log.warning("worker %s was declared dead while it slept", self.worker.id)
+                self.lost.set()
+                return
+            except LedgerError as error:
+                log.warning("heartbeat missed: %s", error)

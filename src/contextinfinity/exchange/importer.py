@@ -1,0 +1,305 @@
+"""A file of messages into the ledger, each message once.
+
+Messages go in batches. A batch of a conversation is one transaction that adds what is not there yet, so an import that
+was killed is done by importing again, and a file that grew adds what is new. Batches end before somebody asks
+something, so that question and answer arrive together as a rule; where they do not, the store puts them together.
+
+Messages go to the conversation they name, as its ``external_id``. Those that name none go to the one the caller names,
+or else to the file's own: the one that began as the file begins. Its name is made from the first message, but many
+conversations begin with the same words; so the beginnings are compared, and where they differ it is another one.
+
+A bad record counts as a place of the conversation it stands in, so that nothing moves when it is mended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, aclosing, suppress
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.ids import SessionId, is_id
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
+from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerAway, OutOfOrder
+from contextinfinity.exchange.import_progress import BadRecord, Format, Imported, Progress
+from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, Unfit, said_in
+from contextinfinity.exchange.records import STDIN, Record, RecordFile, opened
+from contextinfinity.exchange.tally import ImportTally, Tally, result_of
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.imports import hash_of
+
+BATCH = 1000
+LONGEST_BATCH = 1250
+BATCH_BYTES = 8 << 20
+COMPARED = 64
+"""How many messages two beginnings have to share, where both have as many, to be the same conversation's."""
+
+PATIENCE_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+LEAVE_SECONDS = 1.0
+LONGEST_TITLE = 80
+
+T = TypeVar("T")
+
+Key = str | None
+"""What names a conversation; None: nothing does, it is the file's own."""
+
+
+class ImportRecord(Struct, frozen=True):
+    """A record as it was read: a message, or the reason why it is none."""
+
+    line: int
+    said: ParsedMessage | Unfit
+
+
+async def import_file(
+    store: Store,
+    path: Path,
+    *,
+    owner: Owner,
+    form: Format = "auto",
+    thread_id: str | None = None,
+    progress: Progress | None = None,
+) -> Imported:
+    """Import a file; what it holds that is no message is told, and everything else goes in.
+
+    ``thread_id``: where messages go that name no conversation, one that is there or a new one. The path ``-`` is what
+    is piped in.
+    """
+    with ExitStack() as stack:
+        source = await _in_a_thread(lambda: stack.enter_context(opened(path, form)))
+        work = _Import(store, owner, thread_id, title=_title(path))
+        async with aclosing(_read_ahead(_batches(source))) as batches:
+            async for batch in batches:
+                await work.put(batch)
+                if progress is not None:
+                    progress(source.position, work.tally.messages)
+    imported = result_of(work.talks())
+    if not imported.sessions and work.tally.first_bad:
+        raise _stranger(path, work.tally.first_bad)
+    return imported
+
+
+def _title(path: Path) -> str | None:
+    """Name a conversation after its file, as far as the name is text."""
+    if path == STDIN:
+        return None
+    return path.name.split(".")[0][:LONGEST_TITLE].encode(errors="replace").decode() or None
+
+
+async def _read_ahead(batches: Iterator[list[ImportRecord]]) -> AsyncGenerator[list[ImportRecord], None]:
+    """Read the next batch in another thread while the one before is being put in."""
+    upcoming = _in_a_thread(lambda: next(batches, None))
+    try:
+        while (batch := await upcoming) is not None:
+            upcoming = _in_a_thread(lambda: next(batches, None))
+            yield batch
+    finally:
+        await asyncio.wait((upcoming,), timeout=LEAVE_SECONDS)  # a file is closed when nobody reads it; a pipe may stay
+        if upcoming.done():
+            upcoming.exception()
+
+
+def _in_a_thread(read: Callable[[], T]) -> asyncio.Future[T]:
+    """Run what may wait for ever, for a pipe: in a thread that keeps no process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result(result) if error is None else done.set_exception(error)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = read()
+        except BaseException as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            loop.call_soon_threadsafe(tell, result, failure)
+
+    threading.Thread(target=run, name="import", daemon=True).start()
+    return done
+
+
+def _batches(source: RecordFile) -> Iterator[list[ImportRecord]]:
+    batch: list[ImportRecord] = []
+    size = 0
+    for record in source.records:
+        entry = ImportRecord(record.line, _read(record))
+        if _is_full(batch, size, entry):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += len(record.data)
+    if batch:
+        yield batch
+
+
+def _is_full(batch: Sequence[ImportRecord], size: int, following: ImportRecord) -> bool:
+    if len(batch) >= LONGEST_BATCH or size >= BATCH_BYTES:
+        return True
+    said = following.said
+    return len(batch) >= BATCH and isinstance(said, ParsedMessage) and said.arrival.message.role in ("user", "system")
+
+
+def _read(record: Record) -> ParsedMessage | Unfit:
+    if record.problem:
+        return Unfit(record.problem)
+    try:
+        return said_in(record.data)
+    except Unfit as unfit:
+        return unfit
+
+
+def _stranger(path: Path, first: BadRecord) -> InvalidInput:
+    """Say of a file that nothing in it is a message."""
+    return InvalidInput(
+        f"{path} holds no messages that could be read; line {first.line}: {first.reason}.",
+        hint='A file of messages is a JSON list, or a line each, of {"role": …, "content": …}.',
+    )
+
+
+class _Import:
+    """One import under way, and the conversations met so far."""
+
+    def __init__(self, store: Store, owner: Owner, thread_id: str | None, *, title: str | None) -> None:
+        self._store = store
+        self._owner = owner
+        self._home: Key = thread_id
+        self._title = title
+        self._talks: dict[Key, ImportTally] = {}
+        self._by_thread: dict[SessionId, ImportTally] = {}
+        self._last: ImportTally | None = None
+        self.tally = Tally()
+
+    def talks(self) -> Iterable[ImportTally]:
+        """Give the conversations in the order in which they first appear; one of several names may come again."""
+        return self._talks.values()
+
+    async def put(self, batch: Sequence[ImportRecord]) -> None:
+        """Put a batch in, all its conversations side by side."""
+        await self._meet(batch)
+        new: dict[ImportTally, list[tuple[int, ImportedMessage]]] = {}
+        blobs: Blobs = {}
+        for line, said in ((entry.line, entry.said) for entry in batch):
+            talk = self._talk(said)
+            place = talk.next_place()
+            if isinstance(said, Unfit):
+                self.tally.bad(talk, line, said.reason)
+                continue
+            new.setdefault(talk, []).append((line, msgspec.structs.replace(said.arrival, place=place)))
+            blobs |= said.blobs
+        await asyncio.gather(*(self._store.contents.keep_blob(*blob) for blob in blobs.values()))
+        await asyncio.gather(*(self._add(talk, numbered) for talk, numbered in new.items()))
+
+    async def _meet(self, batch: Sequence[ImportRecord]) -> None:
+        """Find the conversations that messages name for the first time; two names may mean the same one."""
+        keys = dict.fromkeys(
+            entry.said.session or self._home for entry in batch if isinstance(entry.said, ParsedMessage)
+        )
+        names = [key for key in keys if key is not None and self._of(key).thread_id is None]
+        for name, session in zip(names, await asyncio.gather(*map(self._named, names)), strict=True):
+            talk = self._by_thread.setdefault(session.id, self._of(name))
+            if talk is not self._of(name):
+                talk.take_over(self._of(name))
+            talk.thread_id, talk.branch_id = session.id, session.active_branch
+            self._talks[name] = talk
+
+    def _of(self, key: Key) -> ImportTally:
+        return self._talks.setdefault(key, ImportTally())
+
+    def _talk(self, said: ParsedMessage | Unfit) -> ImportTally:
+        """Give the conversation of a record; a bad one that names none belongs where it stands."""
+        if isinstance(said, Unfit) and said.session is None and self._last is not None:
+            return self._last
+        talk = self._of(said.session or self._home)
+        if isinstance(said, ParsedMessage):
+            self._last = talk
+        return talk
+
+    async def _add(self, talk: ImportTally, numbered: Sequence[tuple[int, ImportedMessage]]) -> None:
+        """Add messages of one conversation; those whose id is taken are bad records."""
+        arrivals = [arrival for _, arrival in numbered]
+        if talk.branch_id is None:
+            session = await self._own(arrivals[:COMPARED])
+            talk.thread_id, talk.branch_id = session.id, session.active_branch
+        arrived = await _patiently_added(self._store, talk.branch_id, arrivals)
+        self.tally.count(talk, arrived.added, arrived.skipped)
+        clashing = set(arrived.clashing)
+        for line, each in numbered if clashing else ():
+            if each.place in clashing:
+                reason = f"its id {each.external_id!r} is taken by a message with other words, which stays as it is"
+                self.tally.bad(talk, line, reason)
+
+    async def _named(self, name: str) -> Session:
+        """Find a conversation of the owner by the id it has elsewhere or here; make it if there is none."""
+        sessions, owner = self._store.sessions, self._owner
+        while (session := await sessions.find(owner, name)) is None:
+            there = await sessions.get(name) if is_id(name) else None
+            if there is not None and there.owner == owner:
+                return there
+            with suppress(AlreadyExists):  # somebody was quicker: it is found now
+                return await sessions.create(NewSession(owner=owner, external_id=name))
+        return session
+
+    async def _own(self, begins: Sequence[ImportedMessage]) -> Session:
+        """Find the conversation that begins as the file does; make it if there is none.
+
+        It may be called after any of the first messages: those before were bad records then, and are mended now.
+        """
+        while True:
+            free: list[str] = []
+            for first in begins:
+                for name in _names(first):
+                    session = await self._store.sessions.find(self._owner, name)
+                    if session is None:
+                        free.append(name)
+                        break
+                    if _same_beginning(await self._store.arrivals.beginning(session.id, limit=COMPARED), begins):
+                        return session
+            with suppress(AlreadyExists):  # somebody was quicker: it is found now
+                new = NewSession(owner=self._owner, external_id=free[0], title=self._title)
+                return await self._store.sessions.create(new)
+
+
+def _names(first: ImportedMessage) -> Iterator[str]:
+    """Give the names a file's own conversation may have, from what its first message says."""
+    said = hashlib.sha256(hash_of(first) + repr((first.external_id, first.created_at)).encode()).hexdigest()[:16]
+    return (f"import-{said}" + (f"-{number}" if number > 1 else "") for number in count(1))
+
+
+def _same_beginning(there: Iterable[Origin], begins: Sequence[ImportedMessage]) -> bool:
+    """Tell whether what is there could be from an earlier state of the file: nothing in the same place differs."""
+    known = {origin.place: origin for origin in there}
+    for each in begins:
+        origin = known.get(each.place)
+        if origin is None:
+            continue
+        same = (
+            origin.external_id == each.external_id if each.external_id else origin.content_hash == hash_of(each).hex()
+        )
+        if not same:
+            return False
+    return True
+
+
+async def _patiently_added(store: Store, branch_id: str, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
+    """Add messages; wait for a while where a turn of the branch is being answered, or the ledger is away."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await store.arrivals.add(branch_id, arrivals)
+        except (LedgerAway, OutOfOrder):
+            if clock() > end:
+                raise
+        await asyncio.sleep(LOOK_SECONDS)

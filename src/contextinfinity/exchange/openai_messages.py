@@ -1,0 +1,277 @@
+"""One record as a message: ``{role, content, name?, created_at?, id?}``, in OpenAI's words.
+
+Content is a text or a list of parts. Calls and results of tools become blocks; pictures in data URIs become blobs, to
+be kept before the message is; parts of a kind we do not know are kept as they are. ``thread_id``, ``session_id`` or
+``conversation_id`` name the conversation. Every other field is kept word for word as a detail of the message.
+
+Records are anybody's: one that says nothing or breaks a rule raises ``Unfit`` with the reason.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from contextinfinity.domain.imported import ImportedMessage
+from contextinfinity.domain.message import (
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    Role,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+    arguments_of,
+    blob_source,
+)
+from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange.times import moment_of
+from contextinfinity.storage.imports import check_arrivals
+from contextinfinity.storage.invariants import LONGEST_NAME
+
+ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+SESSION_FIELDS = ("thread_id", "session_id", "conversation_id")
+TIME_FIELDS = ("created_at", "timestamp")
+ROOMY = 1 << 20
+MOST_VALUES = 200_000
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+_READ = frozenset({"role", "content", "id", "tool_calls", "tool_call_id", "function_call", "refusal", *SESSION_FIELDS})
+_DEEPEST_RESULT = 8
+_FOREIGN = {
+    "mapping": "it is a conversation as ChatGPT exports them, which this release cannot import yet",
+    "chat_messages": "it is a conversation as Claude exports them, which this release cannot import yet",
+    "messages": "it holds a list of messages; import that list itself",
+}
+"""What a record without a role is by its fields."""
+
+_NOTHING = TextBlock(text="")
+
+Blobs = dict[str, tuple[bytes, str]]
+"""Pictures by their hash: bytes and media type."""
+
+
+class Unfit(Exception):
+    """A record that cannot be taken in, and why; ``session``: the conversation it belongs to, where it says so."""
+
+    def __init__(self, reason: str, session: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.session = session
+
+
+class ParsedMessage(NamedTuple):
+    """A message, the conversation it names, and the pictures it shows. Its place is for others to say."""
+
+    arrival: ImportedMessage
+    session: str | None
+    blobs: Blobs
+
+
+def said_in(data: bytes) -> ParsedMessage:
+    """Read a record."""
+    if _is_overfull(data):
+        raise Unfit(f"it holds more than {MOST_VALUES:,} values")
+    try:
+        record = msgspec.json.decode(data)
+    except RecursionError:
+        raise Unfit("it is nested too deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unfit(f"it is no JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise Unfit(f"it is {_kind(record)}, no object with a role and content")
+    session = _session(record)
+    try:
+        return _said(record, session)
+    except Unfit as unfit:
+        raise Unfit(unfit.reason, session) from None
+    except InvalidInput as error:
+        raise Unfit(error.message, session) from None
+
+
+def _is_overfull(data: bytes) -> bool:
+    """Tell whether a large record is a crowd of small values, which take fifty times its size once they are read."""
+    return len(data) > ROOMY and _TEXT.sub(b"", data).count(b",") > MOST_VALUES
+
+
+def _said(record: dict[str, Json], session: str | None) -> ParsedMessage:
+    blobs: Blobs = {}
+    moments = {field: moment for field in TIME_FIELDS if (moment := moment_of(record.get(field))) is not None}
+    model = record.get("model")
+    arrival = ImportedMessage(
+        message=_message(record, blobs),
+        place=0,
+        external_id=_name(record, "id"),
+        created_at=next(iter(moments.values()), None),
+        model=model if isinstance(model, str) else "",
+        details=_details(record, next(iter(moments), "")),
+    )
+    check_arrivals((arrival,))
+    return ParsedMessage(arrival, session, blobs)
+
+
+def _details(record: dict[str, Json], time_field: str) -> Json:
+    """Give the fields that were not read; a time that cannot be read is among them."""
+    left = {name: value for name, value in record.items() if name not in _READ and value is not None}
+    left.pop(time_field, None)
+    return left or None
+
+
+def _session(record: dict[str, Json]) -> str | None:
+    for field in SESSION_FIELDS:
+        if (name := _name(record, field)) is not None:
+            if len(name) > LONGEST_NAME:
+                raise Unfit(f"its {field} has {len(name)} characters; it may have 1 to {LONGEST_NAME}")
+            return name
+    return None
+
+
+def _name(record: dict[str, Json], field: str) -> str | None:
+    """Read a name: a text or a whole number; an empty one is none."""
+    value = record.get(field)
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise Unfit(f"its {field} is {_kind(value)}; it has to be a text or a whole number")
+    return str(value)
+
+
+def _message(record: dict[str, Json], blobs: Blobs) -> Message:
+    role = record.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        what = next((words for field, words in _FOREIGN.items() if field in record), "it has no role")
+        raise Unfit(what if role is None else f"its role is {_shown(role)}, which is none of {', '.join(ROLES)}")
+    blocks = [*_content(record.get("content"), blobs), *_calls(record)]
+    if not blocks and isinstance(refusal := record.get("refusal"), str):
+        blocks = [TextBlock(text=refusal)]
+    if len(blocks) > 1:
+        blocks = [block for block in blocks if block != _NOTHING]
+    if not blocks:
+        raise Unfit("it has no content")
+    return Message(
+        role=ROLES[role], blocks=_as_result(record, tuple(blocks)) if ROLES[role] == "tool" else tuple(blocks)
+    )
+
+
+def _as_result(record: dict[str, Json], blocks: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
+    """Give what a tool said as the result of its call, if it says of which."""
+    call = record.get("tool_call_id") or (record.get("name") if record["role"] == "function" else None)
+    return (ToolResultBlock(tool_use_id=call, content=blocks),) if isinstance(call, str) else blocks
+
+
+def _content(content: Json, blobs: Blobs, depth: int = 0) -> list[ContentBlock]:
+    if isinstance(content, str):
+        return [TextBlock(text=content)]
+    if content is None:
+        return []
+    if not isinstance(content, list):
+        raise Unfit(f"its content is {_kind(content)}; it has to be a text or a list of parts")
+    return [_part(part, blobs, depth) for part in content]
+
+
+def _part(part: Json, blobs: Blobs, depth: int) -> ContentBlock:
+    if isinstance(part, str):
+        return TextBlock(text=part)
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str):
+        raise Unfit(f"a part of its content is {_kind(part)}; it has to be an object with a type")
+    if kind in _TEXT_PARTS:
+        notes = part.get("annotations")
+        return TextBlock(text=_text(part, "text"), annotations=tuple(notes) if isinstance(notes, list) else ())
+    if kind == "refusal":
+        return TextBlock(text=_text(part, "refusal"))
+    if kind in ("image_url", "input_image"):
+        return _picture(part, blobs) or UnknownBlock(provider="openai", raw=part)
+    if kind == "tool_use" and isinstance(part.get("id"), str) and isinstance(part.get("name"), str):
+        return ToolUseBlock(tool_use_id=part["id"], name=part["name"], input=part.get("input"))
+    if kind == "tool_result" and isinstance(part.get("tool_use_id"), str):
+        if depth >= _DEEPEST_RESULT:
+            raise Unfit("results of tools in its content are nested too deep")
+        content = tuple(_content(part.get("content"), blobs, depth + 1))
+        return ToolResultBlock(tool_use_id=part["tool_use_id"], content=content, is_error=part.get("is_error") is True)
+    return UnknownBlock(provider="openai", raw=part)
+
+
+def _text(part: dict[str, Json], field: str) -> str:
+    if not isinstance(text := part.get(field), str):
+        raise Unfit(f"the {field} of a part of its content is {_kind(text)}; it has to be a text")
+    return text
+
+
+def _picture(part: dict[str, Json], blobs: Blobs) -> ImageBlock | None:
+    """Read a picture: its bytes out of a data URI, or its address; None where it is something else."""
+    given = part.get("image_url")
+    said = given if isinstance(given, dict) else {**part, "url": given}
+    url, detail = said.get("url"), said.get("detail")
+    extra = {"detail": detail} if isinstance(detail, str) else {}
+    if not isinstance(url, str):
+        return None
+    if url.startswith(("https://", "http://")):
+        return ImageBlock(media_type="", source={"type": "url", "url": url, **extra})
+    head, comma, body = url.partition(",")
+    media_type, _, encoding = head.removeprefix("data:").partition(";")
+    if not (comma and url.startswith("data:image/") and encoding == "base64"):
+        return None
+    try:
+        data = binascii.a2b_base64(body, strict_mode=True)
+    except ValueError:
+        raise Unfit("a picture in its content is no valid base64") from None
+    if not data:
+        raise Unfit("a picture in its content is empty")
+    sha256 = hashlib.sha256(data).hexdigest()
+    blobs[sha256] = (data, media_type)
+    return ImageBlock(media_type=media_type, source={**blob_source(sha256), **extra})
+
+
+def _calls(record: dict[str, Json]) -> list[ContentBlock]:
+    calls = record.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise Unfit(f"its tool_calls are {_kind(calls)}; they have to be a list")
+    old = record.get("function_call")
+    return [_call(call) for call in calls] + ([_function(old, None)] if isinstance(old, dict) else [])
+
+
+def _call(call: Json) -> ContentBlock:
+    if not isinstance(call, dict):
+        raise Unfit(f"one of its tool_calls is {_kind(call)}; it has to be an object")
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(call.get("id"), str):
+        return UnknownBlock(provider="openai", raw=call)
+    return _function(function, call["id"])
+
+
+def _function(function: dict[str, Any], call_id: str | None) -> ContentBlock:
+    """Read a call; one of the old kind goes by its function's name."""
+    if not isinstance(name := function.get("name"), str):
+        raise Unfit("one of its tool_calls names no function")
+    return ToolUseBlock(tool_use_id=call_id or name, name=name, input=arguments_of(function.get("arguments")))
+
+
+def _kind(value: Json) -> str:
+    kinds = {
+        dict: "an object",
+        list: "a list",
+        str: "a text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
+    return kinds.get(type(value), "nothing")
+
+
+def _shown(value: Json) -> str:
+    text = value if isinstance(value, str) else _kind(value)
+    return repr(text[:40]) if isinstance(value, str) else text

@@ -1,0 +1,33 @@
+"""Whether a sentence decides, requires, prefers or leaves something open.
+
+Only clear phrases count, because what binds outlives everything else. A sentence without one is a note, which its
+score keeps or leaves.
+"""
+
+from __future__ import annotations
+
+from contextinfinity.librarian.digest import Kind
+from contextinfinity.librarian.summary_vocabulary import CUES, PHRASES
+from contextinfinity.text.own_words import main_clause
+from contextinfinity.text.sentences import asks
+
+
+def kind_of(sentence: str, words: frozenset[str], *, assistant: bool = False) -> Kind:
+    """Return the kind of a statement with these words: ``fact`` without a clear phrase.
+
+    A question binds to nothing, nor does what the user says that others say.
+    """
+    if asks(sentence):
+        return "fact"
+    if CUES["question"].is_in(sentence, words):
+        return "question"
+    if assistant:
+        return "decision" if CUES["assistant_decision"].is_in(sentence, words) else "fact"
+    sentence = main_clause(sentence)
+    if CUES["decision"].is_in(sentence, words) and not PHRASES["unsure"].search(sentence):
+        return "decision"
+    if CUES["constraint"].is_in(sentence, words) and not any(
+        PHRASES[each].search(sentence) for each in ("tale", "unsure")
+    ):
+        return "constraint"
+    return "preference" if CUES["preference"].is_in(sentence, words) else "fact"

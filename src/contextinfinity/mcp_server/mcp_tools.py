@@ -1,0 +1,214 @@
+"""The tools that assistants may call: one function each over a client, with the JSON schema of its arguments.
+
+A tool returns plain JSON. What it cannot do it says with an error of ours, which the assistant reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.client.contract import Client, TurnTarget
+from contextinfinity.domain.message import Json
+from contextinfinity.errors import InvalidInput
+
+MOST = 50
+LONGEST_TEXT = 4_000
+"""Characters of a message that a list of messages shows; ``recall_turn`` shows all of it."""
+
+Run: TypeAlias = Callable[[Client, "Arguments"], Awaitable[Json]]
+
+
+class Arguments:
+    """The arguments of a call; ``InvalidInput`` for one that is of the wrong type."""
+
+    def __init__(self, given: dict[str, Json]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str:
+        """Return a text that has to be there."""
+        value = self.optional_text(name)
+        if value is None:
+            raise InvalidInput(f"{name} is missing.", hint=f"Send {name} as a text.")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a text, or None."""
+        value = self._given.get(name)
+        if value is not None and not isinstance(value, str):
+            raise InvalidInput(f"{name} has to be a text.")
+        return value
+
+    def number(self, name: str, default: int) -> int:
+        """Return a whole number from 1 to ``MOST``."""
+        value = self._given.get(name, default)
+        if type(value) is not int or not 1 <= value <= MOST:
+            raise InvalidInput(f"{name} has to be a whole number from 1 to {MOST}.")
+        return value
+
+
+class McpTool(Struct, frozen=True, kw_only=True):
+    """A tool as it is listed, and what runs it."""
+
+    name: str
+    description: str
+    properties: dict[str, Json]
+    required: tuple[str, ...] = ()
+    changes: bool = False
+    run: Run
+
+    def listed(self) -> Json:
+        """Write it as a list of tools shows it."""
+        return {
+            "name": self.name,
+            "title": self.name.replace("_", " ").capitalize(),
+            "description": self.description,
+            "inputSchema": {
+                "type": "object",
+                "properties": self.properties,
+                "required": list(self.required),
+                "additionalProperties": False,
+            },
+            "annotations": {"readOnlyHint": not self.changes, "openWorldHint": False},
+        }
+
+
+def plain(value: object) -> Json:
+    """Turn one of our values into JSON."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+async def _search(client: Client, given: Arguments) -> Json:
+    where: TurnTarget = {"thread_id": given.optional_text("thread_id"), "limit": given.number("limit", 10)}
+    return plain(await client.past.search(given.text("query"), **where))
+
+
+async def _recall_turn(client: Client, given: Arguments) -> Json:
+    return plain(await client.conversations.turn(given.text("turn_id")))
+
+
+async def _list_conversations(client: Client, given: Arguments) -> Json:
+    threads = await client.threads.list(limit=given.number("limit", 20))
+    return {"conversations": [{**plain(thread), "title": thread.about[:200]} for thread in threads]}
+
+
+async def _read_conversation(client: Client, given: Arguments) -> Json:
+    shown = plain(await client.conversations.show(given.text("thread_id"), limit=given.number("limit", 20)))
+    for turn in shown["turns"]:
+        turn["user"], turn["assistant"] = turn["user"][:LONGEST_TEXT], turn["assistant"][:LONGEST_TEXT]
+        del turn["text"]
+    return shown
+
+
+async def _pin(client: Client, given: Arguments) -> Json:
+    return plain(await client.pins.add(given.text("thread_id"), given.text("fact")))
+
+
+async def _remember(client: Client, given: Arguments) -> Json:
+    thread_id = given.optional_text("thread_id")
+    tags = () if thread_id is None else (f"thread:{thread_id}",)
+    return plain(await client.memories.add(given.text("content"), tags=tags))
+
+
+async def _list_memories(client: Client, given: Arguments) -> Json:
+    found = await client.memories.list(q=given.optional_text("query"), limit=given.number("limit", 20))
+    return {"memories": plain(found)}
+
+
+async def _forget(client: Client, given: Arguments) -> Json:
+    memory_id = given.text("memory_id")
+    await client.memories.forget(memory_id)
+    return {"id": memory_id, "forgotten": True}
+
+
+async def _context_of_turn(client: Client, given: Arguments) -> Json:
+    explained = await client.conversations.explain(given.text("turn_id"))
+    kept = ("thread_id", "branch_id", "turn_id", "step_index", "provider", "model", "usage", "system", "messages")
+    told: dict[str, Json] = plain(explained)
+    shown = {name: told[name] for name in kept}
+    return {**shown, "plan": told["plan"], "matches": told["matches"], "removed": told["removed"]}
+
+
+def _text(description: str) -> Json:
+    return {"type": "string", "description": description}
+
+
+def _limit(default: int) -> Json:
+    return {"type": "integer", "minimum": 1, "maximum": MOST, "default": default, "description": "How many at most."}
+
+
+_THREAD = _text("The id of a conversation.")
+_TURN = _text("The id of a turn, as search and recall return it.")
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        McpTool(
+            name="search",
+            description="Search everything that was said in earlier conversations, by words and by meaning.",
+            properties={"query": _text("Words or a question."), "thread_id": _THREAD, "limit": _limit(10)},
+            required=("query",),
+            run=_search,
+        ),
+        McpTool(
+            name="recall_turn",
+            description="Read one turn word for word: what the user said and what was answered.",
+            properties={"turn_id": _TURN},
+            required=("turn_id",),
+            run=_recall_turn,
+        ),
+        McpTool(
+            name="list_conversations",
+            description="List conversations, the one spoken in last first.",
+            properties={"limit": _limit(20)},
+            run=_list_conversations,
+        ),
+        McpTool(
+            name="read_conversation",
+            description="Read the newest turns of a conversation, the oldest of them first.",
+            properties={"thread_id": _THREAD, "limit": _limit(20)},
+            required=("thread_id",),
+            run=_read_conversation,
+        ),
+        McpTool(
+            name="pin",
+            description="Pin a fact to a conversation: every later prompt of it contains the fact word for word.",
+            properties={"thread_id": _THREAD, "fact": _text("One sentence.")},
+            required=("thread_id", "fact"),
+            changes=True,
+            run=_pin,
+        ),
+        McpTool(
+            name="remember",
+            description="Remember a fact about the user across conversations, or in one conversation only.",
+            properties={"content": _text("One fact in one sentence."), "thread_id": _THREAD},
+            required=("content",),
+            changes=True,
+            run=_remember,
+        ),
+        McpTool(
+            name="list_memories",
+            description="List what is remembered of the user; with a query, what matters for it.",
+            properties={"query": _text("Words or a question."), "limit": _limit(20)},
+            run=_list_memories,
+        ),
+        McpTool(
+            name="forget",
+            description="Forget a memory for good.",
+            properties={"memory_id": _text("The id of a memory.")},
+            required=("memory_id",),
+            changes=True,
+            run=_forget,
+        ),
+        McpTool(
+            name="context_of_turn",
+            description="Show exactly what the model saw when it answered a turn, and why.",
+            properties={"turn_id": _TURN},
+            required=("turn_id",),
+            run=_context_of_turn,
+        ),
+    )
+}

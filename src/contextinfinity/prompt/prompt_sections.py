@@ -1,0 +1,208 @@
+"""What a prompt is made of, before it is laid out: plain values, gathered once a turn.
+
+Only ``rounds`` grows from step to step of a turn; all else stays the same in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.ids import ChunkId, SessionId, TurnId
+from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.plan import LAYOUT_VERSION, Front
+from contextinfinity.domain.turn import AS_SENT, Turn
+from contextinfinity.domain.workspace_prompt import WorkspaceText
+from contextinfinity.prompt.render import render_turn
+from contextinfinity.text.tokens import Counter, Weight
+
+
+class Artifact(Struct, frozen=True, kw_only=True):
+    """A piece of the past brought back for this question: what stands at ``start`` to ``end`` of one side of a turn."""
+
+    chunk_id: ChunkId
+    side: ChunkSide
+    text: str
+    start: int
+    end: int
+    tokens: int
+    said_at: datetime
+    speaker: str = ""
+    turn_seq: int = 0
+    """The turn of this conversation in which it was said; 0 for another conversation."""
+    is_summary: bool = False
+    """Whether ``text`` is a summary of what stands there."""
+    score: float = 1.0
+    uncut: TurnId | None = None
+    """The turn it is of, where that is not cut into chunks yet."""
+    conversation: SessionId = ""
+    """The other conversation of the same owner in which it was said, where the prompt names it."""
+    superseded_by: int = 0
+    """The turn with a newer statement about the same thing; 0 if there is none."""
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """An earlier turn as the model reads it."""
+
+    turn_seq: int
+    messages: tuple[Message, ...]
+    at: datetime | None = None
+
+
+class Sections(Struct, frozen=True, kw_only=True):
+    """The material of a prompt."""
+
+    front: Front
+    turn_seq: int
+    message: Message
+    covers: int = 0
+    """The last turn that the summary stands for."""
+    turns: tuple[Shown, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    contextualised: str | None = None
+    remembered: str = ""
+    """What is remembered and matters for this question, a line a fact."""
+    rounds: tuple[Message, ...] = ()
+    lead: tuple[Message, ...] = ()
+    """What was sent with the message, in front of it: other messages of the same row."""
+    begun: tuple[Message, ...] = ()
+    """What was sent behind the message: an answer that the client began."""
+    bridge: tuple[int, int] | None = None
+    """The two turns that the first of ``turns`` stands for, where that is a bridge (``prompt.tasks``)."""
+    layout: int = LAYOUT_VERSION
+    workspace: WorkspaceText | None = None
+
+
+THIS = "this"
+
+
+class RenderCache:
+    """The turns of one branch as they were rendered and counted last, so that a request does so only for new ones.
+
+    A rendering is valid for the very ``Turn`` objects it was made from: a turn that is read again is rendered again.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry] = {}
+
+    def render(self, turns: Sequence[Turn], then: Turn | None) -> list[Shown]:
+        """Render turns in the current layout; ``then`` is the turn that follows the last of them."""
+        shown = []
+        for turn, after in zip(turns, [*turns[1:], then], strict=False):
+            entry = self._entries.get(turn.turn_seq)
+            if entry is None or entry.turn is not turn or entry.after is not after:
+                entry = self._entries[turn.turn_seq] = _Entry(turn, after, _shown(turn, render_turn(turn, after)))
+            shown.append(entry.shown)
+        return shown
+
+    def tokens(self, counter: Counter, turns: Sequence[Shown]) -> int:
+        """Count turns."""
+        total, scale = 0, counter.scale
+        for shown in turns:
+            entry = self._entries.get(shown.turn_seq)
+            if entry is None or entry.shown is not shown:  # something of it was replaced
+                total += sum(map(counter.count, shown.messages))
+                continue
+            counted, tokens = entry.counted.get(counter, (None, 0))
+            if counted != scale:  # it was never counted, or the counter has learned since
+                if (weights := entry.weights.get(counter)) is None:
+                    weights = entry.weights[counter] = tuple(map(counter.weigh, shown.messages))
+                tokens = counter.total(weights)
+                entry.counted[counter] = scale, tokens
+            total += tokens
+        return total
+
+
+@dataclass(slots=True)
+class _Entry:
+    turn: Turn
+    after: Turn | None
+    shown: Shown
+    weights: dict[Counter, tuple[Weight, ...]] = field(default_factory=dict)
+    counted: dict[Counter, tuple[float, int]] = field(default_factory=dict)
+
+
+def shown_turns(
+    turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION, *, cache: RenderCache | None = None
+) -> tuple[Shown, ...]:
+    """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it.
+
+    Where a later request sent a turn in other bytes, those are shown (``AS_SENT``). ``cache`` is used for the current
+    layout only.
+    """
+    sent = _as_sent([*turns, *(() if then is None else (then,))])
+    if cache is not None and layout == LAYOUT_VERSION:
+        shown = cache.render(turns, then)
+    else:
+        pairs = zip(turns, [*turns[1:], then], strict=False)
+        shown = [_shown(turn, render_turn(turn, after, layout)) for turn, after in pairs]
+    for place, turn in enumerate(turns if sent else ()):
+        if turn.id in sent:
+            shown[place] = _shown(turn, sent[turn.id])
+    return tuple(shown)
+
+
+def _shown(turn: Turn, messages: tuple[Message, ...]) -> Shown:
+    return Shown(turn_seq=turn.turn_seq, messages=messages, at=turn.created_at)
+
+
+def message_of(turn: Turn) -> tuple[tuple[Message, ...], Message, tuple[Message, ...]]:
+    """Return the message of a turn that is being answered as it was sent, with what was sent before and behind it."""
+    sent = _as_sent([turn]).get(THIS, ())
+    places = [place for place, message in enumerate(sent) if message.role in ("user", "tool")]
+    if not places:
+        return (), turn.user_message, ()
+    return sent[: places[-1]], sent[places[-1]], sent[places[-1] + 1 :]
+
+
+def as_sent_field(sent: Mapping[str, Sequence[Message]], stored: Mapping[str, Sequence[Message]]) -> dict[str, Json]:
+    """Write the metadata that ``shown_turns`` and ``message_of`` read.
+
+    Of a message whose blocks are ``stored`` with its turn only the place there is written.
+    """
+    written = {key: [_reference(one, stored.get(key, ())) for one in messages] for key, messages in sent.items()}
+    return {AS_SENT: written} if written else {}
+
+
+def _reference(message: Message, stored: Sequence[Message]) -> Json:
+    length = len(message.blocks)
+    for side, there in enumerate(stored):
+        for first in range(len(there.blocks) - length + 1 if length else 0):
+            if there.blocks[first : first + length] == message.blocks:
+                place = {"role": message.role, "side": side, "first": first, "length": length}
+                return place | ({} if message.wire is None else {"wire": message.wire})
+    found: Json = msgspec.json.decode(msgspec.json.encode(message))
+    return found
+
+
+def _message(value: Json, turn: Turn | None) -> Message:
+    """Read a message back, or what was written of its place."""
+    if isinstance(value, dict) and "side" in value and turn is not None:
+        sides = (turn.user_message, turn.answer)
+        there = sides[value["side"]]
+        blocks = () if there is None else there.blocks[value["first"] : value["first"] + value["length"]]
+        return Message(role=value["role"], blocks=blocks, wire=value.get("wire"))
+    return msgspec.convert(value, Message)
+
+
+def _as_sent(turns: Iterable[Turn]) -> dict[str, tuple[Message, ...]]:
+    """Collect the messages that were sent in other bytes; the newest request decides."""
+    found: dict[str, Json] = {}
+    known: dict[str, Turn] = {}
+    for turn in turns:
+        known[turn.id] = known[THIS] = turn
+        if isinstance(turn.metadata, dict) and isinstance(sent := turn.metadata.get(AS_SENT), dict):
+            found.update(sent)
+    try:
+        return {
+            key: tuple(_message(value, known.get(key)) for value in messages)
+            for key, messages in found.items()
+            if key in known
+        }
+    except (msgspec.ValidationError, LookupError, TypeError):  # an import may bring any metadata
+        return {}

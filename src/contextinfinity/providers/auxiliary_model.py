@@ -1,0 +1,71 @@
+"""One question to a helper model: a text in, a text out, within a time limit.
+
+Summaries, topics, rewriting and memories ask this way. Every failure is a ``ProviderError``; every caller can do
+without the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from contextinfinity.domain.message import AssistantItem, Json, TextBlock, say
+from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest
+from contextinfinity.domain.turn import Completed, Usage
+from contextinfinity.errors import ProviderError
+from contextinfinity.providers.contract import Provider
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuxiliaryModel:
+    """A model that is asked now and then, and given ``seconds`` to answer."""
+
+    provider: Provider
+    model_id: str
+    seconds: float = 60.0
+    options: Json = None
+    window: Callable[[], int] | None = None
+    """Gives the model's real context window, where that is smaller than the configured one."""
+
+    @property
+    def context_limit(self) -> int:
+        """How many tokens a question and its answer may take together."""
+        return self.provider.context_limit(self.model_id) if self.window is None else self.window()
+
+    async def ask(self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000) -> str:
+        """Ask, and return the whole answer; ``schema`` is the JSON schema it has to follow, where the model can."""
+        text, _ = await self.ask_counted(system, words, schema=schema, max_output_tokens=max_output_tokens)
+        return text
+
+    async def ask_counted(
+        self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000
+    ) -> tuple[str, Usage]:
+        """Ask, and return the answer and what it used."""
+        prompt = Prompt(system=(system,), messages=(say("user", words),), response_format=schema)
+        request = ProviderRequest(
+            model_id=self.model_id, prompt=prompt, max_output_tokens=max_output_tokens, options=self.options
+        )
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await self._answer(request)
+        except TimeoutError as error:
+            raise ProviderError(f"{self.model_id} did not answer in {self.seconds:g} s.", kind="timeout") from error
+
+    async def _answer(self, request: ProviderRequest) -> tuple[str, Usage]:
+        async with aclosing(self.provider.stream(self.provider.write(request))) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, Finished):
+                    return _text(self.model_id, event), event.usage
+        raise ProviderError(f"{self.model_id} broke off before its end.", kind="interrupted")
+
+
+def _text(model_id: str, finished: Finished) -> str:
+    if not isinstance(finished.outcome, Completed):
+        raise ProviderError(f"{model_id} did not finish its answer: {finished.outcome}.", kind="incomplete")
+    said = (item.blocks for item in finished.items if isinstance(item, AssistantItem))
+    text = "".join(block.text for blocks in said for block in blocks if isinstance(block, TextBlock))
+    if not text.strip():
+        raise ProviderError(f"{model_id} said nothing.", kind="empty")
+    return text

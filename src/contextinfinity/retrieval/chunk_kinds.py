@@ -1,0 +1,91 @@
+"""What kind of thing a chunk is, by who said it and how. Doubtful cases are Other: a kind is there to filter by."""
+
+from __future__ import annotations
+
+import re
+
+from contextinfinity.domain.chunk import ChunkType
+from contextinfinity.domain.turn_sides import Side
+
+LONGEST = 8_000
+"""Characters that are looked at."""
+_EXPLAINS = 12
+"""Words from which an answer explains something."""
+
+_DECIDES = re.compile(
+    r"""
+    \b(?:we|i|they|the\ team)(?:['’]ve|\ have|['’]re|\ are|\ will|['’]ll)?\ (?:now\ |all\ |finally\ |just\ )?
+      (?:decided|agreed|chose|settled\ (?:on|for)|opted|picked(?!\ up)|go(?:ing)?\ with|stick(?:ing)?\ with|will\ use
+      |going\ to\ use)\b
+    | \blet['’]?s\ (?:go\ with|stick\ (?:with|to)|settle\ on|do\ it)\b
+    | \blet['’]?s\ (?:use|take)\ (?!an?\b|this\b|these\b|some\b|another\b)
+    | \b(?:decision|agreed|decided|final\ (?:choice|answer))\ ?: | \bthe\ (?:final\ )?decision\ (?:is|was)\b
+    | \bit\ (?:is|was)\ (?:decided|agreed|settled)\b | \bwe['’]?\ ?(?:will|['’]ll)\ (?:use|go\ with|take|keep)\b
+    | \b(?:entschieden|beschlossen|vereinbart)\b | \bwir\ (?:nehmen|bleiben\ (?:bei|dabei)|haben\ uns\ auf)\b
+    | \b(?:on\ a|nous\ avons|j['’]ai)\ (?:décidé|choisi|opté) | \bon\ (?:part\ sur|prend|garde)\b
+    | \b(?:hemos|he)\ (?:decidido|elegido|acordado)\b | \bvamos\ (?:con|a\ usar)\b | \babbiamo\ deciso\b | \bdecidimos\b
+    | мы\ решили | решено | 决定 | 決定 | 決めた | 就用
+    """,
+    re.X | re.I,
+)
+_HINTS = (
+    "decid", "agreed", "chose", "settle", "opted", "picked", "go with", "going with", "stick", "will use", "ll use",
+    "will go", "ll go", "will take", "ll take", "will keep", "ll keep", "to use", "let's", "let’s", "lets ", "decision",
+    "final", "entschieden", "beschlossen", "vereinbart", "wir ", "décidé", "choisi", "opté", "on part", "on prend",
+    "on garde", "elegido", "acordado", "vamos ", "deciso", "решили", "решено", "决定", "決定", "決めた", "就用",
+)  # fmt: skip
+"""One of them is in every text in which something is decided; most texts have none, and looking for them is quick."""
+_UNDECIDED = re.compile(r"(?:\b(?:not|never|should|could|would|if|whether|nicht|pas|sin)|n['’]t|\byet\ to)\b|\?", re.I)
+_OPEN = re.compile(r"\b(?:nothing|yet|if|whether|should|could|would)\b|\?", re.I)
+"""What undoes a decision after it was named; that it was decided *not* to do a thing does not."""
+_FEWEST = 2
+"""Words of a sentence that states nothing."""
+_ASKS = ("?", "？", "؟", "か。", "吗。", "吗", "呢。")
+_WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_ENDS = re.compile(r"[.!?\n。！？؟]")
+
+
+def kind_of(text: str, side: Side, *, code: float, result: float) -> ChunkType:
+    """Name the kind; ``code`` and ``result`` are the shares of the text that are code and results of tools."""
+    if result >= 0.5:
+        return "ToolResult"
+    if code >= 0.5:
+        return "Code"
+    some = text[:LONGEST]
+    if decides(some):
+        return "Decision"
+    if side == "user":
+        return "UserContext" if _states(some) else "Other"
+    return "Explanation" if _words(some) >= _EXPLAINS else "Other"
+
+
+def decides(text: str) -> bool:
+    """Tell whether something is decided, rather than asked, doubted or not decided."""
+    low = text.lower()
+    if not any(hint in low for hint in _HINTS):
+        return False
+    for found in _DECIDES.finditer(text):
+        start = max(0, found.start() - 30)
+        for end in _ENDS.finditer(text, start, found.start()):
+            start = end.end()
+        stop = _ENDS.search(text, found.end(), found.end() + 200)
+        after = text[found.end() : stop.end() if stop else found.end() + 200]
+        if not _UNDECIDED.search(text[start : found.end()]) and not _OPEN.search(after):
+            return True
+    return False
+
+
+def _states(text: str) -> bool:
+    """Tell whether a message says anything beside what it asks."""
+    start = 0
+    for end in [*(match.end() for match in _ENDS.finditer(text)), len(text)]:
+        sentence = text[start:end].strip()
+        if sentence and not sentence.endswith(_ASKS) and _words(sentence) > _FEWEST:
+            return True
+        start = end
+    return False
+
+
+def _words(text: str) -> int:
+    """Count words; in scripts without blanks two signs make one."""
+    return len(text.split()) + len(_WITHOUT_BLANKS.findall(text[:LONGEST])) // 2

@@ -1,0 +1,160 @@
+"""A turn as chunks: spans of what was said, each with what a search needs to find it.
+
+    cut         along headings, code and functions, changes of topic, paragraphs; 200 to 800 tokens, a short side whole
+    found by    its own words, and, where they are few, words borrowed from what was said just before
+    shown as    exactly the words that stand at its offsets
+
+The same turn after the same turns always gives the same chunks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.chunk import ChunkType
+from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn_sides import Passage, Side, TurnSide, sides_of
+from contextinfinity.retrieval.chunk_boundaries import HEADING, Part, Place, parts_of
+from contextinfinity.retrieval.chunk_kinds import kind_of
+from contextinfinity.retrieval.spans import LEAST, ChunkSpan, Count, spans_of
+from contextinfinity.retrieval.statement_value import lowered, summary_of, words
+from contextinfinity.text.tokens.encodings import encoding
+
+ENCODING = "o200k_base"
+"""Sizes are counted with it, whatever model is used: chunks must not change with the model."""
+
+BORROWED = (24, 16, 12)
+"""Words borrowed at most from what was said just before, from what was said before that, and so on."""
+_FROM = 1_000
+"""Characters of an earlier message, from its end and its beginning, from which words are borrowed."""
+
+
+class ChunkDraft(Struct, frozen=True, kw_only=True):
+    """A chunk to be indexed; ``text`` stands at ``start`` to ``end`` of its side, ``own`` is where repetition ends."""
+
+    side: Side
+    start: int
+    own: int
+    end: int
+    text: str
+    chunk_type: ChunkType
+    token_est: int
+    content_hash: str
+    summary: str
+    speaker: str = ""
+    borrowed: str = ""
+    """Words it is found by as well, of earlier turns or of its own turn's question."""
+
+    @property
+    def index_text(self) -> str:
+        """What it is found by: who said it, what was said, and what it was said about."""
+        return "\n".join(filter(None, (self.speaker, self.text, self.borrowed)))
+
+
+class Speakers(Struct, frozen=True, kw_only=True):
+    """The names of those who speak, where they are known."""
+
+    user: str = ""
+    assistant: str = ""
+
+
+UNNAMED = Speakers()
+
+
+def chunks_of(
+    turn: Turn,
+    earlier: Sequence[Turn] = (),
+    *,
+    speakers: Speakers = UNNAMED,
+    place: Place | None = None,
+    count: Count | None = None,
+) -> tuple[ChunkDraft, ...]:
+    """Cut a turn; ``earlier`` are the turns of its lineage before it, the newest last (two are enough).
+
+    ``place`` gives vectors by which changes of topic inside a long text are seen: always the same embedder, or none,
+    since another one would cut elsewhere. ``count`` counts tokens.
+    """
+    count = count or encoding(ENCODING).count
+    said = sides_of(turn)
+    found: list[ChunkDraft] = []
+    for spoken in said:
+        parts = _parts(spoken, place)
+        spans = spans_of(spoken.text, parts, count)
+        before = [*_before(earlier), *(other.text for other in said[: said.index(spoken)] if other.side == "user")]
+        speaker = "" if spoken.side == "tool" else getattr(speakers, spoken.side)
+        for span in spans:
+            known = before if span.tokens < LEAST else before[:0]
+            found.append(_cut(spoken, parts, span, speaker, known[::-1]))
+    return tuple(found)
+
+
+def _parts(spoken: TurnSide, place: Place | None) -> list[Part]:
+    """Take each passage of a side apart by itself; where one ends is as good a cut as a heading."""
+    parts: list[Part] = []
+    for passage in spoken.passages:
+        inner = parts_of(spoken.text[passage.start : passage.end], None if passage.result else place)
+        moved = [Part(part.start + passage.start, part.strength, part.code) for part in inner]
+        if moved:
+            parts += [Part(moved[0].start, HEADING, moved[0].code), *moved[1:]]
+    return parts
+
+
+def _before(earlier: Sequence[Turn]) -> Iterator[str]:
+    """Give what was said in the last turns, oldest first."""
+    for turn in earlier[-2:]:
+        yield turn.user_message.rendered_text
+        yield turn.answer.rendered_text if turn.answer else ""
+
+
+def _cut(spoken: TurnSide, parts: list[Part], span: ChunkSpan, speaker: str, before: Sequence[str]) -> ChunkDraft:
+    text = spoken.text[span.start : span.end]
+    passages = [p for p in spoken.passages if p.start < span.end and span.own < p.end] or [*spoken.passages[:1]]
+    result = sum(min(p.end, span.end) - max(p.start, span.own) for p in passages if p.result)
+    kind = kind_of(
+        text,
+        spoken.side,
+        code=_share_of_code(parts, span),
+        result=result / (span.end - span.own),
+    )
+    return ChunkDraft(
+        side=spoken.side,
+        start=span.start,
+        own=span.own,
+        end=span.end,
+        text=text,
+        chunk_type=kind,
+        token_est=span.tokens,
+        content_hash=wire.text_hash(text).hex(),
+        summary=summary_of(spoken.text[span.own : span.end], code=kind == "Code", call=passages[0].call),
+        speaker=speaker,
+        borrowed=_borrowed(text, before, passages),
+    )
+
+
+def _share_of_code(parts: list[Part], span: ChunkSpan) -> float:
+    """Tell how much of a span stands in parts that are code."""
+    first = max(0, bisect_right(parts, span.own, key=lambda part: part.start) - 1)
+    code = place = 0
+    for number in range(first, len(parts)):
+        start = max(parts[number].start, span.own)
+        if start >= span.end:
+            break
+        place = parts[number + 1].start if number + 1 < len(parts) else span.end
+        code += parts[number].code * (min(place, span.end) - start)
+    return code / (span.end - span.own)
+
+
+def _borrowed(text: str, before: Sequence[str], passages: Sequence[Passage]) -> str:
+    """Collect words of what was said before, the nearest first, and of the calls whose results stand here."""
+    known = lowered(text) if before or any(p.call for p in passages) else set()
+    found: list[str] = []
+    calls = " ".join(p.call for p in passages if p.call)
+    for said, most in zip([calls, *before], (BORROWED[0], *BORROWED), strict=False):
+        some = words(said if len(said) <= 2 * _FROM else f"{said[:_FROM]} {said[-_FROM:]}", most, known)
+        known.update(word.lower() for word in some)
+        found += some
+    return " ".join(found)

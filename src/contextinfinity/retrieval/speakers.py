@@ -1,0 +1,82 @@
+"""Who speaks: by the name that was kept, by one in front of the text, or by how the other side calls them.
+
+Only the first is certain. A front counts as a name where several texts begin with it. A name of the question that one
+side keeps calling out ("Thanks, Ann!") is that of the other side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.search import IndexedMessage
+
+OFTEN = 3
+"""How often a front or a call has to be heard to be a name."""
+_MOSTLY = 0.8
+"""The share of the calls that has to come from one side."""
+_OTHER: dict[ChunkSide, ChunkSide] = {"user": "assistant", "assistant": "user"}
+_LOOKED_AT = 400
+"""Characters of a text in which somebody may be called."""
+
+_FRONT = re.compile(r"\s{0,9}([^\W\d_][\w.'’ -]{0,39}?)\s?:\s")
+_CAPITAL = re.compile(r"\b[^\W\d_]{3,40}\b")
+_CALLED = re.compile(
+    r"(?:^|[,!.?…]\s|\b(?:hey|hi|hello|dear|thanks|wow|yeah|yep|sure|hallo|danke|merci|salut|hola|gracias)\s)"
+    r"([^\W\d_]{3,40})(?=\s?[,!.?…])",
+    re.I,
+)
+
+
+def with_speakers(entries: Iterable[IndexedMessage], question: str) -> tuple[IndexedMessage, ...]:
+    """Give the entries with the names of those who speak, as far as they can be told."""
+    entries = tuple(entries)
+    if all(entry.speaker for entry in entries):
+        return entries
+    fronts = {
+        entry.place: found[1] for entry in entries if ":" in entry.text[:60] and (found := _FRONT.match(entry.text))
+    }
+    often = {name for name, times in Counter(fronts.values()).items() if times >= OFTEN}
+    called = {} if often else _called([entry for entry in entries if not entry.speaker], question)
+    return tuple(
+        entry if entry.speaker else replace(entry, speaker=name)
+        for entry in entries
+        for front in (fronts.get(entry.place, ""),)
+        for name in (front if front in often else called.get(entry.place.side, ""),)
+    )
+
+
+def speakers_of(entries: Iterable[IndexedMessage]) -> frozenset[str]:
+    """Give the names of those who speak."""
+    return frozenset(entry.speaker for entry in entries if entry.speaker)
+
+
+@lru_cache(maxsize=1 << 12)
+def _calls(text: str) -> frozenset[str]:
+    return frozenset(found.lower() for found in _CALLED.findall(text))
+
+
+def _holds_any(text: str, names: Iterable[str]) -> bool:
+    """Tell whether a text can call anybody by one of the names: most hold none, and need not be taken apart."""
+    return any(name in text for name in names)
+
+
+def _called(entries: Sequence[IndexedMessage], question: str) -> dict[ChunkSide, str]:
+    """Tell for each side by which name of the question the other calls it."""
+    names = {word.lower(): word for word in _CAPITAL.findall(question) if word[0].isupper()}
+    heard = Counter(
+        (name, entry.place.side)
+        for entry in entries
+        if entry.place.side in _OTHER and _holds_any(entry.text[:_LOOKED_AT].lower(), names)
+        for name in _calls(entry.text[:_LOOKED_AT]) & names.keys()
+    )
+    called: dict[ChunkSide, str] = {}
+    for (name, side), times in heard.items():
+        if times >= OFTEN and times >= _MOSTLY * (times + heard[name, _OTHER[side]]):
+            called.setdefault(_OTHER[side], names[name])
+    return called

@@ -1,0 +1,89 @@
+"""The rewriter that needs no model: precision first.
+
+    he, she, his, her    the name of the one person who is certainly meant is put in, in a question, and may be shown
+    several candidates   named together, and nothing decides: the caller may ask back which one is meant
+    anything else        the message stays as it is; words of the conversation are given to the search alone
+
+A message that points at nothing and names what it is about stays as it is and gets no words either.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from contextinfinity.rewriting.ambiguity import AmbiguousReference, doubt_about
+from contextinfinity.rewriting.antecedents import candidates, certain
+from contextinfinity.rewriting.clarification import asking, described
+from contextinfinity.rewriting.contract import FollowUp, Rewritten
+from contextinfinity.rewriting.names import Gender, mentions
+from contextinfinity.rewriting.open_references import Reference, is_open, put, references
+from contextinfinity.rewriting.question_detection import asks
+from contextinfinity.rewriting.reference_context import ReferenceContext, ReferredThing, low_words
+from contextinfinity.rewriting.search_terms import search_terms
+from contextinfinity.text.vocabulary import words
+
+LONGEST: Final = 600
+"""Characters of a message; a longer one says what it is about."""
+ENTITIES: Final = 20
+"""Things that are listed beside the explicit form, those named last first."""
+
+_SMALL_TALK: Final = words("en", "plain")["small_talk"]
+
+
+class OfflineRewriter:
+    """``Rewriter`` by names and references; it needs no model and no network."""
+
+    async def rewrite(self, follow_up: FollowUp) -> Rewritten:
+        """Make a message explicit where that is certain."""
+        message = follow_up.latest_user_message
+        if not message.strip() or not (follow_up.recent_history or follow_up.memory_snippet):
+            return Rewritten(query=message)
+        conversation = ReferenceContext.of(follow_up.recent_history, follow_up.memory_snippet)
+        entities = tuple(described(thing) for thing in conversation.ranked()[:ENTITIES])
+        if len(message) > LONGEST or "```" in message or low_words(message) <= _SMALL_TALK:
+            return Rewritten(query=message, entities=entities)
+        found = references(message)
+        thing, doubt = _person(message, found, conversation)
+        doubt = doubt or (None if thing else doubt_about(message, found, conversation))
+        terms = search_terms(message, conversation) if _is_follow_up(message) else ()
+        if doubt is not None:
+            names = tuple(name for one in doubt.candidates for name in one.name.split())
+            return Rewritten(
+                query=message,
+                terms=tuple(dict.fromkeys((*names, *terms))),
+                entities=entities,
+                is_ambiguous=True,
+                disambiguation_data=asking(doubt),
+            )
+        query = message if thing is None else _put_in(message, thing)
+        return Rewritten(query=query, terms=terms, entities=entities)
+
+
+def _person(
+    message: str, found: list[Reference], conversation: ReferenceContext
+) -> tuple[ReferredThing | None, AmbiguousReference | None]:
+    """Return who "he" or "she" certainly is, or among whom it is open; nobody if the message names somebody first."""
+    first = next((one for one in found if one.points in ("he", "she")), None)
+    used = {one.points for one in found if one.points in ("he", "she")}
+    if first is None or len(used) > 1:
+        return None, None
+    if any(one.may_be_person and one.start < first.start for one in mentions(message)):
+        return None, None
+    pronoun: Gender = "he" if first.points == "he" else "she"
+    scored = candidates(conversation, pronoun)
+    thing = certain(scored, conversation, pronoun)
+    if thing is None:
+        return None, doubt_about(message, found, conversation)
+    return (thing if asks(message) and thing.name not in message else None), None
+
+
+def _put_in(message: str, thing: ReferredThing) -> str:
+    """Put a person's name in the place of the first pronoun that means the person."""
+    first = next(one for one in references(message) if one.points in ("he", "she"))
+    return put(message, first, [thing.name])
+
+
+def _is_follow_up(message: str) -> bool:
+    """Return whether a message may leave something out."""
+    names = [one.start for one in mentions(message) if one.kind in ("person", "file", "function")]
+    return is_open(message, min(names, default=None))

@@ -1,0 +1,79 @@
+"""What all requests of one process share: the client, the limits, the figures, and whether the end is near."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import InitVar, dataclass, field
+from typing import Any, TypeAlias
+
+from fastapi import Request
+
+from contextinfinity.client.contract import TokenClient
+from contextinfinity.client.local import LocalClient
+from contextinfinity.client.results import Health
+from contextinfinity.domain.session import Owner
+from contextinfinity.server.limits import Counts, RateLimits, Streams
+from contextinfinity.server.metrics import Metrics
+from contextinfinity.settings import Retention, Server, Settings
+
+OpenClient: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[LocalClient]]
+
+
+@dataclass(kw_only=True)
+class AppState:
+    """One process's share of a server. Routes reach the engine only through ``acting_for``."""
+
+    client: InitVar[LocalClient]
+    server: Server
+    figures: Metrics
+    retention: Retention
+    counts: Counts = field(default_factory=Counts)
+    rates: RateLimits = field(init=False)
+    streams: Streams = field(init=False)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is told to end: what has no end of its own ends now."""
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when whatever still runs has to be let go."""
+
+    rpc_users: dict[Owner, Any] = field(default_factory=dict)
+    """What the connections of each owner to ``/rpc`` share."""
+
+    def __post_init__(self, client: LocalClient) -> None:
+        self._client = client
+        self.rates = RateLimits(self.server.requests_per_minute, self.counts)
+        self.streams = Streams(self.server.streams_per_user, self.counts, self.figures)
+        self._loop = asyncio.get_running_loop()
+        self._ends_at: float | None = None
+
+    def acting_for(self, owner: Owner) -> LocalClient:
+        """Return the client of one owner."""
+        return self._client.acting_for(owner)
+
+    @property
+    def tokens(self) -> TokenClient:
+        """The tokens of all users."""
+        return self._client.tokens
+
+    async def health(self) -> Health:
+        """Return the state of the engine."""
+        return await self._client.health()
+
+    def end_soon(self) -> None:
+        """Give what runs its time, and then let it go. Any thread may say so."""
+        self._ends_at = self._loop.time() + self.server.shutdown_seconds
+        self._loop.call_soon_threadsafe(self.closing.set)
+        self._loop.call_soon_threadsafe(self._loop.call_later, self.server.shutdown_seconds, self.ending.set)
+
+    def seconds_left(self) -> float:
+        """Return how long answers that nobody reads may still run: streams and they share ``shutdown_seconds``."""
+        if self._ends_at is None:
+            return self.server.shutdown_seconds
+        return max(0.0, self._ends_at - self._loop.time())
+
+
+def door_of(request: Request) -> AppState:
+    """Give the door a request came through."""
+    door: AppState = request.app.state.door
+    return door

@@ -1,0 +1,167 @@
+"""Resolve, once per request, the user it acts for.
+
+Input: the token, if any, and ``user_id`` in the body, else in the query. Output: ``Acting``, the owner and a client
+that finds only that owner's things. Routes have no other client, so another owner's thread, turn, branch, chunk or
+memory is not found anywhere, with or without tokens.
+
+Without tokens everybody may name any user. From the first token on a request needs a valid one; its user and
+organisation are the default, and only a token of scope ``app`` may name another user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Depends, Path, Query, Request
+
+from contextinfinity.client.local import LocalClient
+from contextinfinity.client.results import TurnAccount
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.token import Token
+from contextinfinity.errors import InvalidInput, NotFound, NotYours
+from contextinfinity.server.app_state import door_of
+from contextinfinity.server.limits import name_of
+from contextinfinity.server.request_bodies import Body, body_of
+
+B = TypeVar("B", bound=Body)
+
+LONGEST_NAME = 128
+NEW = "new"
+DOTS = (".", "..")
+"""In an address they mean another place, and are gone before it is sent."""
+ANY = "-"
+"""In the place of a thread: whichever the turn is of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who sent a request. ``token`` None: the server has no tokens, and the caller may name any user."""
+
+    org_id: str = ""
+    token: Token | None = None
+    check: Callable[[], Awaitable[object]] | None = field(default=None, repr=False)
+    """Raises ``TokenNeeded`` once the token is revoked or expired; None: there is no token."""
+
+    def owner(self, user_id: str | None = None, *, nameless: str = "local") -> Owner:
+        """Return the owner a request acts for; ``NotYours`` if the token may not act for that user.
+
+        ``nameless``: the user of a request that names none, on a server without tokens.
+        """
+        if user_id is not None:
+            check_name("user_id", user_id)
+        if self.token is None:
+            return Owner(user_id=user_id or nameless, org_id=self.org_id)
+        owner = Owner(user_id=user_id or self.token.owner.user_id, org_id=self.token.owner.org_id)
+        if not self.token.may_act_for(owner):
+            raise NotYours(f"This token is {self.token.owner.user_id}'s, and the request is for {owner.user_id}.")
+        return owner
+
+
+async def caller_of(request: Request) -> Caller:
+    """Authenticate a request."""
+    door = door_of(request)
+    org_id = request.headers.get("x-org-id")
+    if org_id is not None:
+        check_name("X-Org-Id", org_id)
+    if not await door.tokens.needed():
+        door.rates.take("")
+        return Caller(org_id=org_id or "")
+    text = _token_text(request)
+    token = await door.tokens.check(text)
+    door.rates.take(name_of(token.owner))
+    if org_id is not None and org_id != token.owner.org_id:
+        raise NotYours("X-Org-Id names another organisation than the token's.")
+    return Caller(org_id=token.owner.org_id, token=token, check=partial(door.tokens.check, text))
+
+
+def _token_text(request: Request) -> str:
+    """Read the token: a bearer's, or where the SDKs of some vendors put it."""
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    return text.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key", "")
+
+
+def check_name(field: str, name: str) -> None:
+    """Refuse a name that could not be shown or written down: 1 to 128 visible characters without slashes."""
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable() or "/" in name or "\\" in name:
+        raise InvalidInput(f"{field} has to have 1 to {LONGEST_NAME} visible characters, and no slashes.")
+
+
+def check_thread_name(name: str) -> None:
+    """Refuse a name that a thread cannot have."""
+    check_name("thread_id", name)
+    if name in (NEW, ANY, *DOTS):
+        raise InvalidInput(f"{name} means something else, and is no name of a thread.")
+
+
+Asking = Annotated[Caller, Depends(caller_of)]
+ThreadId = Annotated[str, Path(description="One of our ids, or the id its owner gave it.")]
+TurnId = Annotated[str, Path(description="The id of a turn of this thread.")]
+ThreadOrAny = Annotated[str, Path(alias="thread_id", description="Its thread; `-`: whichever it is of.")]
+ForUser = Annotated[
+    str | None,
+    Query(alias="user_id", description="The user the request acts for; a `user_id` in the body goes before."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acting:
+    """The owner a request acts for, and the client that finds only that owner's things."""
+
+    owner: Owner
+    client: LocalClient
+    check: Callable[[], Awaitable[object]] | None = field(default=None, repr=False)
+    """Raises ``TokenNeeded`` once the request's token is over: what ends its streams."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActingWith(Acting, Generic[B]):
+    """The same, with what the request brings."""
+
+    body: B
+
+
+def acting(request: Request, caller: Caller, user_id: str | None, *, nameless: str = "local") -> Acting:
+    """Resolve the owner a request acts for."""
+    owner = caller.owner(user_id, nameless=nameless)
+    return Acting(owner=owner, client=door_of(request).acting_for(owner), check=caller.check)
+
+
+async def acting_of(request: Request, caller: Asking, user_id: ForUser = None) -> Acting:
+    """Resolve the owner of a request that has no body of ours."""
+    return acting(request, caller, user_id)
+
+
+def acting_with(
+    kind: type[B],
+    *,
+    may_be_empty: bool = False,
+    nameless: str = "local",
+    otherwise: Callable[[B], str | None] = lambda body: None,
+) -> Callable[[Request, Caller, str | None], Awaitable[ActingWith[B]]]:
+    """Make the dependency that reads a body and resolves the owner.
+
+    ``otherwise``: the user where no ``user_id`` names one.
+    """
+    read = body_of(kind, may_be_empty=may_be_empty)
+
+    async def resolve(request: Request, caller: Asking, user_id: ForUser = None) -> ActingWith[B]:
+        body = await read(request)
+        named = body.user_id or (otherwise(body) if user_id is None else user_id)
+        found = acting(request, caller, named, nameless=nameless)
+        return ActingWith(owner=found.owner, client=found.client, check=found.check, body=body)
+
+    return resolve
+
+
+ActingUser = Annotated[Acting, Depends(acting_of)]
+
+
+async def turn_of(act: Acting, thread_id: str, turn_id: str) -> TurnAccount:
+    """Read a turn of a thread; ``NotFound`` for a turn of another one. ``-`` is the turn's own thread."""
+    turn = await act.client.conversations.turn(turn_id)
+    if thread_id != ANY and (await act.client.threads.get(thread_id)).thread_id != turn.thread_id:
+        raise NotFound(f"There is no turn {turn_id}.")
+    return turn

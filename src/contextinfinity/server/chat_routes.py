@@ -1,0 +1,201 @@
+"""``POST /chat``: one query, one answer, in a session that lives for a day or for as long as the settings say.
+
+A session id never makes it fail: whatever cannot be gone on with is begun anew, under the id that was sent where that
+is a UUID nobody else has. With the ledger away the answer comes all the same, and is held until it is back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Depends, Request
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from contextinfinity.client.contract import Quoted
+from contextinfinity.client.results import ShownTurn
+from contextinfinity.compat.chat_sessions import known_session
+from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.memory import ANONYMOUS
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.route import Intent
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.errors import (
+    AccessDenied,
+    AlreadyExists,
+    ContextInfinityError,
+    InvalidInput,
+    LedgerError,
+    NotFound,
+    TooLarge,
+)
+from contextinfinity.server.app_state import AppState, door_of
+from contextinfinity.server.auth import Acting, ActingWith, acting_with
+from contextinfinity.server.message_routes import note_start
+from contextinfinity.server.request_bodies import ChatQuery
+from contextinfinity.server.response_bodies import WITH_BODY, ChatAnswer, ChatFacts, answer, gives, takes
+from contextinfinity.server.streams import last
+from contextinfinity.server.thread_routes import Key
+
+log = logging.getLogger(__name__)
+
+routes = APIRouter(tags=["chat"], default_response_class=Response)
+
+
+Chatting = Annotated[ActingWith[ChatQuery], Depends(acting_with(ChatQuery, nameless=ANONYMOUS))]
+
+
+class ChatTarget(NamedTuple):
+    """Where a query goes, and the newest turns there, oldest first."""
+
+    session_id: str
+    earlier: Sequence[ShownTurn] = ()
+
+
+class ChatBackend(NamedTuple):
+    """What the plan says of an answer: the label of the question, what was offered to choose from, what was quoted."""
+
+    intent: Intent
+    confidence: float
+    candidates: tuple[str, ...] = ()
+    quoted: tuple[Quoted, ...] = ()
+
+
+@routes.post("/chat", responses=gives(ChatAnswer, *WITH_BODY, 409), openapi_extra=takes(ChatQuery))
+async def chat(request: Request, act: Chatting, key: Key = None) -> Response:
+    """Answer a query in a chat; which one, `session_id` says, and without one a new one begins."""
+    door, body = door_of(request), act.body
+    _check(body.query, door.server.max_message_chars)
+    if door.retention.stateless:
+        return answer(await _answered_once(request, door, act))
+    wanted = known_session(body.session_id)
+    place = await _place(door, act, wanted, key)
+    try:
+        told = await _answered(request, door, place, act, key)
+    except NotFound:  # it went with its last turn just now
+        place = await _made(door, act, place.session_id, key)
+        told = await _answered(request, door, place, act, key)
+    return answer(told)
+
+
+def _check(query: str, most: int) -> None:
+    """Refuse a query before anything is made for it."""
+    if not query.strip():
+        raise InvalidInput("query: it must not be blank.", hint="Say something.")
+    if len(query) > most:
+        raise TooLarge(f"query: it has {len(query)} characters; {most} are the most.")
+
+
+async def _place(door: AppState, act: Acting, wanted: str | None, key: str | None) -> ChatTarget:
+    """Find the acting user's session of that id, or create one: under that id where nobody else has it."""
+    if wanted is None:
+        return await _made(door, act, None, key)
+    try:
+        shown = await act.client.conversations.show(wanted, limit=door.retention.history_limit)
+        return ChatTarget(wanted, shown.turns)
+    except NotFound:
+        return await _made(door, act, wanted, key)
+    except LedgerError as error:
+        _tell("load_history", wanted, act.owner, error)
+        # Whose it is cannot be read: where tokens keep users apart it gets a new id.
+        return await _made(door, act, wanted if act.check is None else None, key)
+
+
+async def _made(door: AppState, act: Acting, session_id: str | None, key: str | None) -> ChatTarget:
+    """Make a session: under an id, or under a new one where that is, or was, somebody else's."""
+    new = NewSession(id=session_id, owner=act.owner, kind="chat", ttl_hours=door.retention.conversation_ttl_hours)
+    threads = act.client.threads
+    if session_id is None:
+        return ChatTarget((await threads.create(new, key=key)).thread_id)
+    try:
+        return ChatTarget((await threads.create(new)).thread_id)
+    except (AlreadyExists, AccessDenied):  # it is another user's, or was
+        return ChatTarget((await threads.create(replace(new, id=None), key=key)).thread_id)
+
+
+async def _answered_once(request: Request, door: AppState, act: ActingWith[ChatQuery]) -> ChatAnswer:
+    """Answer a query and keep nothing of it; the caller's session is as it was, and stays for later."""
+    place = await _made(door, act, None, None)
+    try:
+        told = await _answered(request, door, place, act, None, is_alone=True)
+    finally:
+        try:
+            await act.client.threads.delete(place.session_id)
+        except ContextInfinityError as error:  # it goes when its time is over
+            _tell("delete_session", place.session_id, act.owner, error)
+    return replace(told, session_id=known_session(act.body.session_id) or new_id())
+
+
+async def _answered(
+    request: Request,
+    door: AppState,
+    place: ChatTarget,
+    act: ActingWith[ChatQuery],
+    key: str | None,
+    *,
+    is_alone: bool = False,
+) -> ChatAnswer:
+    body = act.body
+    events = act.client.conversations.send(
+        place.session_id,
+        body.query,
+        words=False,
+        use_memory=not is_alone,
+        key=key,
+        metadata=None if body.role is None else {"role": body.role},
+    )
+    note_start(request, await anext(events))
+    turn = await last(door, events, act.check)
+    return _told(body, turn, place, await _behind(act, turn, body.query, place.earlier))
+
+
+async def _behind(act: Acting, turn: FinishedTurn, query: str, earlier: Sequence[ShownTurn]) -> ChatBackend:
+    """Read the plan of an answer; without one the words of the query alone are labelled."""
+    plan, quoted = Plan(), tuple[Quoted, ...]()
+    with suppress(NotFound, LedgerError):
+        plan = await act.client.conversations.context(turn.turn_id)
+        quoted = (await act.client.conversations.explain(turn.turn_id)).quoted if plan.retrieved else ()
+    if plan.route is not None and plan.route.confidence:
+        return ChatBackend(plan.route.intent, plan.route.confidence, plan.candidates, quoted)
+    from contextinfinity.routing.intent import intent_of  # what it knows of words takes time to load
+
+    purpose = intent_of(query, [turn.user for turn in earlier])
+    return ChatBackend(purpose.intent, purpose.confidence, plan.candidates, quoted)
+
+
+def _told(body: ChatQuery, turn: FinishedTurn, place: ChatTarget, behind: ChatBackend) -> ChatAnswer:
+    facts = ChatFacts(
+        message_type="error" if turn.error else "clarification" if turn.outcome == "clarification" else "answer",
+        outcome=turn.outcome,
+        intent=behind.intent,
+        confidence=behind.confidence,
+        result_count=len(behind.quoted),
+        turns_loaded=len(place.earlier),
+        turn_id=turn.turn_id,
+        turn_number=turn.turn_seq,
+        model=turn.model,
+        created_at=turn.created_at,
+        candidates=behind.candidates,
+        role=body.role,
+        degraded=turn.durability == "local",
+    )
+    return ChatAnswer(
+        query=body.query,
+        message=turn.text,
+        data=behind.quoted,
+        intent=behind.intent,
+        confidence=behind.confidence,
+        session_id=place.session_id,
+        metadata=facts,
+        error=None if turn.error is None else turn.error.message,
+    )
+
+
+def _tell(operation: str, session_id: str, owner: Owner, error: ContextInfinityError) -> None:
+    """Write down what did not work, and for whom."""
+    about = {"operation": operation, "session_id": session_id, "user_id": owner.user_id, "error": error.message}
+    log.warning("chat: %s failed: %s", operation, error.message, extra=about)

@@ -1,0 +1,221 @@
+"""Routes: what is said, and what was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import perf_counter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from contextinfinity.client.contract import Explained, StampedEvent
+from contextinfinity.client.results import Conversation, ShownTurn, TurnAccount
+from contextinfinity.domain.events import FinishedTurn, TurnStarted
+from contextinfinity.domain.ids import is_id
+from contextinfinity.errors import Refused
+from contextinfinity.server.app_state import AppState, door_of
+from contextinfinity.server.auth import (
+    NEW,
+    ActingUser,
+    ActingWith,
+    ThreadId,
+    ThreadOrAny,
+    TurnId,
+    acting_with,
+    check_thread_name,
+    turn_of,
+)
+from contextinfinity.server.request_bodies import Cancel, NewMessage, content_of
+from contextinfinity.server.response_bodies import (
+    WITH_BODY,
+    MessagePage,
+    ShownMessage,
+    answer,
+    gives,
+    gives_events,
+    note,
+    takes,
+)
+from contextinfinity.server.streams import EventStream, frames, last
+from contextinfinity.server.thread_routes import Key, Limit
+
+routes = APIRouter(tags=["messages"], default_response_class=Response)
+
+Said = Annotated[ActingWith[NewMessage], Depends(acting_with(NewMessage))]
+ThreadOrNew = Annotated[
+    str, Path(description="A thread; `new` makes one, and so does an id of your own that is not used yet.")
+]
+BranchWanted = Annotated[str | None, Query(description="A branch other than the active one.")]
+TALKING = (*WITH_BODY, 404, 409)
+
+
+@routes.get("/threads/{thread_id}/messages", responses=gives(MessagePage, 404))
+async def read_messages(
+    act: ActingUser,
+    thread_id: ThreadId,
+    limit: Limit = 50,
+    before: Annotated[
+        str | None,
+        Query(pattern=r"^[0-9]{1,15}a?$", description="A turn_seq, or the ``before`` of a page: what stands earlier."),
+    ] = None,
+    branch_id: BranchWanted = None,
+) -> Response:
+    """Read what was said, the newest page first, each page oldest first."""
+    place, half = (None, False) if before is None else (int(before.rstrip("a")), before.endswith("a"))
+    shown = await act.client.conversations.show(
+        thread_id,
+        branch_id=branch_id,
+        limit=limit // 2 + 2,
+        before=place + 1 if half and place is not None else place,
+    )
+    return answer(_page(shown, limit, without_last=half))
+
+
+@routes.post("/threads/{thread_id}/messages", responses=gives(FinishedTurn, *TALKING), openapi_extra=takes(NewMessage))
+async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
+    """Say something and wait for the whole answer; one that failed is an answer too, with outcome failed."""
+    door = door_of(request)
+    events = _sent(door, thread_id, act, key, words=False)
+    note_start(request, await anext(events))
+    return answer(await last(door, events, act.check))
+
+
+@routes.post("/threads/{thread_id}/messages/stream", responses=gives_events(*TALKING), openapi_extra=takes(NewMessage))
+async def say_and_listen(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
+    """Say something and hear the answer as it comes; it goes on when nobody listens any more."""
+    door = door_of(request)
+    close = door.streams.take(act.owner)
+    try:
+        events = _sent(door, thread_id, act, key)
+        first = await anext(events)  # before the status is sent: a refusal is a status
+    except BaseException:
+        close()
+        raise
+    note_start(request, first)
+    return EventStream(frames(door, first, events, act.check), close=close, stall_seconds=door.server.stall_seconds)
+
+
+@routes.get("/threads/{thread_id}/turns/{turn_id}", responses=gives(TurnAccount, 404))
+async def get_turn(act: ActingUser, thread_id: ThreadOrAny, turn_id: TurnId) -> Response:
+    """Read a turn: its phase, its outcome, the requests it took."""
+    return answer(await turn_of(act, thread_id, turn_id))
+
+
+@routes.get("/threads/{thread_id}/turns/{turn_id}/stream", responses=gives_events(404))
+async def listen(
+    request: Request,
+    act: ActingUser,
+    thread_id: ThreadOrAny,
+    turn_id: TurnId,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="The id of the last event that was heard.")
+    ] = None,
+) -> Response:
+    """Join a turn, running or over, from its beginning or after an event."""
+    door, turn = door_of(request), await turn_of(act, thread_id, turn_id)
+    events = act.client.conversations.watch(turn.turn_id, after=last_event_id or None)
+    close = door.streams.take(act.owner)
+    note(request, thread_id=turn.thread_id, turn_id=turn.turn_id, branch_id=turn.branch_id)
+    return EventStream(frames(door, None, events, act.check), close=close, stall_seconds=door.server.stall_seconds)
+
+
+@routes.get("/threads/{thread_id}/turns/{turn_id}/context", responses=gives(Explained, 404, 409))
+async def get_context(
+    act: ActingUser,
+    thread_id: ThreadOrAny,
+    turn_id: TurnId,
+    step: Annotated[int | None, Query(ge=0, le=1_000_000, description="Which request; none: the last.")] = None,
+    compare: Annotated[str | None, Query(description="A turn to hold it against; none: the request before.")] = None,
+) -> Response:
+    """Read what the model saw: the stored plan, and the exact messages written again from it."""
+    conversations, turn = act.client.conversations, await turn_of(act, thread_id, turn_id)
+    if not turn.steps and turn.outcome is None:
+        raise Refused("The model has not been asked yet.", hint="Ask again when the turn has begun.")
+    if not turn.steps and turn.outcome == "clarification":
+        return answer({"plan": await conversations.context(turn.turn_id), "messages": []})
+    return answer(await conversations.explain(turn.turn_id, step_index=step, compare=compare))
+
+
+@routes.post(
+    "/threads/{thread_id}/turns/{turn_id}/cancel",
+    responses=gives(FinishedTurn, *WITH_BODY, 404),
+    openapi_extra=takes(Cancel, required=False),
+)
+async def cancel(
+    thread_id: ThreadOrAny,
+    turn_id: TurnId,
+    act: Annotated[ActingWith[Cancel], Depends(acting_with(Cancel, may_be_empty=True))],
+) -> Response:
+    """Stop a turn and wait for its end; what was shown is kept."""
+    turn = await turn_of(act, thread_id, turn_id)
+    return answer(await act.client.conversations.cancel(turn.turn_id))
+
+
+def _sent(
+    door: AppState, thread_id: str, act: ActingWith[NewMessage], key: str | None, *, words: bool = True
+) -> AsyncIterator[StampedEvent]:
+    body = act.body
+    if thread_id != NEW and not is_id(thread_id):
+        check_thread_name(thread_id)
+    return act.client.conversations.send(
+        thread_id,
+        content_of(body, door.server.max_message_chars),
+        words=words,
+        branch_id=body.branch_id,
+        model=body.model,
+        use_memory=body.use_memory,
+        use_query_rewriter=body.use_query_rewriter,
+        may_ask_back=body.may_ask_back,
+        retry_of=body.retry_of,
+        attach=body.attach,
+        key=key,
+    )
+
+
+def note_start(request: Request, first: StampedEvent) -> None:
+    """Write down where a message went."""
+    event = first.event
+    if isinstance(event, TurnStarted):
+        names = ("thread_id", "branch_id", "turn_id", "turn_seq", "found", "turns_loaded")
+        begun = perf_counter() - request.scope["state"]["begun"]
+        note(request, first_seconds=begun, **{name: getattr(event, name) for name in names})
+
+
+def _page(shown: Conversation, limit: int, *, without_last: bool) -> MessagePage:
+    """Give the newest messages of some turns; ``without_last``: the answer of the last one was on the page before."""
+    pairs = [message for turn in shown.turns for message in _sides(turn)]
+    if without_last and pairs:
+        pairs.pop()
+    page = pairs[-limit:]
+    cut = len(pairs) > limit
+    first = page[0] if page else None
+    place = None if first is None else f"{first.turn_seq}{'a' if first.role == 'assistant' else ''}"
+    more = cut or (first is not None and first.turn_seq > 1)
+    return MessagePage(
+        thread_id=shown.thread_id, branch_id=shown.branch_id, messages=tuple(page), before=place if more else None
+    )
+
+
+def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
+    asked = ShownMessage(
+        role="user",
+        content=turn.user,
+        turn_id=turn.turn_id,
+        turn_seq=turn.turn_seq,
+        branch_id=turn.branch_id,
+        created_at=turn.created_at,
+        phase=turn.phase,
+        outcome=turn.outcome,
+    )
+    told = replace(
+        asked,
+        role="assistant",
+        content=turn.assistant,
+        model=turn.model,
+        usage=turn.usage,
+        error=turn.error,
+        latency_ms=turn.latency_ms,
+    )
+    return asked, told

@@ -1,0 +1,233 @@
+"""What requests bring, and how it is read: JSON into frozen values, with nothing let through that is no text.
+
+Unknown fields are refused, so that a misspelt one is not silently without effect. Text may hold anything but NUL and
+half characters; nothing of it is altered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Annotated, TypeVar
+
+import msgspec
+from fastapi import Request
+from msgspec import Meta, Struct
+
+from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock, ToolResultBlock
+from contextinfinity.domain.unicode import has_nul, unreadable
+from contextinfinity.errors import InvalidInput, TooLarge, WrongForm
+
+B = TypeVar("B", bound=Struct)
+
+JSON = "application/json"
+_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f]{1,8000}")
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+Title = Annotated[str, Meta(max_length=1000)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a request. ``user_id``: the user it acts for; none: the one in the query, else the token's."""
+
+    user_id: Name | None = None
+
+
+class NewThread(Body, frozen=True, kw_only=True):
+    """A thread to be made. ``ttl_hours``: how long each of its turns lives; none: for ever."""
+
+    title: Title | None = None
+    external_id: Name | None = None
+    """An id of the caller's own."""
+    ttl_hours: Annotated[float, Meta(gt=0, le=876_000)] | None = None
+    system: str | None = None
+
+
+class ThreadChange(Body, frozen=True, kw_only=True):
+    """What of a thread is to be another."""
+
+    title: Title | None
+
+
+class NewMessage(Body, frozen=True, kw_only=True):
+    """Something to be said: a text, or blocks of text, pictures and results of tools that the caller ran."""
+
+    content: str | tuple[TextBlock | ImageBlock | ToolResultBlock, ...]
+    branch_id: str | None = None
+    model: str | None = None
+    use_memory: bool = True
+    use_query_rewriter: bool = True
+    may_ask_back: bool = True
+    """Whether a question may be answered with "which one?"."""
+    attach: tuple[str, ...] = ()
+    """Ids of chunks that have to be in the prompt."""
+    retry_of: str | None = None
+    """The failed turn that this one says again."""
+
+
+class ChatQuery(Body, frozen=True, kw_only=True):
+    """Something to be said in a chat. A ``session_id`` that is no UUID is replaced by one; ``role``: of who asks."""
+
+    query: str
+    user_id: Annotated[str, Meta(max_length=128)] | None = None  # may be empty, which names nobody
+    role: Annotated[str, Meta(max_length=128)] | None = None
+    session_id: str | None = None
+
+
+class NewMemoryBody(Body, frozen=True, kw_only=True):
+    """A fact to be kept. Tags: ``user:ID`` says whose, ``thread:ID`` of which thread alone; none: the caller's."""
+
+    content: str
+    tags: Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=8)] = ()
+
+
+class MemoryChange(Body, frozen=True, kw_only=True):
+    """Other words for a memory."""
+
+    content: str
+
+
+class ActiveBranch(Body, frozen=True, kw_only=True):
+    """The branch on which the conversation goes on."""
+
+    active: str
+
+
+class ForkBody(Body, frozen=True, kw_only=True):
+    """Where a new branch begins: after turn ``at``, or from state number ``state``; neither: at the end."""
+
+    at: Number | None = None
+    state: Number | None = None
+    branch_id: str | None = None
+
+
+class RollbackBody(Body, frozen=True, kw_only=True):
+    """Where to go back to: after turn ``to``, or to state number ``state``."""
+
+    to: Number | None = None
+    state: Number | None = None
+    branch_id: str | None = None
+
+
+class NewPin(Body, frozen=True, kw_only=True):
+    """A fact that every prompt has to hold."""
+
+    fact: str
+    branch_id: str | None = None
+
+
+class FoldBody(Body, frozen=True, kw_only=True):
+    """A fold; ``preview``: only show what it would do."""
+
+    preview: bool = False
+    branch_id: str | None = None
+
+
+class Cancel(Body, frozen=True, kw_only=True):
+    """A turn is to be stopped."""
+
+
+class BranchBody(Body, frozen=True, kw_only=True):
+    """On which branch; none: the active one."""
+
+    branch_id: str | None = None
+
+
+BODIES = (
+    *(
+        NewThread,
+        ThreadChange,
+        NewMessage,
+        ChatQuery,
+        NewMemoryBody,
+        MemoryChange,
+        ActiveBranch,
+        ForkBody,
+        RollbackBody,
+    ),
+    *(NewPin, FoldBody, BranchBody, Cancel),
+)
+
+
+def body_of(kind: type[B], *, may_be_empty: bool = False) -> Callable[[Request], Awaitable[B]]:
+    """Make what reads a request's body as such a value; ``may_be_empty``: no body is one with the defaults."""
+
+    async def read(request: Request) -> B:
+        raw = await request.body()
+        if not raw and may_be_empty:
+            return kind()
+        if not raw:
+            raise InvalidInput("The request has no body.", hint="Its form is in /openapi.json.")
+        check_media_type(request)
+        return decode(kind, raw)
+
+    return read
+
+
+def decode(kind: type[B], raw: bytes) -> B:
+    """Read JSON as such a value; ``InvalidInput`` says where it is none."""
+    try:
+        value: B = _decoder(kind).decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else unreadable(raw, error)
+        raise InvalidInput(f"The body cannot be read: {said}.", hint="Its form is in /openapi.json.") from None
+    if b"\\u0000" in raw and has_nul(msgspec.to_builtins(value)):
+        raise InvalidInput("The body holds a NUL character, which is no text.", hint="Leave it out.")
+    return value
+
+
+@cache
+def _decoder(kind: type[B]) -> msgspec.json.Decoder[B]:
+    return msgspec.json.Decoder(kind)
+
+
+def check_media_type(request: Request) -> None:
+    """Refuse a body that is not sent as JSON."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != JSON:  # also what keeps forms of foreign web pages out: those cannot send JSON unasked
+        raise WrongForm(f"The body is sent as {given or 'nothing in particular'}.", hint=f"Send it as {JSON}.")
+    if (coding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        raise WrongForm(f"The body is coded as {coding}.", hint="Send it as it is.")
+
+
+def content_of(message: NewMessage, most_chars: int) -> str | tuple[ContentBlock, ...]:
+    """Give what a message says, if it is not too long and its pictures are pictures."""
+    content = message.content
+    texts = [content] if isinstance(content, str) else [block.text for block in _texts(content)]
+    if (length := sum(map(len, texts))) > most_chars:
+        raise TooLarge(f"The message has {length} characters; {most_chars} are the most.")
+    if not isinstance(content, str):
+        _check_pictures(content)
+    return content
+
+
+def _texts(blocks: tuple[ContentBlock, ...]) -> list[TextBlock]:
+    nested = [block for outer in blocks if isinstance(outer, ToolResultBlock) for block in _texts(outer.content)]
+    return [block for block in blocks if isinstance(block, TextBlock)] + nested
+
+
+def _check_pictures(blocks: tuple[ContentBlock, ...]) -> None:
+    for block in blocks:
+        if isinstance(block, ToolResultBlock):
+            _check_pictures(block.content)
+        elif isinstance(block, ImageBlock):
+            if block.media_type not in PICTURES:
+                raise InvalidInput(f"A picture is one of {', '.join(PICTURES)}.")
+            if not _is_source(block.source):
+                raise InvalidInput(
+                    'The source of a picture is {"type": "base64", "data"} or {"type": "url", "url"}, an https address.'
+                )
+
+
+def _is_source(source: object) -> bool:
+    """Tell whether a picture has bytes, or an address that others can fetch them from: never a file of anybody's."""
+    if not isinstance(source, dict):
+        return False
+    if source.get("type") == "base64":
+        return isinstance(source.get("data"), str)
+    address = source.get("url")
+    return source.get("type") == "url" and isinstance(address, str) and _ADDRESS.fullmatch(address) is not None

@@ -1,0 +1,255 @@
+"""What routes answer: values of the client as JSON, and what the OpenAPI document says of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+import msgspec
+from fastapi import Request
+from msgspec import Struct
+from starlette.responses import Response
+
+from contextinfinity.client.contract import Explained, Quoted
+from contextinfinity.client.results import (
+    Committed,
+    Pins,
+    ShownBranch,
+    ShownFold,
+    ShownMemory,
+    ShownThread,
+    TurnAccount,
+)
+from contextinfinity.domain.deletion import Deleted
+from contextinfinity.domain.events import CallStreamed, CompactionEvent, Event, FinishedTurn, Reasoned
+from contextinfinity.domain.route import Intent
+from contextinfinity.domain.search import Hits
+from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+from contextinfinity.memory.memory_findings import MemoryFinding
+from contextinfinity.server import problems, streams
+from contextinfinity.server.request_bodies import BODIES, JSON
+
+REFERENCE = "#/components/schemas/{name}"
+
+
+class MadeThread(Struct, frozen=True, kw_only=True):
+    """A thread that was made."""
+
+    thread_id: str
+    branch_id: str
+
+
+class ThreadPage(Struct, frozen=True, kw_only=True):
+    """Threads, the one spoken in last first; ``next`` is the ``after`` of the page that follows, if there is one."""
+
+    threads: tuple[ShownThread, ...]
+    next: str | None
+
+
+class ShownMessage(Struct, frozen=True, kw_only=True):
+    """One side of a turn. An answer that is not there yet, or never came, has no words; ``outcome`` says why."""
+
+    role: str
+    content: str
+    turn_id: str
+    turn_seq: int
+    branch_id: str
+    created_at: Any
+    phase: Phase
+    outcome: TurnOutcome | None
+    model: str | None = None
+    usage: Usage | None = None
+    error: Problem | None = None
+    latency_ms: dict[str, float] | None = None
+
+
+class MessagePage(Struct, frozen=True, kw_only=True):
+    """Messages, oldest first; ``before`` is what leads to the page of those before them, if there are any."""
+
+    thread_id: str
+    branch_id: str
+    messages: tuple[ShownMessage, ...]
+    before: str | None
+
+
+class BranchList(Struct, frozen=True, kw_only=True):
+    """The branches of a thread, the oldest first."""
+
+    thread_id: str
+    branches: tuple[ShownBranch, ...]
+
+
+class ChatFacts(Struct, frozen=True, kw_only=True):
+    """What is to be known of an answer of a chat. ``candidates``: what a question asked back offers.
+
+    ``turns_loaded``: how many of the turns before it were read, ``retention.history_limit`` at most. ``degraded``: the
+    ledger is away, and the answer is held for it, without a ``turn_number``.
+    """
+
+    message_type: Literal["answer", "clarification", "error"]
+    outcome: TurnOutcome
+    intent: Intent
+    confidence: float
+    result_count: int
+    turns_loaded: int
+    turn_id: str
+    turn_number: int | None
+    model: str
+    created_at: datetime
+    candidates: tuple[str, ...] = ()
+    role: str | None = None
+    degraded: bool = False
+
+
+class ChatAnswer(Struct, frozen=True, kw_only=True):
+    """An answer of a chat. ``intent``: what the query is for; ``confidence``: how often such a label is right.
+
+    ``data``: the pieces of the past that it was answered with. ``error``: why there is no whole answer, if there is
+    none.
+    """
+
+    query: str
+    message: str
+    data: tuple[Quoted, ...]
+    intent: Intent
+    confidence: float
+    session_id: str
+    metadata: ChatFacts
+    error: str | None = None
+
+
+class MemoryPage(Struct, frozen=True, kw_only=True):
+    """Memories, the newest first; ``next`` is the ``after`` of the page that follows, if there is one."""
+
+    memories: tuple[ShownMemory, ...]
+    next: str | None = None
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """What is wrong with memories."""
+
+    findings: tuple[MemoryFinding, ...]
+
+
+class Forgotten(Struct, frozen=True, kw_only=True):
+    """A memory that is gone for good, by its id."""
+
+    forgotten: str
+
+
+class ModelNames(Struct, frozen=True, kw_only=True):
+    """The models that can be asked for, the one that answers by itself first."""
+
+    models: tuple[str, ...]
+
+
+class HealthReport(Struct, frozen=True, kw_only=True):
+    """How the server does."""
+
+    status: str
+    reasons: tuple[str, ...]
+    version: str
+
+
+ANSWERS = (
+    *(MadeThread, ThreadPage, ShownThread, MessagePage, FinishedTurn, TurnAccount, Explained, BranchList, ShownBranch),
+    *(
+        Pins,
+        ShownFold,
+        Committed,
+        Hits,
+        Deleted,
+        ChatAnswer,
+        MemoryPage,
+        ShownMemory,
+        Findings,
+        Forgotten,
+        ModelNames,
+        HealthReport,
+    ),
+)
+
+ALWAYS = (400, 401, 403, 422, 429, 431, 503)
+"""What any route that knows its caller may answer besides."""
+WITH_BODY = (408, 413, 415)
+MEANINGS = {
+    400: "The request is for another host, or makes no sense.",
+    401: "A token is needed.",
+    403: "The token stands for somebody else.",
+    404: "There is no such thing, or it is somebody else's.",
+    408: "The request took too long to arrive.",
+    409: "Not possible as things stand.",
+    413: "Too large.",
+    415: "Not sent as JSON.",
+    422: "A value breaks a rule.",
+    429: "Too many requests or streams at once.",
+    431: "The headers are too large.",
+    503: "The ledger or a model cannot go on, or the server is ending.",
+}
+
+
+def answer(value: object, status: int = 200) -> Response:
+    """Write a value."""
+    return Response(msgspec.json.encode(value), status, media_type=JSON)
+
+
+def note(request: Request, **fields: object) -> None:
+    """Have the request's line in the log say something more."""
+    request.scope["state"]["noted"].update(fields)
+
+
+def gives(kind: type[Struct], *others: int) -> dict[int | str, Any]:
+    """Describe what a route answers: a value, or a problem of one of these statuses."""
+    schema = {"$ref": REFERENCE.format(name=kind.__name__)}
+    told: dict[int | str, Any] = {200: {"description": summary_of(kind), "content": {JSON: {"schema": schema}}}}
+    return told | refusals(*ALWAYS, *others)
+
+
+def gives_events(*others: int) -> dict[int | str, Any]:
+    """Describe a route that answers with a stream."""
+    kinds = (kind for kind in (*get_args(Event), *get_args(CompactionEvent)) if kind not in (Reasoned, CallStreamed))
+    names = [str(kind.__struct_config__.tag) for kind in kinds]
+    fields = {"event": {"type": "string", "enum": names}, "data": {"type": "string", "description": "JSON"}}
+    fields |= {"id": {"type": "string"}, "retry": {"type": "integer"}}
+    schema = {"type": "object", "properties": fields, "description": "One event."}
+    told: dict[int | str, Any] = {
+        200: {"description": "What happens, as it happens.", "content": {streams.MEDIA_TYPE: {"schema": schema}}}
+    }
+    return told | refusals(*ALWAYS, *others)
+
+
+def refusals(*statuses: int) -> dict[int | str, Any]:
+    """Describe problem documents of these statuses."""
+    content = {problems.MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="ProblemDocument")}}}
+    return {status: {"description": MEANINGS[status], "content": content} for status in sorted(set(statuses))}
+
+
+def takes(kind: type[Struct], *, required: bool = True) -> dict[str, Any]:
+    """Describe the body of a route."""
+    schema = {"$ref": REFERENCE.format(name=kind.__name__)}
+    return {"requestBody": {"required": required, "content": {JSON: {"schema": schema}}}}
+
+
+def summary_of(kind: type[Struct]) -> str:
+    """Give the first sentence of what a type says of itself."""
+    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def schemas() -> dict[str, Any]:
+    """Give the schemas of everything that is taken and answered, by name."""
+    kinds = (*BODIES, *ANSWERS)
+    _, components = msgspec.json.schema_components((*kinds, problems.ProblemDocument), ref_template=REFERENCE)
+    return {name: _plain(schema) for name, schema in components.items()}
+
+
+def _plain(schema: Any) -> Any:
+    """Write a list of so many values of one kind in the way that all who read such documents know."""
+    if isinstance(schema, list):
+        return [_plain(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {name: _plain(inner) for name, inner in schema.items()}
+    each = told.get("prefixItems")
+    if not each or any(one != each[0] for one in each):
+        return told
+    return {name: inner for name, inner in told.items() if name != "prefixItems"} | {"items": each[0]}

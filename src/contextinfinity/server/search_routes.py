@@ -1,0 +1,42 @@
+"""Routes: what was said, found again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from contextinfinity.client.contract import TurnTarget
+from contextinfinity.domain.chunk import ChunkSide, ChunkType
+from contextinfinity.domain.search import Hits
+from contextinfinity.server.auth import ActingUser
+from contextinfinity.server.response_bodies import answer, gives
+
+routes = APIRouter(tags=["search"], default_response_class=Response)
+
+
+def limits_of(
+    type: Annotated[tuple[ChunkType, ...], Query(description="Only pieces of these kinds.")] = (),  # noqa: A002
+    role: Annotated[tuple[ChunkSide, ...], Query(description="Only what these said.")] = (),
+    since: Annotated[datetime | None, Query(description="Only what was said from then on.")] = None,
+    budget: Annotated[int | None, Query(ge=1, le=10_000_000, description="Tokens; gives what fits into them.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 10,
+) -> TurnTarget:
+    """Read how far a search goes; a time without a zone is one of UTC."""
+    if since is not None and since.tzinfo is None:
+        since = since.replace(tzinfo=UTC)
+    return {"types": type, "roles": role, "since": since, "budget": budget, "limit": limit}
+
+
+@routes.get("/search", responses=gives(Hits, 404))
+async def search(
+    act: ActingUser,
+    q: Annotated[str, Query(min_length=1, max_length=10_000, description="What to look for.")],
+    limits: Annotated[TurnTarget, Depends(limits_of)],
+    thread_id: Annotated[str | None, Query(description="Only in this thread.")] = None,
+) -> Response:
+    """Find what was said, the best first."""
+    where: TurnTarget = {**limits, "thread_id": thread_id}
+    return answer(await act.client.past.search(q, **where))

@@ -1,0 +1,77 @@
+"""Routes: threads as wholes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+from starlette.responses import Response
+
+from contextinfinity.client.cursors import cursor_of, position_of
+from contextinfinity.client.results import ShownThread
+from contextinfinity.domain.deletion import Deleted
+from contextinfinity.domain.session import NewSession
+from contextinfinity.server.auth import ActingUser, ActingWith, ThreadId, acting_with, check_thread_name
+from contextinfinity.server.request_bodies import NewThread, ThreadChange
+from contextinfinity.server.response_bodies import WITH_BODY, MadeThread, ThreadPage, answer, gives, takes
+
+routes = APIRouter(tags=["threads"], default_response_class=Response)
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="The caller's own name of the request: sent again under it, it is done once.",
+        min_length=1,
+        max_length=255,
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+
+
+@routes.post("/threads", responses=gives(MadeThread, *WITH_BODY, 409), openapi_extra=takes(NewThread))
+async def make_thread(
+    act: Annotated[ActingWith[NewThread], Depends(acting_with(NewThread))], key: Key = None
+) -> Response:
+    """Make an empty thread."""
+    body = act.body
+    if body.external_id is not None:
+        check_thread_name(body.external_id)
+    new = NewSession(
+        owner=act.owner, external_id=body.external_id, title=body.title, system=body.system, ttl_hours=body.ttl_hours
+    )
+    made = await act.client.threads.create(new, key=key)
+    return answer(MadeThread(thread_id=made.thread_id, branch_id=made.branch_id))
+
+
+@routes.get("/threads", responses=gives(ThreadPage))
+async def list_threads(
+    act: ActingUser,
+    limit: Limit = 50,
+    after: Annotated[str | None, Query(description="The ``next`` of the page before.")] = None,
+) -> Response:
+    """List the acting user's threads, the one spoken in last first."""
+    place = None if after is None else position_of(after)
+    listed = await act.client.threads.list(limit=limit + 1, after=place)
+    page, more = listed[:limit], len(listed) > limit
+    return answer(ThreadPage(threads=page, next=cursor_of(page[-1].position) if more else None))
+
+
+@routes.get("/threads/{thread_id}", responses=gives(ShownThread, 404))
+async def get_thread(act: ActingUser, thread_id: ThreadId) -> Response:
+    """Read one thread."""
+    return answer(await act.client.threads.get(thread_id))
+
+
+@routes.patch("/threads/{thread_id}", responses=gives(ShownThread, *WITH_BODY, 404), openapi_extra=takes(ThreadChange))
+async def change_thread(
+    thread_id: ThreadId, act: Annotated[ActingWith[ThreadChange], Depends(acting_with(ThreadChange))]
+) -> Response:
+    """Give a thread another title."""
+    return answer(await act.client.threads.rename(thread_id, act.body.title))
+
+
+@routes.delete("/threads/{thread_id}", responses=gives(Deleted, 404, 409))
+async def delete_thread(act: ActingUser, thread_id: ThreadId) -> Response:
+    """Delete a thread with everything that was made from it; nothing of it comes back."""
+    return answer(await act.client.threads.delete(thread_id))

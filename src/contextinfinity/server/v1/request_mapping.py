@@ -1,0 +1,138 @@
+"""From a vendor's request to a message of ours: whose it is, which model is meant, what its sender decides."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from hashlib import sha256
+
+from fastapi import Request
+from msgspec import Struct
+
+from contextinfinity.client.drop_in import DropIn, SendOptions, SentConversation, Terms, number_of
+from contextinfinity.dialects.contract import IncomingRequest
+from contextinfinity.domain.ids import is_id
+from contextinfinity.errors import InvalidInput
+from contextinfinity.server.auth import NEW, Acting, Caller, acting, check_name, check_thread_name
+
+THREAD = "x-thread-id"
+ENDLESS = "x-endless-context"
+"""``off``: the model sees what was sent and nothing else; it is kept all the same."""
+KEY = "idempotency-key"
+BETA = ("anthropic-beta", "openai-beta")
+RETRIED = "x-stainless-retry-count"
+"""Where SDKs say how often they have sent a request before."""
+
+_HASHED = re.compile("user-[0-9a-f]{32}")
+
+
+class MappedRequest(Struct, frozen=True, kw_only=True):
+    """What is asked of the engine."""
+
+    talk: SentConversation
+    acting: Acting
+    asked: SendOptions
+
+    @property
+    def drop_in(self) -> DropIn:
+        """The engine, as the acting user reaches it."""
+        return self.acting.client.drop_in
+
+
+async def question_of(
+    request: Request, caller: Caller, incoming: IncomingRequest, body: bytes, user_id: str | None
+) -> MappedRequest:
+    """Put a request in our terms; ``user_id``: the user that the query names."""
+    act, stranger = whose(request, caller, incoming.end_user, user_id)
+    thread_id = incoming.thread_id if incoming.appends else request.headers.get(THREAD) or incoming.thread_id
+    if thread_id is not None:
+        thread_id = _named(thread_id, stranger)
+    model = act.client.drop_in.model_named(incoming.model)
+    for name, why in () if act.client.drop_in.passes_through(model, incoming.form) else incoming.unsupported:
+        raise InvalidInput(f"{name}: {why}.", hint=f"Leave {name} out.")
+    key = request.headers.get(KEY)
+    talk = SentConversation(
+        messages=incoming.messages,
+        form=incoming.form,
+        end_user=stranger,
+        thread_id=None if thread_id == NEW else thread_id,
+        is_new=thread_id == NEW,
+        follows=incoming.follows,
+        appends=incoming.appends,
+        keeps=incoming.keeps,
+        body=_fingerprint(request, caller, body),
+        key=None if key is None else _fingerprint(request, caller, b"key " + key.encode(errors="replace")),
+        is_retry=request.headers.get(RETRIED, "0").strip("0").isdecimal(),
+    )
+    terms = Terms(
+        system=incoming.system,
+        tools=incoming.tools,
+        response_format=incoming.response_format,
+        wishes=incoming.wishes,
+        form=incoming.form,
+        sent=incoming.sent,
+        params={"params": incoming.params, "headers": _beta(request)},
+        only_last=0 if _is_off(request) else None,
+    )
+    asked = SendOptions(
+        model=model,
+        use_memory=bool(incoming.end_user or user_id) and not stranger and terms.only_last is None,
+        use_query_rewriter=terms.only_last is None,
+        may_ask_back=False,
+        terms=terms,
+    )
+    return MappedRequest(talk=talk, acting=act, asked=asked)
+
+
+def _beta(request: Request) -> dict[str, str]:
+    """Return the headers by which a client asks its vendor for what is not released yet."""
+    found = {name: request.headers.getlist(name) for name in BETA}
+    return {name: ",".join(values) for name, values in found.items() if values}
+
+
+def _named(thread_id: str, stranger: str) -> str:
+    """Check the name of a thread; with an end user, prefix it with theirs and a slash, which no other name has."""
+    if thread_id == NEW or is_id(thread_id):
+        return thread_id
+    check_thread_name(thread_id)
+    return f"{stranger}/{thread_id}" if stranger else thread_id
+
+
+def whose(request: Request, caller: Caller, end_user: str, user_id: str | None) -> tuple[Acting, str]:
+    """Resolve the owner a request acts for; also return the end user where that is another than the owner.
+
+    Where the caller may act for others, the end user is the owner, else the user that the query names. A token of one
+    user keeps all threads its own; the name of the end user then only keeps their conversations apart, and nothing is
+    remembered of them.
+    """
+    may_name = caller.token is None or caller.token.scope == "app"
+    if end_user and may_name:
+        return acting(request, caller, _name(end_user)), ""
+    act = acting(request, caller, user_id)
+    return act, "" if not end_user or act.owner.user_id == _name(end_user) else _name(end_user)
+
+
+def _name(end_user: str) -> str:
+    """Return the user id of an end user: their own name, or a hash of a name that no user id can have.
+
+    A name that looks like such a hash is hashed as well, so that two end users never share a user id.
+    """
+    if not _HASHED.fullmatch(end_user):
+        with suppress(InvalidInput):
+            check_name("user", end_user)
+            return end_user
+    return f"user-{sha256(end_user.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
+def _fingerprint(request: Request, caller: Caller, said: bytes) -> int:
+    """Hash what makes two requests identical: caller, route, thread and mode, and the body or the key."""
+    token = "" if caller.token is None else caller.token.id
+    named = (token, request.url.path, *(request.headers.get(name, "") for name in (THREAD, ENDLESS)))
+    return number_of(b"\0".join((*(name.encode(errors="replace") for name in named), said)))
+
+
+def _is_off(request: Request) -> bool:
+    said = request.headers.get(ENDLESS, "on").strip().lower()
+    if said not in ("on", "off"):
+        raise InvalidInput(f"{ENDLESS} is on or off.")
+    return said == "off"

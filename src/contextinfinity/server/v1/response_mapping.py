@@ -1,0 +1,252 @@
+"""From a turn to a vendor's answer: in one piece, or piece by piece as it comes.
+
+A connection that breaks before its answer was sent is recorded, so that a marked retry can join the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import Request
+from msgspec.structs import replace
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from contextinfinity.client.contract import StampedEvent
+from contextinfinity.client.drop_in import UPSTREAM, Answered
+from contextinfinity.dialects.contract import AnswerView, Dialect, IncomingRequest, SseWriter, Stop
+from contextinfinity.dialects.openai_chat import several
+from contextinfinity.domain.events import CallStreamed, Delta, FinishedTurn, Reasoned, TurnDone
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
+from contextinfinity.domain.turn import Problem, Turn, Usage
+from contextinfinity.errors import ContextInfinityError, Ending
+from contextinfinity.server.app_state import AppState, door_of
+from contextinfinity.server.problems import problem_of
+from contextinfinity.server.streams import KEEP_ALIVE, EventStream, handfuls, last
+from contextinfinity.server.v1.request_mapping import MappedRequest
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+STATUSES = {
+    "rate_limit": 429,
+    "quota": 429,
+    "overloaded": 503,
+    "time_out": 504,
+    "bad_request": 400,
+    "size": 400,
+    "filter": 400,
+    "tool_rounds": 400,
+    "cancelled": 409,
+}
+"""By what kept a turn from being answered; whatever else it was lies with who was asked."""
+STOPS: dict[str, Stop] = {"length": "length", "max_tokens": "length", "filter": "filter", "content_filter": "filter"}
+
+
+class UnansweredRequest(ContextInfinityError):
+    """A turn that came to nothing, as an answer of HTTP tells it."""
+
+    def __init__(self, problem: Problem, upstream: Json = None) -> None:
+        super().__init__(problem.message, hint=problem.hint)
+        self.problem = problem
+        self.upstream: dict[str, Json] = upstream if isinstance(upstream, dict) else {}
+        status = self.upstream.get("status")
+        self.status = status if isinstance(status, int) else STATUSES.get(problem.code, 502)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How long the vendor asks to wait."""
+        wait = self.upstream.get("retry_after")
+        return {"retry-after": str(wait)} if wait else {}
+
+
+def spoken_of(answered: Answered, named: str) -> AnswerView:
+    """Give an answer as dialects write it; ``UnansweredRequest`` for one that failed."""
+    turn = answered.turn
+    if turn.error is not None or turn.outcome in ("failed", "cancelled", None):
+        stopped = Problem(code="cancelled", message="The answer was stopped.")
+        upstream = turn.metadata.get(UPSTREAM) if isinstance(turn.metadata, dict) else None
+        raise UnansweredRequest(turn.error or stopped, upstream)
+    stop: Stop = "tools" if turn.outcome == "paused" else "end"
+    return replace(
+        partly(answered, named),
+        ended_at=answered.ended_at,
+        stop=STOPS.get(answered.reason, "length") if turn.outcome == "incomplete" else stop,
+        usage=turn.usage,
+    )
+
+
+def partly(answered: Answered, named: str) -> AnswerView:
+    """Return what was said of an answer, whether it ended or failed."""
+    said = (block for block in answered.blocks if isinstance(block, TextBlock | ToolUseBlock | ReasoningBlock))
+    return replace(begun(answered.turn, named), blocks=tuple(said))
+
+
+def begun(turn: Turn, named: str) -> AnswerView:
+    """Give what is known of an answer when it begins."""
+    return AnswerView(id=turn.id, model=named, created_at=turn.created_at)
+
+
+async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest) -> Response:
+    """Answer a request, whole or as a stream."""
+    door = door_of(request)
+    if incoming.stream:
+        close = door.streams.take(question.acting.owner)  # first: what is refused is not asked of a model
+        try:
+            return await _streamed(request, dialect, incoming, question, close)
+        except BaseException:
+            close()
+            raise
+    turn, _ = await question.drop_in.begin(question.talk, question.asked)
+    beside = replace(question.talk, beside=turn.id, key=None)
+    others = [(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)]
+    answers = []
+    for one in (turn, *others):
+        events = question.drop_in.watch(one.id, words=False)
+        await _while_connected(request, question, one, last(door, events, question.acting.check))
+        answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
+        answers.append(spoken_of(answered, incoming.model))
+    headers = await headers_of(incoming, question, turn)
+    written = msgspec.json.encode(several(answers) if others else dialect.whole(answers[0]))
+    noted = BackgroundTask(_note_sent, question, turn)
+    return Response(written, headers=headers, media_type="application/json", background=noted)
+
+
+async def _streamed(
+    request: Request, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest, close: Callable[[], None]
+) -> EventStream:
+    door = door_of(request)
+    turn, _ = await question.drop_in.begin(question.talk, question.asked)
+    content, is_sent = pieces(door, dialect, incoming, question, turn), asyncio.Event()
+    # before the status is sent: a failure is a status, and can be tried again
+    first = await _while_connected(request, question, turn, content.__anext__())
+    headers = await headers_of(incoming, question, turn)
+    whole = _from(first, content, is_sent)
+    stream = EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
+    stream.background = BackgroundTask(_note_sent, question, turn, is_sent)
+    return stream
+
+
+async def _while_connected(request: Request, question: MappedRequest, turn: Turn, waiting: Coroutine[Any, Any, T]) -> T:
+    """Wait for an answer. If the client disconnects first, or the server ends, record that it was not answered."""
+    drop_in = question.drop_in
+    answer, gone = asyncio.ensure_future(waiting), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((answer, gone), return_when="FIRST_COMPLETED")
+        if gone.done():
+            await drop_in.note_broken(turn.id)
+            raise ClientDisconnect
+        return answer.result()
+    except Ending:
+        await drop_in.note_broken(turn.id)
+        raise
+    finally:
+        for task in (answer, gone):
+            task.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client disconnects; its body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _note_sent(question: MappedRequest, turn: Turn, is_sent: asyncio.Event | None = None) -> None:
+    """Record whether an answer was sent; a stream may have lost its client before the end."""
+    if is_sent is None or is_sent.is_set():
+        question.drop_in.note_delivered(turn.id)
+    else:
+        await question.drop_in.note_broken(turn.id)
+
+
+async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: Turn) -> dict[str, str]:
+    """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
+    headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
+    ignored = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored)
+    return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
+
+
+async def _from(first: bytes, rest: AsyncGenerator[bytes], is_sent: asyncio.Event) -> AsyncGenerator[bytes]:
+    async with aclosing(rest):
+        yield first
+        async for piece in rest:
+            yield piece
+    is_sent.set()
+
+
+async def pieces(
+    door: AppState, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest, turn: Turn
+) -> AsyncGenerator[bytes]:
+    """Write an answer as it comes, from its first word on; a comment goes out where nothing comes for a while.
+
+    What goes wrong before anything was written is raised, what goes wrong later is written.
+    """
+    writer: SseWriter | None = None
+    done: FinishedTurn | None = None
+    try:
+        kinds = (
+            Delta,
+            *([Reasoned] if dialect.shows_reasoning else ()),
+            *([CallStreamed] if dialect.streams_calls else ()),
+        )
+        events = question.drop_in.watch(turn.id, reasoning=len(kinds) > 1)
+        async with aclosing(handfuls(door, events, check=question.acting.check)) as coming:
+            async for handful in coming:
+                done = _end_in(handful) or done
+                said = [one.event for one in handful if isinstance(one.event, kinds)]
+                if said or not handful:
+                    head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
+                    yield head + b"".join(_written(writer, event) for event in said) or KEEP_ALIVE
+        if done is None:
+            raise Ending("The server is ending, and the answer is not there yet.")
+        answered = await question.drop_in.answered(turn.id, reasoning=dialect.shows_reasoning)
+        spoken = spoken_of(answered, incoming.model)
+        head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
+        yield head + writer.end(spoken)
+    except Exception as error:
+        if writer is None:
+            raise
+        if isinstance(error, Ending):
+            await question.drop_in.note_broken(turn.id)
+        yield writer.fail(*_told(error))
+
+
+def _written(writer: SseWriter, event: Delta | Reasoned | CallStreamed) -> bytes:
+    if isinstance(event, Delta):
+        return writer.text(event.text)
+    if isinstance(event, CallStreamed):
+        return writer.call(event.piece)
+    return writer.reasoning(ReasoningBlock(encrypted_content=event.item.encrypted_content, raw=event.item.raw))
+
+
+async def _begin(
+    question: MappedRequest, dialect: Dialect, incoming: IncomingRequest, turn: Turn
+) -> tuple[bytes, SseWriter]:
+    """Begin to write; by then it is known how large the request is, as far as that can be told."""
+    size = await question.drop_in.size_of(turn.id) if dialect.counts_first else 0
+    spoken = replace(begun(turn, incoming.model), usage=Usage(input_tokens=size))
+    writer = dialect.writer(spoken, with_usage=incoming.with_usage)
+    return writer.begin(), writer
+
+
+def _told(error: Exception) -> tuple[Problem, int]:
+    """Say what went wrong in the middle of a stream, where the status is gone."""
+    if isinstance(error, UnansweredRequest):
+        return error.problem, error.status
+    if isinstance(error, ContextInfinityError):
+        told = problem_of(error)
+        return Problem(code=told.code, message=told.detail, hint=told.hint), told.status
+    log.error("a stream broke off", exc_info=error)
+    return Problem(code="error", message="The stream broke off.", hint="Send it again."), 500
+
+
+def _end_in(handful: list[StampedEvent]) -> FinishedTurn | None:
+    return next((one.event.turn for one in handful if isinstance(one.event, TurnDone)), None)

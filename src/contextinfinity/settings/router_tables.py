@@ -1,0 +1,68 @@
+"""The tables inside ``[router]``: its rules, and who prefers which model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, structs
+
+from contextinfinity.domain.route import Intent, Need
+from contextinfinity.settings.field_types import ChatModel, Price, Text, Tokens
+
+Reason = Annotated[str, Meta(min_length=1, max_length=200, extra={"form": "a text of 1 to 200 characters"})]
+
+
+class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A kind of request, and the model that answers it. Whatever is set beside `model` and `reason` must hold."""
+
+    model: Annotated[ChatModel, Meta(description="The model that answers.")]
+    reason: Annotated[Reason | None, Meta(description="Why, in your words; it is kept with the turn.")] = None
+    intent: Annotated[Intent | None, Meta(description="What the message is for.")] = None
+    needs: Annotated[
+        Need | None,
+        Meta(
+            description="images: there are pictures; tools: the request is about calls of tools; context: the model "
+            "that would answer otherwise cannot be shown all of it."
+        ),
+    ] = None
+    min_tokens: Annotated[Tokens | None, Meta(description="The message has at least so many tokens.")] = None
+    max_tokens: Annotated[Tokens | None, Meta(description="The message has at most so many.")] = None
+    min_context_tokens: Annotated[
+        Tokens | None, Meta(description="The message and all that is shown with it have at least so many.")
+    ] = None
+    max_context_tokens: Annotated[Tokens | None, Meta(description="They have at most so many.")] = None
+    user: Annotated[Text | None, Meta(description="Who asks.")] = None
+    org: Annotated[Text | None, Meta(description="The organisation of who asks.")] = None
+    max_price: Annotated[
+        Price | None,
+        Meta(
+            description="US dollars that the request may cost with `model`, nothing cached and the answer as long as "
+            "it may be; where a price is not known, the rule does not hold."
+        ),
+    ] = None
+
+    @property
+    def goes_by_context(self) -> bool:
+        """Whether it takes the size of all that is shown to tell if the rule holds."""
+        bounds = (self.min_context_tokens, self.max_context_tokens, self.max_price)
+        return self.needs == "context" or bounds != (None, None, None)
+
+    def complaint(self) -> str:
+        """Say why the rule could never mean anything; empty where it can."""
+        if all(value is None for name, value in structs.asdict(self).items() if name not in ("model", "reason")):
+            return "has no condition; name one, or set general.default_model"
+        for what in ("tokens", "context_tokens"):
+            least, most = getattr(self, f"min_{what}"), getattr(self, f"max_{what}")
+            if least is not None and most is not None and least > most:
+                return f"never holds: min_{what} is {least} and max_{what} is {most}"
+        return ""
+
+
+class Preference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The model that somebody's conversations begin with."""
+
+    model: Annotated[ChatModel, Meta(description="The model.")]
+
+
+Rules = Annotated[tuple[Rule, ...], Meta(extra={"form": "tables, each written as [[router.rules]]"})]
+Preferences = dict[str, Preference]

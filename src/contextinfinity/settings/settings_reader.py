@@ -1,0 +1,185 @@
+"""What was said about the settings, judged value by value.
+
+A ``SettingsReader`` takes one source after the other, the weaker first. It keeps for every key the value and the
+place it was said at, and collects what is wrong, so that a person mends a file once and not once per
+mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from contextinfinity.errors import SettingsError
+from contextinfinity.settings.field_types import AUTO, BUILT_IN, OFFLINE
+from contextinfinity.settings.keys import (
+    MODELS,
+    SECRETS,
+    Key,
+    alternatives,
+    clipped,
+    dotted,
+    looks_secret,
+    model_keys,
+    nearest,
+    plain,
+    section_classes,
+    sections,
+    shown,
+)
+from contextinfinity.settings.sections import ModelSettings, Settings, Storage, whole_path
+from contextinfinity.settings.tables import Locate, faults, inner_places, named_models
+
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class SettingsReader:
+    """The values said so far, where each was said, and what is wrong with them."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[str, object]] = {section: {} for section in sections()}
+        self.models: dict[str, dict[str, object]] = {}
+        self.places: dict[str, str] = {}
+        self._problems: list[tuple[str, str]] = []
+
+    def take(
+        self,
+        path: tuple[str, ...],
+        value: object,
+        *,
+        place: str,
+        folder: Path,
+        is_text: bool = False,
+        locate: Locate | None = None,
+    ) -> None:
+        """Take the value of one key of a known section or model, or note why not.
+
+        A relative path counts from ``folder``; with ``is_text`` "12" is a number, too. ``locate`` finds what stands
+        inside the value; without it all of that stands at ``place``.
+        """
+        *owner, name = path
+        key = next((key for key in keys_under(owner[0]) if key.name == name), None)
+        if key is None:
+            self._refuse_key(tuple(owner), name, place)
+            return
+        self.places[dotted(*path)] = place
+        if key.tables is not None:
+            value, is_text = plain(value) if is_text else value, False
+            if self._refuses_inside(path, value, key, locate or (lambda *_: place)):
+                return
+        try:
+            judged = key.read(value, is_text=is_text)
+            if key.is_path:
+                judged = str(whole_path(str(judged), folder))
+        except (msgspec.ValidationError, SettingsError):
+            self.complain(place, key.complaint(dotted(*path), value))
+            return
+        if any(self.refuses_secret((*path, inner), place) for inner in _names_inside(judged)):
+            return
+        said = self.models[owner[1]] if owner[0] == MODELS else self.values[owner[0]]
+        said[name] = judged
+
+    def declare_model(self, name: str, place: str) -> bool:
+        """Make room for the keys of [models.NAME]; False, with a problem noted, if it cannot have that name."""
+        if name in (BUILT_IN, OFFLINE, AUTO):
+            self.complain(place, f'a model cannot be called "{name}", which has a meaning of its own.')
+        elif not _MODEL_NAME.fullmatch(name):
+            rule = "up to 64 letters, digits, dots, dashes and underscores are allowed"
+            self.complain(place, f"a model cannot be called {clipped(shown(name))}; {rule}.")
+        else:
+            self.models.setdefault(name, {})
+            self.places.setdefault(dotted(MODELS, name), place)
+            return True
+        return False
+
+    def complain(self, place: str, what: str) -> None:
+        """Note a problem."""
+        self._problems.append((place, what))
+
+    def problems(self) -> list[str]:
+        """Give the problems as people mend them: those of the file from top to bottom, then the others."""
+
+        def line(problem: tuple[str, str]) -> float:
+            number = problem[0].rpartition(":")[2]
+            return int(number) if number.isdecimal() else float("inf")
+
+        return [f"{place}: {what}" for place, what in sorted(self._problems, key=line)]
+
+    def refuses_secret(self, path: tuple[str, ...], place: str) -> bool:
+        """Note a problem if a key of this name would hold a secret."""
+        secret = looks_secret(path[-1])
+        if secret:
+            self.complain(place, f"{clipped(dotted(*path))} is refused: {SECRETS}.")
+        return secret
+
+    def check_together(self) -> None:
+        """Note what is wrong only in view of other keys, once all is read."""
+        for model in self.models:
+            if dotted(MODELS, model, "provider") not in self.places:
+                (provider,) = (key for key in model_keys() if key.name == "provider")
+                path = dotted(MODELS, model)
+                self.complain(self.places[path], f"{path} has no provider; it must be {provider.allowed}.")
+        for section, keys in sections().items():
+            for key in keys:
+                value = self.values[section].get(key.name, key.default)
+                for path, name, instead in named_models((section, key.name), key, value):
+                    self._check_model(path, name, instead)
+        shadow = self.values["storage"].get("threads_shadow")
+        if shadow == self.values["storage"].get("threads", Storage().threads):
+            place = self.places["storage.threads_shadow"]
+            self.complain(place, f"storage.threads_shadow is {shown(shadow)}, and so is storage.threads.")
+
+    def settings(self) -> Settings:
+        """Put the values together; only once no problem was found."""
+        parts: dict[str, Any] = {name: cls(**self.values[name]) for name, cls in section_classes().items()}
+        models = {name: msgspec.convert(said, ModelSettings) for name, said in self.models.items()}
+        return Settings(**parts, models=models)
+
+    def _refuses_inside(self, path: tuple[str, ...], value: object, key: Key, locate: Locate) -> bool:
+        """Note what is wrong with the tables of a key, each thing at its own place."""
+        self.places |= inner_places(path, value, locate)
+        found = list(faults(path, value, key))
+        for where, what in found:
+            self.complain(self.places[where], what)
+        return bool(found)
+
+    def _check_model(self, path: str, value: object, instead: str | tuple[str, ...]) -> None:
+        words = (instead,) if isinstance(instead, str) else instead
+        if value in words or value in self.models:
+            return
+        have = alternatives(f'"{name}"' for name in [*words, *sorted(self.models)])
+        wrong = f"{path} is {clipped(shown(value))}; it must be {have}, or a [models.NAME] that you add."
+        self.complain(self.places[path], wrong)
+
+    def _refuse_key(self, owner: tuple[str, ...], name: str, place: str) -> None:
+        if self.refuses_secret((*owner, name), place):
+            return
+        section, path = dotted(*owner), clipped(dotted(*owner, name))
+        near = [dotted(*owner, other) for other in nearest(name, [key.name for key in keys_under(owner[0])])]
+        if near or (near := sections_with(name)):
+            self.complain(place, f"{path} is not a setting; did you mean {near[0]}?")
+            return
+        takes = ", ".join(key.name for key in keys_under(owner[0])) or "no keys"
+        self.complain(place, f"{path} is not a setting; [{section}] takes {takes}.")
+
+
+def _names_inside(value: object) -> Iterator[str]:
+    """The names in a table, at any depth."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    yield from value if isinstance(value, dict) else ()
+    for part in parts:
+        yield from _names_inside(part)
+
+
+def keys_under(section: str) -> tuple[Key, ...]:
+    """The keys of a section, or of any [models.NAME]."""
+    return model_keys() if section == MODELS else sections()[section]
+
+
+def sections_with(name: str) -> list[str]:
+    """The dotted keys that end in this name."""
+    return [dotted(section, name) for section, keys in sections().items() if any(key.name == name for key in keys)]

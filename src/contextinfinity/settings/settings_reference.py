@@ -1,0 +1,95 @@
+"""The page of the manual that lists every setting, made from the declarations.
+
+python -m contextinfinity.settings.settings_reference > docs/reference/configuration.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from contextinfinity.settings.keys import (
+    MODELS,
+    OLDER_VARIABLES,
+    Key,
+    dotted,
+    keys_of,
+    section_classes,
+    shown,
+    variable,
+)
+from contextinfinity.settings.sections import ModelSettings
+
+_OPENING = """\
+# Configuration
+
+<!-- Made by `python -m contextinfinity.settings.settings_reference`; change the declarations, not this page. -->
+
+Without a file and without a variable everything works: every setting below has a default. `cix config`
+shows the values in force and where each came from.
+
+**The file** is `config.toml`, in TOML. The first of these counts: the one named with `--config`, the one
+named in `$CONTEXTINFINITY_CONFIG`, `config.toml` in the data folder. The data folder is what
+`--data-dir` says, else the environment, else the file, else the default.
+
+**The environment** goes before the file. The variable of a key is `CONTEXTINFINITY_SECTION__KEY`, with
+two underscores between section and key, as in
+`{example}`; of a model's key
+`CONTEXTINFINITY_MODELS__NAME__KEY`, where every sign of the name that is no letter or digit becomes an
+underscore. An empty variable counts as not set. Three keys also go by an older
+name:
+
+{older}
+
+**What cannot be followed is refused**: an unknown section, key or variable, a value of the wrong type or
+out of range. The message names the file, the line, the key, the value and what is allowed.
+
+**Paths** may begin with `~`. A relative one counts from the folder of the file it stands in, or from the
+current folder if it stands in a variable.
+
+**Models** are named by you. `built-in` and `offline` are always there: a small model for demonstration, whose
+weights `cix model get` fetches and which never summarises, remembers or rewrites; and doing without one.
+
+**Keys of providers** never stand here. Name the environment variable that holds one with `api_key_env`.
+"""
+
+
+def reference() -> str:
+    """Give the page, in Markdown."""
+    older = "\n".join(f"- `{name}` for `{dotted(*path)}`" for name, path in OLDER_VARIABLES.items())
+    parts = [_OPENING.format(example=variable("budget", "safety_margin_tokens"), older=older)]
+    for name, cls in section_classes().items():
+        parts.append("\n".join(_section(name, cls)))
+    parts.append("\n".join(_section(f"{MODELS}.NAME", ModelSettings)))
+    return "\n".join(parts)
+
+
+def _section(name: str, cls: type[Struct], level: str = "##") -> Iterator[str]:
+    yield f"{level} {name if level == '###' else f'[{name}]'}\n"
+    yield f"{inspect.getdoc(cls)}\n"
+    keys = keys_of(cls)
+    yield "| key | default | allowed | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for key in keys:
+        yield f"| `{key.name}` | {_default(key)} | {key.allowed} | {key.meaning} |"
+    yield ""
+    for declared in dict.fromkeys(key.tables for key in keys if key.tables):
+        headers = [_header(name, key) for key in keys if key.tables is declared]
+        yield from _section(" · ".join(headers), declared, level="###")
+
+
+def _header(section: str, key: Key) -> str:
+    return f"[[{section}.{key.name}]]" if isinstance(key.default, tuple) else f"[{section}.{key.name}.NAME]"
+
+
+def _default(key: Key) -> str:
+    if key.required:
+        return "must be given"
+    return "not set" if key.default is None else "none" if key.default in ((), {}) else f"`{shown(key.default)}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

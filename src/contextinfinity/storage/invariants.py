@@ -1,0 +1,409 @@
+"""What every store checks in the same words, on plain values.
+
+A store reads the rows a rule needs, asks the rule, and writes: the rules themselves know no storage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import get_args
+
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.ids import is_id, new_id, now
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    MetadataItem,
+    ReasoningBlock,
+    Role,
+    TextBlock,
+    ToolCallItem,
+    ToolOutputItem,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptItem,
+)
+from contextinfinity.domain.session import Branch, NewSession, SessionKind
+from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDraft, StateReason
+from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
+from contextinfinity.domain.turn_sides import side_text
+from contextinfinity.domain.vectors import HEAD, dim_of
+from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
+from contextinfinity.storage.idempotency import check_once
+from contextinfinity.text.plurals import there_are
+
+LONGEST_NAME = 128
+STEPLESS = frozenset({"clarification", "cancelled"})
+INDEXABLE = frozenset({Phase.STATE_COMMITTED, Phase.INDEXED, Phase.DONE, Phase.FAILED})
+ENDED = frozenset({Phase.INDEXED, Phase.DONE, Phase.FAILED})
+MOST_ROWS = 2**31 - 1
+LAST_PLACE = 2**62
+DEEPEST_JSON, WIDEST_INT = 100, 4096
+LARGEST_COUNT = 2**53
+LARGEST_VECTOR = 16_384
+LONGEST_TTL = 8_760_000.0
+"""Hours: a thousand years. What lives longer lives as long as anything."""
+LONGEST_WAIT = timedelta(minutes=1)
+UNSEEN = (
+    "\0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+"""Signs that show nothing, besides white space, as a class of a pattern. The table ``blank_sign`` holds them too."""
+_KINDS, _REASONS, _ROLES, _CASES = get_args(SessionKind), get_args(StateReason), get_args(Role), get_args(FoldCase)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_BLANK = re.compile(rf"[\s{UNSEEN}]*")
+
+
+def row_limit(limit: int) -> int:
+    """Give how many rows to read at most: no fewer than none, no more than any store can count."""
+    return min(max(limit, 0), MOST_ROWS)
+
+
+def end_place(before: int | None) -> int:
+    """Give the place to stop reading before; none: after everything."""
+    return LAST_PLACE if before is None else min(before, LAST_PLACE)
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text shows nothing."""
+    return _BLANK.fullmatch(text) is not None
+
+
+def check_id(identifier: str | None) -> None:
+    """Refuse an id that is not a UUID in canonical form; none at all is fine."""
+    if identifier is not None and not is_id(identifier):
+        raise InvalidInput(f"{identifier!r} is not a UUID in lower case with hyphens.")
+
+
+def check_new_session(new: NewSession) -> None:
+    """Refuse a session whose names break the rules."""
+    check_id(new.id)
+    check_id(new.branch_id)
+    check_name("user_id", new.owner.user_id, least=1)
+    check_name("org_id", new.owner.org_id, least=0)
+    if new.external_id is not None:
+        check_name("external_id", new.external_id, least=1)
+    check_one_of("kind", new.kind, _KINDS)
+    check_once(new.once)
+    check_json(new.metadata, "metadata")
+    if new.ttl_hours is not None and not 0 < new.ttl_hours <= LARGEST_COUNT:
+        raise InvalidInput(f"ttl_hours is {new.ttl_hours}; it has to be a finite number over 0, at most 2**53.")
+
+
+def check_name(field: str, value: str, *, least: int) -> None:
+    """Refuse a name that is too short or too long."""
+    if not least <= len(value) <= LONGEST_NAME:
+        raise InvalidInput(f"{field} has {len(value)} characters; it may have {least} to {LONGEST_NAME}.")
+
+
+def check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is none of those."""
+    if value not in allowed:
+        raise InvalidInput(f"{field} is {value!r}; it may be {' or '.join(allowed)}.")
+
+
+def has_expired(said_at: datetime, ttl_hours: float, moment: datetime) -> bool:
+    """Tell whether something that was said then is past its time to live."""
+    return said_at + timedelta(hours=min(ttl_hours, LONGEST_TTL)) <= moment
+
+
+def check_new_turn(new: NewTurn) -> None:
+    """Refuse a turn whose ids or values cannot be kept."""
+    check_id(new.id)
+    check_id(new.retry_of)
+    check_message(new.message)
+    check_json(new.metadata, "metadata")
+    check_once(new.once)
+    if (session := new.creates) is not None and (session.id is None or session.branch_id != new.branch_id):
+        raise InvalidInput("A session that is created with its first turn needs an id, and the branch of that turn.")
+
+
+def check_exchanges(exchanges: Sequence[Exchange]) -> None:
+    """Refuse turns from elsewhere whose values cannot be kept."""
+    for exchange in exchanges:
+        check_id(exchange.id)
+        check_message(exchange.message)
+        check_message(exchange.answer)
+        check_json(exchange.metadata, "metadata")
+
+
+def can_be_answered(turn: Turn, head: State) -> bool:
+    """Tell whether a logged answer belongs to a branch's newest turn: it was recorded without, and is in no summary.
+
+    Turns of the engine say how they ended, so a turn that is Done and does not was recorded.
+    """
+    is_open = turn.phase is Phase.DONE and turn.outcome is None and turn.answer is None
+    return is_open and turn.user_message.role != "assistant" and head.covers_turn_seq < turn.turn_seq
+
+
+def check_turn_end(end: TurnEnd) -> None:
+    """Refuse the end of a turn whose values cannot be kept."""
+    check_message(end.answer)
+    if end.step is not None:
+        check_step_end(end.step)
+
+
+def check_new_step(step: NewStep) -> None:
+    """Refuse a step whose values cannot be kept."""
+    check_id(step.id)
+    check_items(step.inputs)
+    if step.closes is not None:
+        check_step_end(step.closes)
+
+
+def check_step_end(end: StepEnd) -> None:
+    """Refuse the end of a step whose values cannot be kept."""
+    check_items(end.items)
+
+
+def check_message(message: Message | None) -> None:
+    """Refuse a message of an unknown role, or one that holds what JSON cannot say; none at all is fine."""
+    if message is not None:
+        check_one_of("role", message.role, _ROLES)
+        _check_blocks(message.blocks, 1)
+
+
+def check_items(items: Sequence[TranscriptItem]) -> None:
+    """Refuse items that hold what JSON cannot say."""
+    for item in items:
+        if isinstance(item, AssistantItem):
+            _check_blocks(item.blocks, 1)
+        elif isinstance(item, ToolCallItem):
+            check_json(item.arguments, "tool_call.arguments")
+        elif isinstance(item, ToolOutputItem):
+            check_json(item.output, "tool_output.output")
+        elif not isinstance(item, MetadataItem):
+            check_json(item.raw, f"{item.__struct_config__.tag}.raw")
+
+
+def _check_blocks(blocks: Sequence[ContentBlock], depth: int) -> None:
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            for annotation in block.annotations:
+                _check_json(annotation, "text.annotations", depth)
+        elif isinstance(block, ToolUseBlock):
+            _check_json(block.input, "tool_use.input", depth)
+        elif isinstance(block, ToolResultBlock):
+            _check_depth("tool_result.content", depth)
+            _check_blocks(block.content, depth + 1)
+        elif isinstance(block, ImageBlock):
+            _check_json(block.source, "image.source", depth)
+        else:
+            _check_json(block.raw, "reasoning.raw" if isinstance(block, ReasoningBlock) else "unknown.raw", depth)
+
+
+def rounds_of(steps: Sequence[tuple[Sequence[ToolOutputItem], Sequence[TranscriptItem]]]) -> tuple[TranscriptItem, ...]:
+    """Give what went to and fro before the last of some steps answered, from what each was told and said."""
+    rounds: list[TranscriptItem] = []
+    for place, (inputs, items) in enumerate(steps, start=1):
+        rounds.extend(inputs)
+        if place < len(steps):
+            rounds.extend(items)
+    return tuple(rounds)
+
+
+def check_metadata_key(key: str) -> None:
+    """Refuse a key of a session's metadata that cannot be part of a JSON path."""
+    if not 1 <= len(key) <= 64 or not key.replace("-", "").replace("_", "").isalnum() or not key.isascii():
+        raise InvalidInput(f"metadata: {key[:80]!r} is no key; use letters, digits, - and _.")
+
+
+def check_json(value: Json, where: str) -> None:
+    """Refuse a value that JSON cannot say and give back as it is, or that is nested too deep to be read."""
+    _check_json(value, where, 1)
+
+
+def _check_json(value: Json, where: str, depth: int) -> None:
+    if value is None or type(value) in (str, bool):
+        return
+    if type(value) is int and value.bit_length() <= WIDEST_INT:
+        return
+    if type(value) is float and isfinite(value):
+        return
+    if not isinstance(value, dict | list):
+        raise InvalidInput(f"{where} holds {_named(value)}, which JSON cannot say.")
+    _check_depth(where, depth)
+    if isinstance(value, dict):
+        for key in value:
+            if type(key) is not str:
+                raise InvalidInput(f"{where} holds the key {_named(key)}; in JSON every key is a text.")
+    for inner in value.values() if isinstance(value, dict) else value:
+        _check_json(inner, where, depth + 1)
+
+
+def _check_depth(where: str, depth: int) -> None:
+    if depth > DEEPEST_JSON:
+        raise InvalidInput(f"{where} is nested over {DEEPEST_JSON} levels deep.")
+
+
+def _named(value: object) -> str:
+    if type(value) is int:
+        return f"a number of {value.bit_length()} bits" if value.bit_length() > WIDEST_INT else str(value)
+    return str(value) if isinstance(value, float) else f"a value of type {type(value).__name__}"
+
+
+def check_draft(draft: StateDraft) -> None:
+    """Refuse a state with an unknown reason, or a count that is none."""
+    check_one_of("reason", draft.reason, _REASONS)
+    if draft.token_count_est is not None:
+        _check_count("token_count_est", draft.token_count_est)
+
+
+def _check_count(field: str, count: int) -> None:
+    if not 0 <= count <= LARGEST_COUNT:
+        raise InvalidInput(f"{field} is {count}; it may be 0 to 2**53.")
+
+
+def check_candidate(candidate: FoldCandidate) -> None:
+    """Refuse a candidate of no known case, with counts that are none, or that does not go on from its summary."""
+    check_one_of("case", candidate.case, _CASES)
+    _check_count("tokens_before", candidate.tokens_before)
+    _check_count("tokens_after", candidate.tokens_after)
+    if _SHA256.fullmatch(candidate.base_summary) is None:
+        raise InvalidInput(f"base_summary is {candidate.base_summary[:80]!r}; it has to be a SHA-256 in hex.")
+    if not 0 <= candidate.base_covers <= candidate.covers_turn_seq:
+        raise InvalidInput(
+            f"A candidate that goes on from turn {candidate.base_covers} cannot cover turn {candidate.covers_turn_seq}."
+        )
+
+
+def check_covers(covers: int, turn_seq: int) -> None:
+    """Refuse to cover a turn that is not committed."""
+    if not 0 <= covers <= turn_seq:
+        raise InvalidInput(f"A state at turn {turn_seq} cannot cover turn {covers}.")
+
+
+def check_wait(after: timedelta) -> None:
+    """Refuse to put a job off for so long that it would seem to be queued before the clock went back."""
+    if not timedelta() <= after <= LONGEST_WAIT:
+        raise InvalidInput(f"A job cannot be asked for after {after}; it may be 0 to {LONGEST_WAIT.seconds} seconds.")
+
+
+def check_place(branch: Branch, at: int | None, state: int | None) -> None:
+    """Refuse a fork at a place the branch does not have."""
+    if at is not None and state is not None:
+        raise InvalidInput("A fork starts after a turn or from a state, not both.")
+    if at is not None and not 0 <= at <= branch.last_turn_seq:
+        raise InvalidInput(f"Branch {branch.id} has no turn {at}; {there_are(1, branch.last_turn_seq, 'turn')}.")
+
+
+def check_rollback(to: int | None, state: int | None) -> None:
+    """Refuse to roll back to nowhere in particular."""
+    if to is None and state is None:
+        raise InvalidInput("A rollback needs a place: a turn to go back to, or the number of a state.")
+
+
+def no_state(branch: Branch, number: int) -> InvalidInput:
+    """Say that a branch has no state of that number."""
+    return InvalidInput(f"Branch {branch.id} has no state {number}; {there_are(0, branch.head_seq, 'state')}.")
+
+
+def check_fact(fact: str) -> None:
+    """Refuse to pin nothing."""
+    if not fact.strip():
+        raise InvalidInput("A pinned fact cannot be blank.")
+
+
+def remove_pin(facts: tuple[str, ...], number: int) -> tuple[str, ...]:
+    """Take the fact of that number (from 1) out."""
+    if not 1 <= number <= len(facts):
+        raise NotFound(f"There is no pinned fact {number}; there are {len(facts)}.")
+    return facts[: number - 1] + facts[number:]
+
+
+def check_owner(turn_id: str, owner: str | None, asking: str) -> None:
+    """Discard a write to a turn that another worker owns."""
+    if owner != asking:
+        raise TurnLost(f"Turn {turn_id} belongs to {owner or 'nobody'}, not to {asking}; nothing was written.")
+
+
+def check_phase(turn_id: str, phase: Phase, allowed: frozenset[Phase]) -> None:
+    """Refuse a step the turn's phase does not allow."""
+    if phase not in allowed:
+        wanted = " or ".join(sorted(allowed))
+        raise WrongPhase(f"Turn {turn_id} is {phase}; this needs {wanted}.")
+
+
+def check_finalising(turn_id: str, phase: Phase, end: TurnEnd) -> None:
+    """Refuse to make a turn final out of turn: after a step, or without one a question asked back or a stop."""
+    check_phase(turn_id, phase, OPEN_PHASES)
+    if phase is Phase.CONTEXT_PREPARED and (end.outcome not in STEPLESS or end.step is not None):
+        raise WrongPhase(f"Turn {turn_id} is {phase}: without a step only a question asked back or a stop is final.")
+    if phase is Phase.RESPONDING and end.step is None:
+        raise InvalidInput(f"Turn {turn_id} is {phase}: its last step has to be closed with it.")
+
+
+def texts_of(turn: Turn) -> dict[ChunkSide, str | None]:
+    """Give the texts that the offsets of chunks count in; None for a side that the turn does not have."""
+    answer = None if turn.answer is None else turn.answer.rendered_text
+    return {"user": turn.user_message.rendered_text, "tool": side_text(turn, "tool") or None, "assistant": answer}
+
+
+def check_span(start: int, end: int, text: str | None) -> None:
+    """Refuse a span that does not lie within its message."""
+    if text is None:
+        raise InvalidInput("The turn has nothing on that side to take a chunk from.")
+    if not 0 <= start < end <= len(text):
+        raise InvalidInput(f"The span {start} to {end} does not lie within a message of {len(text)} characters.")
+
+
+def check_namespace(name: str, dim: int, known: int | None) -> None:
+    """Refuse vectors that cannot be kept together: of no name, of no size, or of another size than is known."""
+    check_name("A namespace's name", name, least=1)
+    if not 0 < dim <= LARGEST_VECTOR:
+        raise InvalidInput(f"A vector of {name} has {dim} numbers; it may have 1 to {LARGEST_VECTOR}.")
+    if known not in (None, dim):
+        raise InvalidInput(f"The vectors of {name} have {known} numbers, not {dim}.")
+
+
+def check_vector(name: str, dim: int, body: bytes) -> None:
+    """Refuse a vector of another size than its namespace's others."""
+    if dim_of(body) != dim:
+        raise InvalidInput(
+            f"A vector of {name} has {dim} numbers in {HEAD + dim} bytes; this one has {len(body)} bytes."
+        )
+
+
+def check_branch_of(turn_id: str, is_of: str, asked: str) -> None:
+    """Refuse to commit a turn on a branch that is not its own."""
+    if is_of != asked:
+        raise InvalidInput(f"Turn {turn_id} is a turn of branch {is_of}, not of {asked}.")
+
+
+def check_head(branch_id: str, head: str, expected: str | None) -> None:
+    """Refuse to build on a state that is not the head; None: on whatever is."""
+    if expected not in (None, head):
+        raise HeadMoved(f"The head of branch {branch_id} is {head}, not {expected}.", head=head)
+
+
+def not_settled(turn_seq: int, phase: str) -> OutOfOrder:
+    """Say which turn has to be settled first."""
+    return OutOfOrder(f"Turn {turn_seq} of the branch is {phase}: it has to be settled first.")
+
+
+def drafted_state(draft: StateDraft, head: State, turn_seq: int) -> State:
+    """Build the state that follows the head: what the draft leaves open, and the pins, are the head's."""
+    summary = head.summary if draft.summary is None else draft.summary
+    inherited = head.token_count_est if draft.summary is None else len(summary) // 4
+    covers = head.covers_turn_seq if draft.covers_turn_seq is None else draft.covers_turn_seq
+    check_covers(covers, turn_seq)
+    return State(
+        id=new_id(),
+        session_id=head.session_id,
+        branch_id=draft.branch_id,
+        state_seq=head.state_seq + 1,
+        parent_id=head.id,
+        turn_seq=turn_seq,
+        covers_turn_seq=covers,
+        reason=draft.reason,
+        summary=summary,
+        pinned_facts=head.pinned_facts,
+        token_count_est=inherited if draft.token_count_est is None else draft.token_count_est,
+        created_at=now(),
+    )

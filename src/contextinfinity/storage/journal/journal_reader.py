@@ -1,0 +1,137 @@
+"""Reading a journal, finished or not, from the front.
+
+``JournalReader`` hands out the entries of a file as far as they are whole and in order, block by block, so a long
+journal never has to fit into memory. It remembers only where the next line begins and never part of a line:
+when a torn end is cut off and written anew behind its back, it simply reads what stands there now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from contextinfinity.storage.journal.entries import END, JournalEntry, from_line, translate
+
+BLOCK = 65_536
+
+
+class JournalReader:
+    """The entries of one open file, in order. ``offset`` and ``seq`` tell how far they have been read.
+
+    After a block, ``behind`` tells whether more waits, ``ended`` whether the end was read, and ``removed`` whether
+    the file had been deleted.
+    """
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self.offset = 0
+        self.seq = 0
+        self.behind = False
+        self.ended = False
+        self.removed = False
+
+    def next_block(self) -> list[JournalEntry]:
+        """Read the entries that follow; empty when there is none (yet)."""
+        entries: list[JournalEntry] = []
+        for line in [] if self.ended else self._whole_lines():
+            entry = from_line(line)
+            if entry is None or entry.seq != self.seq + 1:  # torn: its writer will cut it off and go on from here
+                self.behind = False
+                break
+            entries.append(entry)
+            self.seq += 1
+            self.offset += len(line) + 1
+            if entry.event_type == END:
+                self.ended = True
+                break
+        return entries
+
+    def last(self) -> JournalEntry | None:
+        """Read only the end of the file and give its last entry; None when that is torn or there is none."""
+        size = os.fstat(self._descriptor).st_size
+        wanted = BLOCK
+        while True:
+            start = max(size - wanted, 0)
+            data = _read(self._descriptor, size - start, start, self._path)
+            if not data.endswith(b"\n"):
+                return None
+            _, newline, line = data[:-1].rpartition(b"\n")
+            if newline or start == 0:
+                return from_line(line)
+            wanted *= 4
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._descriptor)
+
+    def _whole_lines(self) -> list[bytes]:
+        """Read a block, or as much as one long line needs; what follows the last newline is left."""
+        status = os.fstat(self._descriptor)
+        self.removed = status.st_nlink == 0
+        self.behind = False
+        rest = status.st_size - self.offset
+        wanted = BLOCK
+        while rest > 0:
+            data = _read(self._descriptor, min(wanted, rest), self.offset, self._path)
+            end = data.rfind(b"\n")
+            if end >= 0:
+                self.behind = len(data) < rest
+                return data[:end].split(b"\n")
+            if wanted >= rest:
+                break
+            wanted *= 4
+        return []
+
+
+def open_lines(path: Path) -> JournalReader | None:
+    """Open a journal for reading; None when there is none."""
+    try:
+        return JournalReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise translate(error, path) from error
+
+
+def _read(descriptor: int, count: int, offset: int, path: Path) -> bytes:
+    try:
+        return os.pread(descriptor, count, offset)
+    except OSError as error:
+        raise translate(error, path) from error
+
+
+class ChangeSignal:
+    """Wakes one consumer on its event loop, from any thread, once for however many rings.
+
+    The consumer hushes the bell before it looks, so that what comes while it looks rings again.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._event = asyncio.Event()
+        self._rung = False
+
+    def ring(self) -> None:
+        """Wake the consumer, unless it is on its way already."""
+        if self._rung:
+            return
+        self._rung = True
+        if threading.get_ident() == self._thread:  # the usual case, and it saves the loop's trip through a pipe
+            self._event.set()
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
+                self._loop.call_soon_threadsafe(self._event.set)
+
+    def hush(self) -> None:
+        """Forget earlier rings."""
+        self._rung = False
+        self._event.clear()
+
+    async def wait(self) -> None:
+        """Wait for a ring since the last hush; other tasks get their chance even when there was one."""
+        await (asyncio.sleep(0) if self._rung else self._event.wait())

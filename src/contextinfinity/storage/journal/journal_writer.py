@@ -1,0 +1,317 @@
+"""Writing a journal: events go in one after the other, and become durable a little later.
+
+``append`` numbers an event and keeps it in memory. It is written to the file once enough bytes wait or it
+has waited long enough, and forced onto the disk after a longer while, by the flusher's thread; only ``sync``,
+``end``, ``finish`` and ``close`` wait for the disk. What always holds: entries are numbered 1, 2, 3 … without
+a gap, across reopening too; a file has one writer; ``durable`` never exceeds ``displayed``.
+
+A journal that failed stays failed. After a sync that failed the system may forget which bytes never reached
+the disk and report success the next time, so no later success could be believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from contextinfinity.domain.events import Durability
+from contextinfinity.domain.ids import now
+from contextinfinity.domain.message import Json
+from contextinfinity.errors import InvalidInput, LedgerBusy, LedgerClosed, LedgerError, Refused
+from contextinfinity.storage.folders import sync_folder
+from contextinfinity.storage.journal.entries import END, JournalEntry, to_line, translate
+from contextinfinity.storage.journal.flusher import Flusher
+from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalReader
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlushPolicy:
+    """When what was appended is written, and when it is forced onto the disk."""
+
+    flush_seconds: float
+    flush_bytes: int
+    sync_seconds: float
+
+
+class Journal:
+    """The open journal of one step. Any thread may append; ``JournalFolder.open`` makes it."""
+
+    def __init__(
+        self, path: Path, provider: str, *, pace: FlushPolicy, flusher: Flusher, on_close: Callable[[], None]
+    ) -> None:
+        self.path = path
+        self.provider = provider
+        self._pace = pace
+        self._flusher = flusher
+        self._on_close = on_close
+        # Held for moments only, so that append and flush may run on an event loop. Whoever needs both locks
+        # takes _syncing first; it is held while the disk works, and keeps the descriptor open meanwhile.
+        self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._buffer = bytearray()
+        self._bells: list[ChangeSignal] = []
+        self._failure: LedgerError | None = None
+        self._sealed = False
+        self._displayed = self._durable = 0
+        # Since when the oldest byte has waited to be written, and to be synced; None while none does.
+        self._unwritten_since: float | None = None
+        self._unsynced_since: float | None = None
+        self._flush_planned = self._sync_planned = False
+        self._name_durable = False
+        self._descriptor, self._seq = _open_for_appending(path)
+        self.synced = os.fstat(self._descriptor).st_size
+        """The size of the file when it was opened or last forced onto the disk."""
+
+    @property
+    def displayed(self) -> int:
+        """How many bytes of text the events appended here display."""
+        return self._displayed
+
+    @property
+    def durable(self) -> int:
+        """How many of them would survive a power cut."""
+        return self._durable
+
+    def durability(self) -> Durability:
+        """Give both counts as they are at one moment."""
+        with self._lock:
+            return Durability(displayed=self._displayed, durable=self._durable)
+
+    def append(self, event_type: str, payload: Json, shown: int = 0) -> int:
+        """Add an event that displays ``shown`` bytes of text, and give its number. Never waits for the disk.
+
+        What is no JSON is refused and not added. A failure met in the background is raised here.
+        """
+        if event_type == END:
+            raise InvalidInput(f"An event cannot be of type {END!r}: that is how a journal ends.")
+        with self._lock:
+            self._check_usable()
+            return self._add(event_type, payload, shown)
+
+    def flush(self) -> None:
+        """Hand everything to the system: other processes can read it, a crash of this one cannot undo it."""
+        with self._lock:
+            self._check_open()
+            self._write()
+
+    def sync(self) -> None:
+        """Force everything onto the disk. Waits for it."""
+        with self._syncing:
+            with self._lock:
+                self._check_open()
+                self._write()
+                if self._unsynced_since is None and self._name_durable:
+                    return
+                shown, size = self._displayed, os.fstat(self._descriptor).st_size
+                self._unsynced_since = None
+            try:
+                os.fsync(self._descriptor)
+                if not self._name_durable:  # a file is only found after a power cut if its folder knows of it
+                    sync_folder(self.path.parent)
+                    self._name_durable = True
+            except OSError as error:
+                with self._lock:
+                    raise self._fail(error) from error
+            with self._lock:
+                self._durable, self.synced = shown, size
+
+    def end(self, payload: Json) -> int:
+        """Add the last entry, force all onto the disk and close; gives the entry's number. Waits for the disk."""
+        seq = self._add_end(payload)
+        self.close()
+        return seq
+
+    async def finish(self, payload: Json) -> int:
+        """Do what ``end`` does, waiting for the disk beside the event loop.
+
+        Once begun it is completed, even when the caller is cancelled meanwhile.
+        """
+        seq = self._add_end(payload)
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.close))
+        return seq
+
+    def close(self) -> None:
+        """Force all onto the disk and let go of the file, also when that fails. Closing twice does nothing.
+
+        Without an end the journal stays unfinished: whoever opens it next may go on with it.
+        """
+        with self._lock:
+            self._sealed = True  # what is added from now on might miss the disk and still be numbered
+            if self._descriptor < 0:
+                return
+        try:
+            self.sync()
+        except LedgerClosed:
+            pass  # another thread closed it in between
+        finally:
+            self._release()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something stopped this journal; ``check`` raises it."""
+        return self._failure is not None
+
+    def check(self) -> None:
+        """Raise what stopped this journal, if something did."""
+        if (failure := self._failure) is not None:
+            raise type(failure)(failure.message, hint=failure.hint) from failure
+
+    def listen(self, bell: ChangeSignal) -> None:
+        """Ring the bell from now on whenever there is something new to read, or nothing more to come."""
+        with self._lock:
+            self._bells = [*self._bells, bell]
+            bell.ring()  # it may have something to tell already
+
+    def unlisten(self, bell: ChangeSignal) -> None:
+        """Ring it no more."""
+        with self._lock:
+            self._bells = [other for other in self._bells if other is not bell]
+
+    # Everything below is called with the lock held, except where it says otherwise.
+
+    def _add(self, event_type: str, payload: Json, shown: int) -> int:
+        seq = self._seq + 1
+        line = to_line(JournalEntry(ts=now(), provider=self.provider, event_type=event_type, seq=seq, payload=payload))
+        self._seq = seq
+        self._buffer += line
+        self._plan()
+        if len(self._buffer) >= self._pace.flush_bytes:
+            self._write()
+        self._displayed += shown  # only now: an event that could not be kept is not shown
+        self._ring()
+        return seq
+
+    def _add_end(self, payload: Json) -> int:
+        """Takes the lock itself."""
+        try:
+            with self._lock:
+                self._check_usable()
+                seq = self._add(END, payload, 0)
+                self._sealed = True
+                return seq
+        except LedgerError:
+            if self._failure is not None:  # its user is done with it and heard why: nobody else would close it
+                self._release()
+            raise
+
+    def _plan(self) -> None:
+        """Note since when bytes wait, and let the flusher come for them unless it is going to anyway."""
+        if self._unwritten_since is None:
+            self._unwritten_since = time.monotonic()
+            if not self._flush_planned:
+                self._flush_planned = True
+                self._flusher.plan_flush(self._unwritten_since + self._pace.flush_seconds, self._flush_if_due)
+        if self._unsynced_since is None:
+            self._unsynced_since = self._unwritten_since
+            if not self._sync_planned:
+                self._sync_planned = True
+                self._flusher.plan_sync(self._unsynced_since + self._pace.sync_seconds, self._sync_if_due)
+
+    def _flush_if_due(self, present: float) -> float | None:
+        """Run by the flusher; takes the lock itself."""
+        with self._lock:
+            self._flush_planned = False
+            if self._descriptor < 0 or self._unwritten_since is None:
+                return None
+            due = self._unwritten_since + self._pace.flush_seconds
+            if due > present:  # what waited when this was planned has been written since
+                self._flush_planned = True
+                return due
+            self.check()
+            self._write()
+            return None
+
+    def _sync_if_due(self, present: float) -> float | None:
+        """Run by the flusher; takes the locks itself."""
+        with self._lock:
+            self._sync_planned = False
+            if self._descriptor < 0 or self._unsynced_since is None:
+                return None
+            due = self._unsynced_since + self._pace.sync_seconds
+            if due > present:
+                self._sync_planned = True
+                return due
+        self.sync()
+        return None
+
+    def _write(self) -> None:
+        try:
+            while self._buffer:
+                written = os.write(self._descriptor, self._buffer)
+                del self._buffer[:written]
+        except OSError as error:
+            raise self._fail(error) from error
+        self._unwritten_since = None
+
+    def _fail(self, error: OSError) -> LedgerError:
+        self._failure = translate(error, self.path)
+        self._ring()
+        return self._failure
+
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.ring()
+
+    def _check_open(self) -> None:
+        self.check()
+        if self._descriptor < 0:
+            raise LedgerClosed(f"The journal {self.path} is closed.")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if self._sealed:
+            raise LedgerClosed(f"The journal {self.path} is being closed.")
+
+    def _release(self) -> None:
+        """Takes the locks itself."""
+        with self._syncing, self._lock:
+            if self._descriptor < 0:
+                return
+            # In this order: the folder forgets it while it is still locked against a second writer, and those
+            # who listen look again when it is forgotten.
+            self._on_close()
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._ring()
+
+
+def _open_for_appending(path: Path) -> tuple[int, int]:
+    """Open or create a file for one writer; returns its descriptor and the number of its last whole entry.
+
+    A file that another process removes before it is locked here is created again.
+    """
+    try:
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                seq = _take_over(descriptor, path)
+                if os.fstat(descriptor).st_nlink:
+                    return descriptor, seq
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+    except BlockingIOError as error:
+        raise LedgerBusy(f"The journal {path} is being written already.") from error
+    except OSError as error:
+        raise translate(error, path) from error
+
+
+def _take_over(descriptor: int, path: Path) -> int:
+    """Lock a file, cut off what a crash tore, and give the number of its last entry."""
+    # The lock goes with the process that holds it. Two writers would number alike and cut each other's lines.
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lines = JournalReader(descriptor, path)
+    while lines.next_block():
+        pass
+    if lines.ended:
+        raise Refused(f"The journal {path} has ended.", hint="Nothing can follow its end; read it instead.")
+    if os.fstat(descriptor).st_size > lines.offset:
+        os.ftruncate(descriptor, lines.offset)
+    return lines.seq

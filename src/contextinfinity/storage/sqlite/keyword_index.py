@@ -1,0 +1,196 @@
+"""Words in SQLite: the rows a search looks them up in, written with what they are of.
+
+A row is 4 * message.key + its kind. Beside the words it holds two tokens, of the session and of its owner, so that a
+search within one of them is an intersection. No word can be taken for a token: those begin with a sign that no word
+has. The same transaction updates the counts.
+
+New rows wait in ``connection.unindexed`` and are written together by ``write_words`` before the commit. FTS5 writes its
+pending words out at every savepoint and every statement that may have to be undone; in between it would do so for each
+message of a group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.session import Owner
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.rows import must
+from contextinfinity.text.keywords import VERSION, terms
+
+OWN, LENT, TOOL = 0, 1, 2
+"""Kinds of rows: a message's own words, those it borrows; with ``TOOL`` added, the same of its turn's tool side."""
+
+SAMPLED = 64
+"""Of so many messages one is counted to know how common words are: cheap to keep, and near enough."""
+
+_SAFE = {code: 0xE000 + code for code in range(128) if not chr(code).isalnum()}
+"""Characters that SQLite would split a word at, and their replacements."""
+
+
+def token_of(term: str) -> str:
+    """Write a word so that SQLite takes it as one."""
+    return term if term.isalnum() else term.translate(_SAFE)
+
+
+def session_token(session_id: bytes) -> str:
+    """Return the token of a session."""
+    return f"\ue100{session_id.hex()}"
+
+
+def owner_token(owner: Owner) -> str:
+    """Return the token of an owner. Tokens can collide: the scope filter checks the owner of every hit."""
+    digest = hashlib.blake2b(f"{len(owner.org_id)} {owner.org_id} {owner.user_id}".encode(), digest_size=8)
+    return f"\ue101{digest.hexdigest()}"
+
+
+def index_messages(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
+    """Index the words of new messages: (key, text)."""
+    for key, text in said:
+        connection.unindexed[4 * key] = (session_id, text, True)
+
+
+def write_words(connection: Connection) -> None:
+    """Write the rows that wait, and count them in all and for each session and owner."""
+    waiting = connection.unindexed
+    if not waiting:
+        return
+    sessions = {session_id for session_id, _, _ in waiting.values()}
+    tokens = {session_id: _tokens(connection, session_id) for session_id in sessions}
+    lines, sampled, scopes = list[tuple[int, str]](), list[tuple[str]](), dict[str, _IndexedCounts]()
+    total = _IndexedCounts()
+    for row, (session_id, text, is_new) in waiting.items():
+        words = _words(text)
+        lines.append((row, _line(words, tokens[session_id])))
+        if row & LENT:
+            continue
+        if row % 4 == OWN and (row // 4) % SAMPLED == 0:
+            sampled += [(word,) for word in words]
+        counted = _IndexedCounts(int(is_new), int(row % 4 == OWN), int(bool(text.strip())), row // 4, row // 4)
+        total = total.plus(counted)
+        for token in tokens[session_id]:
+            scopes[token] = scopes.get(token, _IndexedCounts()).plus(counted)
+    waiting.clear()
+    connection.execute_many("insert_words", lines)
+    connection.execute_many("count_sample", sampled)
+    if scopes:
+        connection.execute("count_words", {**total._asdict(), "version": VERSION})
+        connection.execute_many("count_scope", [{**count._asdict(), "token": token} for token, count in scopes.items()])
+
+
+class _IndexedCounts(NamedTuple):
+    """What came to the index: messages that are new in the ledger, messages, places; the first and last message."""
+
+    said: int = 0
+    messages: int = 0
+    places: int = 0
+    first: int = 2**62
+    last: int = 0
+
+    def plus(self, other: _IndexedCounts) -> _IndexedCounts:
+        """Add another count."""
+        sums = (self.said + other.said, self.messages + other.messages, self.places + other.places)
+        return _IndexedCounts(*sums, min(self.first, other.first), max(self.last, other.last))
+
+
+def index_again(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool) -> None:
+    """Replace the words of messages, whether there were any or not; ``other``: they are of another version."""
+    write_words(connection)
+    there = [(key, text) for key, text in said if _is_there(connection, 4 * key)]
+    index_missing(connection, session_id, said)
+    tokens = _tokens(connection, session_id)
+    connection.execute_many("replace_words", [(4 * key, _line(_words(text), tokens)) for key, text in there])
+    if other:
+        _count_samples(connection, there)
+
+
+def clear_samples(connection: Connection) -> None:
+    """Reset the counts of how common words are."""
+    connection.execute("clear_sample")
+
+
+def index_missing(connection: Connection, session_id: bytes, said: Iterable[tuple[int, str]]) -> None:
+    """Write the words of those messages that have none yet: they are older than the index."""
+    for key, text in said:
+        if not _is_there(connection, 4 * key):
+            connection.unindexed[4 * key] = (session_id, text, False)
+
+
+def index_sides(
+    connection: Connection,
+    session_id: bytes,
+    keys: tuple[int, int | None],
+    tool_text: str,
+    borrowed: Mapping[ChunkSide, str],
+) -> None:
+    """Write the words of a turn's tool side, and those that its sides borrow."""
+    question, answer = keys
+    rows: dict[ChunkSide, int] = {"user": 4 * question, "tool": 4 * question + TOOL}
+    rows |= {} if answer is None else {"assistant": 4 * answer}
+    _put_words(connection, session_id, rows["tool"], tool_text)
+    for side in rows.keys() & borrowed.keys():
+        _put_words(connection, session_id, rows[side] + LENT, borrowed[side])
+
+
+def forget_session(connection: Connection, session_id: bytes) -> None:
+    """Delete what is counted for a session as a whole."""
+    connection.execute("delete_scope", (session_token(session_id),))
+
+
+def _put_words(connection: Connection, session_id: bytes, row: int, text: str) -> None:
+    """Index what a message borrows, or what its turn said with tools, in the place of what was there."""
+    if not _is_there(connection, row):
+        if text.strip():
+            connection.unindexed[row] = (session_id, text, False)
+        return
+    write_words(connection)
+    tokens = _tokens(connection, session_id)
+    if text.strip():
+        connection.execute("replace_words", (row, _line(_words(text), tokens)))
+        return
+    connection.execute("delete_words", (row,))
+    if not row & LENT:
+        less = {"said": 0, "messages": 0, "places": -1, "version": VERSION, "first": row // 4, "last": row // 4}
+        connection.execute("count_words", less)
+        connection.execute_many("count_scope", [{**less, "token": token} for token in tokens])
+
+
+def forget_words(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
+    """Take back what messages that are to be deleted have been counted for, but for what the database counts itself."""
+    write_words(connection)
+    keys = {"messages": json.dumps([key for key, _ in said])}
+    messages, places = must(connection.one("count_indexed", keys), "session", session_id.hex())
+    counts = {"messages": messages, "places": places, "token": _tokens(connection, session_id)[1]}
+    connection.execute("shrink_scope", counts)
+    words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
+    connection.execute_many("unsay_sample", words)
+    connection.execute_many("delete_sample", words)
+
+
+def _tokens(connection: Connection, session_id: bytes) -> tuple[str, str]:
+    org_id, user_id = must(connection.one("select_session_owner", (session_id,)), "session", session_id.hex())
+    return session_token(session_id), owner_token(Owner(org_id=org_id, user_id=user_id))
+
+
+def _count_samples(connection: Connection, said: Iterable[tuple[int, str]]) -> None:
+    """Count the words of those messages that are counted."""
+    words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
+    connection.execute_many("count_sample", words)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text as they are written, each once."""
+    words = list(dict.fromkeys(terms(text)))
+    return words if "".join(words).isalnum() else [token_of(word) for word in words]
+
+
+def _line(words: list[str], tokens: tuple[str, str]) -> str:
+    return " ".join((*tokens, *words))
+
+
+def _is_there(connection: Connection, row: int) -> bool:
+    return row in connection.unindexed or connection.one("select_row", (row,)) is not None

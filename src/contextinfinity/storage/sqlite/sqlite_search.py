@@ -1,0 +1,26 @@
+"""SQLite's search as the ledger's verbs call it: words in FTS5, vectors in packs. It implements ``database.Search``."""
+
+from contextinfinity.storage.sqlite.keyword_index import (
+    clear_samples,
+    forget_session,
+    forget_words,
+    index_again,
+    index_messages,
+    index_missing,
+    index_sides,
+)
+from contextinfinity.storage.sqlite.keyword_search import find_words
+from contextinfinity.storage.sqlite.vector_writes import drop_vectors, put_embeddings
+
+__all__ = [
+    "clear_samples",
+    "drop_vectors",
+    "find_words",
+    "forget_session",
+    "forget_words",
+    "index_again",
+    "index_messages",
+    "index_missing",
+    "index_sides",
+    "put_embeddings",
+]

@@ -1,0 +1,160 @@
+"""Vectors in SQLite: the noun. ``vector_writes`` writes them, ``vector_search`` searches them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.ids import ChunkId
+from contextinfinity.domain.search import Namespace, Scope, VectorHit
+from contextinfinity.domain.vectors import HEAD
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.invariants import check_vector, row_limit
+from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
+from contextinfinity.storage.ledger.chunks import chunk_of
+from contextinfinity.storage.ledger.rows import pack
+from contextinfinity.storage.sqlite.database import SqliteDatabase
+from contextinfinity.storage.sqlite.vector_writes import (
+    Space,
+    drop_old,
+    find_space,
+    must_space,
+    open_space,
+    put_vectors,
+    spaces,
+    switch_to,
+)
+
+if TYPE_CHECKING:
+    from contextinfinity.storage.sqlite.vector_search import VectorSearch
+
+
+def read_bodies(connection: Connection, namespace: str, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
+    """Read the vectors of chunks."""
+    space = find_space(connection, namespace)
+    if space is None:
+        return (None,) * len(chunk_ids)
+    return _bodies(connection, space, chunk_ids)
+
+
+def list_namespaces(connection: Connection) -> tuple[Namespace, ...]:
+    """Return which there are, the current one first."""
+    return tuple(space.shown() for space in spaces(connection))
+
+
+def open_namespace(connection: Connection, name: str, dim: int) -> Namespace:
+    """Make sure there is one of that name."""
+    return open_space(connection, name, dim).shown()
+
+
+def list_unplaced(connection: Connection, namespace: str, *, limit: int = 256) -> tuple[Chunk, ...]:
+    """Read chunks that have no vector there, the oldest first."""
+    space = must_space(connection, namespace)
+    values = {"namespace": space.key, "filled": space.filled, "limit": row_limit(limit)}
+    found = (chunk_of(connection, chunk_id) for (chunk_id,) in connection.many("select_unplaced", values))
+    return tuple(chunk for chunk in found if chunk is not None)
+
+
+def place_vectors(connection: Connection, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:
+    """Add vectors; a chunk that has one there keeps it, one that is gone is passed over."""
+    space = must_space(connection, namespace)
+    by_session: dict[bytes, list[tuple[int, bytes]]] = {}
+    for chunk_id, body in vectors:
+        check_vector(namespace, space.dim, body)
+        row = connection.one("select_chunk_place", (pack(chunk_id),))
+        if row is not None:
+            by_session.setdefault(row[1], []).append((row[0], body))
+    for session_id, bodies in by_session.items():
+        put_vectors(connection, session_id, namespace, bodies)
+
+
+class _Pack(NamedTuple):
+    """A pack that was read."""
+
+    keys: list[int]
+    bodies: bytes
+
+    def body(self, key: int, size: int) -> bytes | None:
+        """Return the vector of a key."""
+        if key not in self.keys:
+            return None
+        slot = self.keys.index(key)
+        return self.bodies[slot * size : (slot + 1) * size]
+
+
+_NO_PACK = _Pack([], b"")
+
+
+def _bodies(connection: Connection, space: Space, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
+    """Read the vectors of chunks, by their age: so each pack of a session is read once."""
+    found: list[bytes | None] = [None] * len(chunk_ids)
+    values = {"namespace": space.key, "chunks": json.dumps([pack(chunk_id).hex() for chunk_id in chunk_ids])}
+    packs: dict[bytes, _Pack] = {}
+    for place, key, session_id, loose in connection.many("select_vectors", values):
+        if loose is None and key not in packs.get(session_id, _NO_PACK).keys:
+            packs[session_id] = _pack_of(connection, space, session_id, key)
+        found[place] = loose if loose is not None else packs[session_id].body(key, HEAD + space.dim)
+    return tuple(found)
+
+
+def _pack_of(connection: Connection, space: Space, session_id: bytes, key: int) -> _Pack:
+    row = connection.one("select_pack_of", (space.key, session_id, key))
+    return _NO_PACK if row is None else _Pack(msgspec.json.decode(row[1], type=list[int]), row[2])
+
+
+class SqliteVectors(StoreResource):
+    """``Vectors`` on SQLite. Files that make a search quicker are in ``folder`` and can be deleted at any time.
+
+    A ledger in memory has neither. ``least``: how many vectors of a namespace are searched without such a file.
+    """
+
+    bodies = reads(read_bodies)
+    namespaces = looks(list_namespaces)
+    open = writes(open_namespace)
+    unplaced = reads(list_unplaced)
+    place = writes(place_vectors, bulk=True)
+    switch = writes(switch_to)
+
+    def __init__(self, database: SqliteDatabase, folder: Path | None, *, least: int = 50_000) -> None:
+        super().__init__(database)
+        self._sqlite = database
+        self._folder = folder
+        self._least = least
+        self._search: VectorSearch | None = None
+
+    async def drop_old(self, *, limit: int = 1000) -> int:
+        """Remove vectors of old namespaces, some at a time; without any, nothing is committed."""
+        if await self._sqlite.look(lambda connection: connection.one("select_old")) is None:
+            return 0
+        return await self._sqlite.write(lambda connection: drop_old(connection, row_limit(limit)))
+
+    async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[VectorHit, ...]:
+        """Find the chunks whose vectors are nearest."""
+
+        def find(connection: Connection) -> tuple[VectorHit, ...]:
+            space = find_space(connection, namespace)
+            if space is None:
+                return ()
+            check_vector(namespace, space.dim, vector)
+            return self._searching().near(connection, vector, space, scope, row_limit(most))
+
+        return await self._database.read(find)
+
+    def _searching(self) -> VectorSearch:
+        """Return what searches, loaded when it is first needed."""
+        if self._search is None:
+            from contextinfinity.storage.sqlite.vector_search import VectorSearch
+
+            self._search = VectorSearch(self._sqlite, self._folder, self._least)
+        return self._search
+
+    async def build(self) -> bool:
+        """Make a file for namespaces with very many vectors, where it is due."""
+        generations = self._searching().generations
+        return generations is not None and await asyncio.to_thread(generations.build)

@@ -1,0 +1,109 @@
+"""Setting right what can be set right without losing anything, after a backup.
+
+Deletions that were begun are finished first, so that nothing deleted is copied. Nothing else is changed before a copy
+of the ledger is whole and on the disk; where that fails, nothing is repaired.
+A ledger that is damaged, foreign or too new is not written to. What the report says afterwards was looked at
+afresh: repaired is what was done, found is what remains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import now
+from contextinfinity.engine.cleanup import Cleaner
+from contextinfinity.errors import LedgerError, LedgerFailed
+from contextinfinity.settings import Settings
+from contextinfinity.storage.copies import copies_of
+from contextinfinity.storage.sqlite.backup import back_up
+from contextinfinity.storage.sqlite.integrity import Inspection, Progress
+from contextinfinity.storage.sqlite.purge import purge_deleted
+from contextinfinity.storage.sqlite.repair import repair as repair_ledger
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.worker_locks import WorkerLocks
+from contextinfinity.upkeep import data_dir_checks, journals, spools
+from contextinfinity.upkeep.examine import Report, examine, silent
+from contextinfinity.upkeep.findings import Finding, found, repaired
+
+# A ledger with one of these is left alone: writing to it could make things worse.
+_HANDS_OFF = frozenset({"file_damaged", "schema_tables"})
+# With one of these there is no ledger that could be copied, so nothing at all is repaired.
+_NO_LEDGER = frozenset({"ledger_foreign", "ledger_too_new", "ledger_unreadable", "ledger_unsupported"})
+
+
+def examine_and_repair(
+    settings: Settings,
+    *,
+    progress: Progress = silent,
+    already: tuple[Finding, ...] = (),
+    least_free: int = data_dir_checks.LEAST_FREE_BYTES,
+) -> Report:
+    """Look everything over, repair what can be, and look again."""
+    before = examine(settings, progress=progress, already=already, least_free=least_free)
+    if not any(finding.repair for finding in before.findings):
+        return before
+    codes = {finding.code for finding in before.findings}
+    if codes & _NO_LEDGER or (before.schema is None and "file_damaged" in codes):
+        return before
+    backup = None
+    if before.schema is not None and (path := settings.ledger_path) is not None:
+        try:
+            if not codes & _HANDS_OFF and "schema_older" not in codes:
+                _run(_finish_deletions(settings, path))
+            began = now()
+            backup = back_up(
+                path,
+                data_dir_checks.backups_folder(settings),
+                lambda part: progress("backup", part),
+                lambda copy: _run(purge_deleted(copy, path, began)),
+            )
+        except LedgerError as error:
+            return replace(before, findings=(*before.findings, found("backup_failed", [error.message])))
+    done = _repair(settings, with_ledger=before.schema is not None, may_write=not codes & _HANDS_OFF)
+    after = examine(settings, progress=progress, already=already, least_free=least_free)
+    return replace(after, repaired=repaired(done.items()), backup=backup)
+
+
+async def _finish_deletions(settings: Settings, path: Path) -> None:
+    store = SqliteStore(path, data_dir=settings.data_dir)
+    try:
+        result = await Cleaner(store, copies_of(settings.data_dir, path)).clean_up()
+    finally:
+        await store.close()
+    if result.errors:
+        raise LedgerFailed(f"What is deleted cannot be removed, so nothing is copied: {result.errors[0]}")
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run something asynchronous, also for a caller whose own event loop is running."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
+
+
+def _repair(settings: Settings, *, with_ledger: bool, may_write: bool) -> dict[str, int]:
+    locks = WorkerLocks(data_dir_checks.workers_folder(settings))
+    done = {"backup_partial": data_dir_checks.remove_partial_backups(settings)}
+    known: frozenset[str] = frozenset()
+    if with_ledger and (path := settings.ledger_path) is not None:
+        if may_write:
+            done |= repair_ledger(path, locks)
+        with Inspection(path) as ledger:
+            known = ledger.workers()
+            endings, backups = spools.with_held(settings, ledger.endings), data_dir_checks.backups_folder(settings)
+            done |= journals.set_right(data_dir_checks.streams_folder(settings), endings, backups)
+    done["lock_stray"] = _remove_stray_locks(locks, known)
+    done["permissions_open"] = data_dir_checks.close_to_others(settings)
+    return done
+
+
+def _remove_stray_locks(locks: WorkerLocks, known: frozenset[str]) -> int:
+    stray = locks.stray(set(known))
+    for path in stray:
+        locks.release(path.stem)
+    return len(stray)

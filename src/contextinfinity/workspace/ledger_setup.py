@@ -1,0 +1,104 @@
+"""What a context manager works with: the model it counts as, what decides when it folds, and a ledger.
+
+Kept, it is the machine's ledger; not kept, one in memory, and nothing is written. The settings count for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import new_id
+from contextinfinity.engine.configured_models import Model, Models
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.errors import InvalidInput
+from contextinfinity.settings import BUILT_IN, OFFLINE, Compaction, ModelSettings, Settings
+from contextinfinity.settings.keys import sections
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.journal import JournalFolder
+
+WIRING = "contextinfinity.wiring"
+"""Who opens ledgers and models by their settings. It stands above this module, so it is named, not imported."""
+ANY_MODEL: Literal["openai_chat"] = "openai_chat"
+"""The provider under which a model is looked up that the settings do not name: it is known to serve all of them."""
+DETECTION_MODEL = "detection_model"
+"""What ``detector_model`` of [compaction] is called in a ``compaction_config``, which takes both names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerParts:
+    """The means of one context manager; ``helpers`` are the models that may be asked, to be closed with the ledger."""
+
+    parts: Parts
+    model: Model
+    helpers: Models
+
+    async def close(self) -> None:
+        """Let go of connections and of the ledger."""
+        await self.helpers.close()
+        await self.parts.store.close()
+
+
+def open_means(settings: Settings, model_name: str, *, kept: bool) -> ManagerParts:
+    """Open a ledger, the machine's or one in memory, and the model that counts."""
+    wiring = import_module(WIRING)
+    models: Models = wiring.models_of(settings)
+    model, setup = models.named(model_name), wiring.setup_of(settings, models)
+    store: Store = wiring.open_store(settings) if kept else wiring.store_in_memory()
+    parts = Parts(
+        store=store,
+        journals=JournalFolder(settings.data_dir / "streams"),
+        models=Models(by_name={model_name: model}, default=model_name),  # folds weigh as this model does
+        worker=new_id(),
+        caches=Caches(store),
+        setup=setup,
+    )
+    return ManagerParts(parts=parts, model=model, helpers=models)
+
+
+def settings_for(settings: Settings, model_name: str, config: Mapping[str, object] | None) -> Settings:
+    """Add the model, where the settings do not name it, and what ``compaction_config`` says."""
+    if not isinstance(model_name, str) or not model_name.strip():
+        raise InvalidInput(f"The model_name is {model_name!r}.", hint="Give a model's id, or the NAME of a [models].")
+    models = settings.models
+    if model_name not in models and model_name != BUILT_IN:
+        models = {**models, model_name: ModelSettings(provider=ANY_MODEL, model_id=model_name)}
+    return replace(settings, models=models, compaction=_compaction(settings, config))
+
+
+def _compaction(settings: Settings, config: Mapping[str, object] | None) -> Compaction:
+    """Judge a ``compaction_config`` by the rules of [compaction]; what it leaves out is as the settings say."""
+    if config is None:
+        return replace(settings.compaction, enabled=False)
+    if not isinstance(config, Mapping):
+        raise InvalidInput(f"compaction_config is of type {type(config).__name__}.", hint="Give a dict, or None.")
+    said = dict(_checked(name, value) for name, value in config.items())
+    if len(said) < len(config):
+        raise InvalidInput(f"compaction_config names a detector_model and a {DETECTION_MODEL}.", hint="Name one.")
+    detector = said.get("detector_model", OFFLINE)
+    if detector != OFFLINE and detector not in settings.models:
+        known = ", ".join(sorted(settings.models)) or "none"
+        raise InvalidInput(
+            f"compaction_config names the {DETECTION_MODEL} {detector!r}; the settings know: {known}.",
+            hint="Name it under [models], or leave it out.",
+        )
+    return replace(settings.compaction, **said)
+
+
+def _checked(name: str, value: object) -> tuple[str, object]:
+    """Give a key of [compaction] and its value."""
+    keys = {key.name: key for key in sections()["compaction"]}
+    key = keys.get("detector_model" if name == DETECTION_MODEL else name)
+    if key is None:
+        takes = ", ".join(DETECTION_MODEL if known == "detector_model" else known for known in keys)
+        raise InvalidInput(f"compaction_config has a key {name!r}.", hint=f"It takes {takes}.")
+    try:
+        return key.name, key.read(value)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(key.complaint(f"compaction_config[{name!r}]", value)) from error
