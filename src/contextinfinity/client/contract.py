@@ -73,21 +73,21 @@ class Conversations(Protocol):
     """Talking, and what was said."""
 
     def send(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+        self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncIterator[StampedEvent]:
-        """Say something and hear what follows, from ``TurnStarted`` to ``TurnDone``; without ``words`` only these.
+        """Send a message and yield its events, from ``TurnStarted`` to ``TurnDone``; without ``deltas`` only these two.
 
-        The answer goes on when nobody listens any more. An empty message, and a model nobody knows, are
-        ``InvalidInput`` before anything is stored.
+        The turn continues when the caller stops iterating. Raises ``InvalidInput`` for an empty message or an unknown
+        model before anything is stored.
         """
         ...
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
-        """Say something and wait for the whole answer."""
+        """Send a message and return the finished turn."""
         ...
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[StampedEvent]:
-        """Join a turn, running or over, from its first step on or after an event's id; or hear only how it ends."""
+    def watch(self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True) -> AsyncIterator[StampedEvent]:
+        """Yield the events of a running or finished turn, from its first step or after an event id."""
         ...
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:

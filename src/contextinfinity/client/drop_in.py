@@ -63,9 +63,9 @@ class DropIn:
         """Record that a turn's request was answered."""
         self._talks.note_delivered(turn_id)
 
-    def watch(self, turn_id: TurnId, *, words: bool = True, reasoning: bool = False) -> AsyncIterator[StampedEvent]:
+    def watch(self, turn_id: TurnId, *, deltas: bool = True, reasoning: bool = False) -> AsyncIterator[StampedEvent]:
         """Watch a turn, from its beginning to its end, or its end alone."""
-        return self._engine.watch(turn_id, words=words, reasoning=reasoning)
+        return self._engine.watch(turn_id, deltas=deltas, reasoning=reasoning)
 
     async def answered(self, turn_id: TurnId, *, reasoning: bool = False) -> Answered:
         """Read a turn that is over."""

@@ -156,10 +156,10 @@ class LocalConversations(ClientResource):
     """``Conversations`` of an engine."""
 
     def send(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+        self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncIterator[StampedEvent]:
         """Say something and hear what follows."""
-        return self._engine.stream(thread_id, content, words=words, **self._how(how))
+        return self._engine.stream(thread_id, content, deltas=deltas, **self._how(how))
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
@@ -168,9 +168,9 @@ class LocalConversations(ClientResource):
     def _how(self, how: SendFields) -> SendFields:
         return how if self._acting is None else {**how, **_names(self._acting)}
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[StampedEvent]:
+    def watch(self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True) -> AsyncIterator[StampedEvent]:
         """Join a turn."""
-        events = self._engine.watch(turn_id, after=after, words=words)
+        events = self._engine.watch(turn_id, after=after, deltas=deltas)
         return events if self._acting is None else self._of_own(turn_id, events)
 
     async def _of_own(self, turn_id: TurnId, events: AsyncIterator[StampedEvent]) -> AsyncIterator[StampedEvent]:

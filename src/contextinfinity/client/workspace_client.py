@@ -96,17 +96,17 @@ class WorkspaceConversations(LocalConversations):
     # --- talking ---
 
     def send(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+        self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncIterator[StampedEvent]:
         """Say something about the repository and hear what follows."""
-        return self._send(thread_id, content, words, how)
+        return self._send(thread_id, content, deltas, how)
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
         """Say something about the repository and wait for the whole answer."""
         return await end_of(self._send(thread_id, content, False, how))
 
     async def _send(
-        self, thread_id: str, content: Content, words: bool, how: SendFields
+        self, thread_id: str, content: Content, deltas: bool, how: SendFields
     ) -> AsyncIterator[StampedEvent]:
         thread_id = self.store.new_session() if thread_id == NEW else thread_id
         how = {**self._how(how)}
@@ -119,7 +119,7 @@ class WorkspaceConversations(LocalConversations):
             how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
         self.store.session_id = name
         record(self.store, [message])
-        async for stamped in super().send(thread_id, message.blocks, words=words, **how):
+        async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
             if isinstance(stamped.event, TurnDone):
                 self.workspace.answered()
                 if answer := stamped.event.turn.text:

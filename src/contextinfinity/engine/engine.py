@@ -91,7 +91,7 @@ class Engine(Lookup):
             yield stamped.event
 
     async def stream(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+        self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncIterator[StampedEvent]:
         """Do as ``send`` does, and give the events with the ids from which ``watch`` goes on."""
         turn, found = await self.accept(thread_id, content, **how)
@@ -105,12 +105,12 @@ class Engine(Lookup):
             durability=UNSET if turn.durability == "ledger" else turn.durability,
         )
         yield StampedEvent(event=started)
-        async for stamped in self.watch(turn.id, words=words):
+        async for stamped in self.watch(turn.id, deltas=deltas):
             yield stamped
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
-        return await end_of(self.stream(thread_id, content, words=False, **how))
+        return await end_of(self.stream(thread_id, content, deltas=False, **how))
 
     async def accept(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
@@ -166,7 +166,7 @@ class Engine(Lookup):
         return await dry_run.route_of(self._parts, session, branch, _message(content), sending)
 
     def watch(
-        self, turn_id: TurnId, *, after: str | None = None, words: bool = True, reasoning: bool = False
+        self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True, reasoning: bool = False
     ) -> AsyncIterator[StampedEvent]:
         """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends.
 
@@ -181,7 +181,7 @@ class Engine(Lookup):
             turn_id,
             self._running.get(turn_id),
             place,
-            words=words,
+            deltas=deltas,
             reasoning=reasoning,
         )
 
@@ -190,7 +190,7 @@ class Engine(Lookup):
         if (running := self._running.get(turn_id)) is not None:
             running.cancelled.set()  # first: it stops here even when the ledger takes nothing at the moment
         turn = await self.store.turns.cancel(turn_id)
-        return await end_of(self.watch(turn.id, words=False))
+        return await end_of(self.watch(turn.id, deltas=False))
 
     async def context(self, turn_id: TurnId) -> Plan:
         """Give the account of what the model saw."""

@@ -107,18 +107,18 @@ async def watch(
     running: RunningTurn | None,
     after: tuple[int, int] = (0, 0),
     *,
-    words: bool = True,
+    deltas: bool = True,
     reasoning: bool = False,
 ) -> AsyncIterator[StampedEvent]:
-    """Give what a turn says after a place, and its end; without ``words`` its end alone, which costs it nothing.
+    """Yield the events of a turn after a position; without ``deltas`` only its end, which reads no journal.
 
-    ``reasoning``: also what the model thinks before it speaks, and its tool calls as it writes them.
+    With ``reasoning`` also the model's reasoning and its tool calls while they are streamed.
     """
     place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
         news = running.news.listen() if running else None
         turn, step = _seen_here(running, place.index) or await _look(turns, turn_id, place.index)
-        if words and step is not None:
+        if deltas and step is not None:
             if announced < place.index:
                 announced = place.index
                 yield StampedEvent(event=_started(step))
@@ -131,7 +131,7 @@ async def watch(
         elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
             break
         if running is not None and running.journal is not None:
-            running.journal.check()  # a disk that takes no words takes no end either: whoever waits is told so
+            running.journal.check()  # raises when the disk is full: the end could not be written either
         await _wait(news)
     if turn.outcome == "clarification":
         plan = await turns.plan(turn.id)

@@ -143,7 +143,7 @@ async def _answered(
     events = act.client.conversations.send(
         place.session_id,
         body.query,
-        words=False,
+        deltas=False,
         use_memory=not is_alone,
         key=key,
         metadata=None if body.role is None else {"role": body.role},

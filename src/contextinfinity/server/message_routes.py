@@ -77,7 +77,7 @@ async def read_messages(
 async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
     """Say something and wait for the whole answer; one that failed is an answer too, with outcome failed."""
     door = door_of(request)
-    events = _sent(door, thread_id, act, key, words=False)
+    events = _sent(door, thread_id, act, key, deltas=False)
     note_start(request, await anext(events))
     return answer(await last(door, events, act.check))
 
@@ -154,7 +154,7 @@ async def cancel(
 
 
 def _sent(
-    door: AppState, thread_id: str, act: ActingWith[NewMessage], key: str | None, *, words: bool = True
+    door: AppState, thread_id: str, act: ActingWith[NewMessage], key: str | None, *, deltas: bool = True
 ) -> AsyncIterator[StampedEvent]:
     body = act.body
     if thread_id != NEW and not is_id(thread_id):
@@ -162,7 +162,7 @@ def _sent(
     return act.client.conversations.send(
         thread_id,
         content_of(body, door.server.max_message_chars),
-        words=words,
+        deltas=deltas,
         branch_id=body.branch_id,
         model=body.model,
         use_memory=body.use_memory,

@@ -73,13 +73,13 @@ class TalkPromises:
         assert "Hello" in last.text
 
     async def test_without_words_only_the_beginning_and_the_end_of_a_turn_are_told(self, client: Client) -> None:
-        events = await heard(client.conversations.send("new", "Hello", words=False))
+        events = await heard(client.conversations.send("new", "Hello", deltas=False))
         assert [type(stamped.event) for stamped in events] == [TurnStarted, TurnDone]
         assert "Hello" in done(events).text
-        again = await heard(client.conversations.watch(done(events).turn_id, words=False))
+        again = await heard(client.conversations.watch(done(events).turn_id, deltas=False))
         assert [type(stamped.event) for stamped in again] == [TurnDone]
         assert done(again).text == done(events).text
-        failed = await heard(client.conversations.send("new", "Hello", model=FAILS, words=False))
+        failed = await heard(client.conversations.send("new", "Hello", model=FAILS, deltas=False))
         assert [type(stamped.event) for stamped in failed] == [TurnStarted, TurnFailed, TurnDone]
 
     async def test_a_thread_goes_on_where_it_was(self, client: Client) -> None:

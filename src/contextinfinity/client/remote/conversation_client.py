@@ -25,7 +25,7 @@ from contextinfinity.errors import Ending, LedgerAway, LedgerBusy
 ANY = "-"
 PAGE = 500
 OUTLINE = (TurnStarted, Clarification, TurnFailed, TurnDone)
-"""What is told of a turn without its words."""
+"""The events of a turn that are sent without its deltas."""
 KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
@@ -66,10 +66,10 @@ class RemoteConversations:
         self._line = line
 
     def send(
-        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[SendFields]
+        self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncGenerator[StampedEvent]:
         """Say something and hear what follows; what is cut is resumed."""
-        return _told(self._send(thread_id, content, how), words)
+        return _told(self._send(thread_id, content, how), deltas)
 
     async def _send(self, thread_id: str, content: Content, how: SendFields) -> AsyncGenerator[StampedEvent]:
         owner, body, key = _message(content, how)
@@ -101,9 +101,9 @@ class RemoteConversations:
         async with aclosing(self._send(thread_id, content, how)) as events:
             return await end_of(events)
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncGenerator[StampedEvent]:
+    def watch(self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True) -> AsyncGenerator[StampedEvent]:
         """Join a turn."""
-        return _told(self._watch(turn_id, after), words)
+        return _told(self._watch(turn_id, after), deltas)
 
     async def _watch(self, turn_id: TurnId, after: str | None, owner: Owner = LOCAL) -> AsyncGenerator[StampedEvent]:
         place, tries = path("threads", ANY, "turns", turn_id, "stream"), 0
@@ -164,11 +164,11 @@ class RemoteConversations:
         return (await self._line.get("/models", _ModelNames)).models
 
 
-async def _told(events: AsyncGenerator[StampedEvent], words: bool) -> AsyncGenerator[StampedEvent]:
+async def _told(events: AsyncGenerator[StampedEvent], deltas: bool) -> AsyncGenerator[StampedEvent]:
     """Give what comes, or how it begins and ends."""
     async with aclosing(events):
         async for stamped in events:
-            if words or isinstance(stamped.event, OUTLINE):
+            if deltas or isinstance(stamped.event, OUTLINE):
                 yield stamped
 
 

@@ -109,7 +109,7 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
     others = [(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)]
     answers = []
     for one in (turn, *others):
-        events = question.drop_in.watch(one.id, words=False)
+        events = question.drop_in.watch(one.id, deltas=False)
         await _while_connected(request, question, one, last(door, events, question.acting.check))
         answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
         answers.append(spoken_of(answered, incoming.model))
