@@ -14,6 +14,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
@@ -123,7 +124,7 @@ def connect(
     """Open a connection with everything set."""
     connection = open_as_it_is(path, vfs=vfs, patience=patience, waits=waits, create=not read_only)
     try:
-        set_up(connection, read_only=read_only)
+        set_up(connection, read_only=read_only, patience=patience)
     except BaseException:
         let_go(connection)
         raise
@@ -177,12 +178,12 @@ def _size(name: str) -> int:
         return 0
 
 
-def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
+def set_up(connection: apsw.Connection, *, read_only: bool = False, patience: float = BUSY_SECONDS) -> None:
     """Set all pragmas; this turns on the write-ahead log."""
     if not connection.execute("PRAGMA page_count").get:  # in a file that is not empty it would only cost a write
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL").fetchall()
+    _turn_on_log(connection, BusyHandler(patience))
     for pragma in (
-        "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
         "recursive_triggers = ON",
@@ -191,6 +192,22 @@ def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
         f"query_only = {int(read_only)}",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _turn_on_log(connection: apsw.Connection, busy: BusyHandler) -> None:
+    """Switch the file to WAL, and try again while another process does the same.
+
+    Two processes that switch a new file at once both hold a shared lock and want an exclusive one. SQLite then fails
+    with ``SQLITE_BUSY`` without calling the busy handler, because waiting would be a deadlock.
+    """
+    for attempt in count():
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except apsw.BusyError:
+            if not busy(attempt):
+                raise
+        else:
+            return
 
 
 def let_go(connection: apsw.Connection) -> None:

@@ -98,7 +98,7 @@ class SqliteDatabase:
                 version_of(connection, name)  # first of all: what is not ours is refused before anything is set
                 refuse_cut_short(path)
                 refuse_other(connection, path, known)
-                set_up(connection)
+                set_up(connection, patience=patience)
                 migrate(connection, name)
                 remember(connection, path, self._data_dir)
             except BaseException:
