@@ -50,6 +50,10 @@ WHOLE = {"slowly": "".join(SLOWLY), "quickly": QUICKLY, "badly": "".join(CUT_SHO
 TALKERS_A_ROOM = 4
 
 
+MOST_CUTS = 2_000
+"""Cuts of one message after which the server is taken for unreachable."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Weather:
     """How hard it blows."""
@@ -130,7 +134,8 @@ class Storm:
                 thread = thread if thread.startswith("room") else said.turn["thread_id"]
 
     async def _carry(self, said: Said) -> None:
-        """Say it and hear its end, however often the line is cut."""
+        """Say it and hear its end, however often the line is cut; a line that stays cut is a fault."""
+        cuts = 0
         while said.end is None and not said.given_up:
             await self._up.wait()
             try:
@@ -138,9 +143,11 @@ class Storm:
                     await self._say(said)
                 else:
                     await self._resume(said)
-            except Cut:
+            except Cut as cut:
                 self.outcome.did["cuts by a kill"] += 1
                 said.given_up = said.turn is None and said.key is None
+                if (cuts := cuts + 1) == MOST_CUTS:
+                    raise AssertionError(f"{said.text!r} was cut {cuts:,} times, last by: {cut}") from cut
 
     async def _say(self, said: Said) -> None:
         self.outcome.did["messages" if said.turn is None else "repeats under a key"] += 1
