@@ -35,12 +35,30 @@ VERSIONS = Path(__file__).parent.parent / "samples" / "wire"
 UNIONS = {"ContentBlock": ContentBlock, "TranscriptItem": TranscriptItem, "StepOutcome": StepOutcome, "Event": Event}
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in nouns()} | UNIONS
 NEVER_KEPT = {
-    *("NewSession", "NewTurn", "NewStep", "NewChunk", "StateDraft", "StepEnd", "TurnEnd", "Arrival"),  # asked for
-    *("Lineage", "Stretch", "Backlog", "TakenOver", "Arrived"),  # worked out anew each time
+    *(
+        "NewSession",
+        "NewTurn",
+        "NewStep",
+        "NewChunk",
+        "StateDraft",
+        "StepEnd",
+        "TurnEnd",
+        "ImportedMessage",
+    ),  # asked for
+    *("Lineage", "TurnRange", "Backlog", "TakenOver", "ImportCounts"),  # worked out anew each time
     *("AnsweredTurn", "Extraction", "JobResult", "Revision"),  # read and worked out by jobs
-    *("Scope", "Place", "WordHit", "WordHits", "NearHit", "Entry", "Namespace", "IndexState"),  # searched
-    *("Hit", "Hits", "Brought", "Spoken", "Passage"),  # found, or put together for it
-    *("NewMemory", "Recall", "Recalled", "Candidate"),  # memories, asked for and found
+    *(
+        "Scope",
+        "TextPosition",
+        "WordHit",
+        "WordHits",
+        "VectorHit",
+        "IndexedMessage",
+        "Namespace",
+        "IndexState",
+    ),  # searched
+    *("Hit", "Hits", "RetrievedMessage", "TurnSide", "Passage"),  # found, or put together for it
+    *("NewMemory", "Recall", "MemoryRecall", "MemoryMatch"),  # memories, asked for and found
     *(
         "Prompt",
         "ToolSpec",
@@ -51,11 +69,12 @@ NEVER_KEPT = {
         "Retry",
         "Finished",
     ),  # spoken between engine and provider
-    "Wishes",  # asked for, and spoken in a provider's words
+    "RequestOptions",  # asked for, and spoken in a provider's words
     *("Abilities", "Prices", "Guidance"),  # looked up
-    "Health",  # asked for and told
+    "StoreHealth",  # asked for and told
     *("Removed", "Deleted", "CleanupResult"),  # what deleting came to
-    *("Token", "NewToken", "Once", "Trail", "TrailEnd", "Walked"),  # kept in columns
+    *("Token", "NewToken", "IdempotencyKey", "PrefixHashes", "PrefixHashEnd", "HashedPrefix"),  # kept in columns
+    "ClarificationOption",  # part of an event
     *("Reasoned", "CallStreamed"),  # shown to watchers that ask for it, as it happens
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }

@@ -1,6 +1,6 @@
 -- Where conversations left off, by what was said in them: for clients that name no thread and send everything again.
 
-CREATE TABLE trail (                    -- numbers that roll over what was said: see domain/prefix_hash.py
+CREATE TABLE trail (                    -- numbers that roll over what was said: see domain/trail.py
   turn_id BLOB PRIMARY KEY CHECK (length(turn_id) = 16),
   session_id BLOB NOT NULL,
   asked INTEGER,                        -- up to the question; NULL: what stood before it has no trail
