@@ -39,6 +39,7 @@ from benchmarks import (
     topics,
     upkeep,
     vectors,
+    whole_prompts,
     wires,
     workspaces,
 )
@@ -69,6 +70,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "vectors": vectors.run,
     "recall": recall.run,
     "strangers": strangers.run,
+    "whole-prompts": whole_prompts.run,
     "searching": searching.run,
     "rewriting": rewriting.run,
     "memories": memories.run,

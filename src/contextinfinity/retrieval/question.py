@@ -21,6 +21,7 @@ from contextinfinity.text.keywords import terms, terms_of
 MOST_WORDS = 32
 """Words of a question that are looked at; a longer one is a text."""
 LONGEST = 4_000
+QUESTION_MARKS = ("?", "？", "؟")
 _SHORTEST_NAME = 3
 """Letters of a name from which its front alone may be meant by it."""
 _NAME = re.compile(r"[^\W\d_][\w'’-]*")
@@ -60,6 +61,8 @@ class ParsedQuestion(Struct, frozen=True, kw_only=True):
     """Whether it asks for something the assistant said."""
     lists: bool = False
     """Whether it asks for several things or for their number."""
+    is_question: bool = False
+    """Whether it asks at all: it holds a question mark, or opens as a question does."""
 
 
 def search_terms(question: SearchQuestion) -> tuple[str, ...]:
@@ -116,6 +119,7 @@ def read_question(
         speakers=frozenset(_meant(named, speakers)),
         of_assistant=pattern("yours").search(text) is not None,
         lists=pattern("lists").search(text) is not None,
+        is_question=any(mark in text for mark in QUESTION_MARKS) or pattern("asks").match(text.lstrip()) is not None,
     )
 
 

@@ -33,7 +33,13 @@ from contextinfinity.retrieval.calibration import RARE, Calibration, confident
 from contextinfinity.retrieval.candidates import Candidate, PassageSpan, candidate_of, spots_of
 from contextinfinity.retrieval.dates import nearness
 from contextinfinity.retrieval.exact import holding
-from contextinfinity.retrieval.question import ParsedQuestion, SearchQuestion, read_question, search_terms
+from contextinfinity.retrieval.question import (
+    QUESTION_MARKS,
+    ParsedQuestion,
+    SearchQuestion,
+    read_question,
+    search_terms,
+)
 from contextinfinity.retrieval.spans import Count
 from contextinfinity.retrieval.speakers import speakers_of, with_speakers
 from contextinfinity.retrieval.vocabulary import pattern
@@ -61,6 +67,9 @@ STEP = 0.3
 """What the distance from an average to a rare pair of texts counts, whatever the embedder."""
 ENOUGH_WORDS = 0.5
 """The share of the question's words with which a passage passes whatever else speaks against it."""
+NEAREST, HALFWAY = 8, 0.5
+"""So many passages, the nearest to a question, pass whatever else speaks against them, if their cosine is at least
+halfway from an average pair of texts to a rare one: an answer in other words shares nothing but its meaning."""
 HELPER = 0.15
 """What a word of the conversation counts that a follow-up may refer to, beside a word of its own."""
 SHORT_REPLY = 480
@@ -71,7 +80,6 @@ MOST_CHARACTERS = 400_000
 _TIE = 1e-6
 _PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
 """Punctuation of plain English text: without it most texts are ASCII, in which words are found sooner."""
-_QUESTION_MARKS = ("?", "？", "؟")
 
 
 class RankingWeights(Struct, frozen=True, kw_only=True):
@@ -191,6 +199,8 @@ def _scores(
     sums[echoes] = 0
     _answers_after_statements(sums, spots, echoes, met)
     alone = (steps >= 1) | (met[:, :own] @ rare[:own] >= ENOUGH_WORDS)
+    if asked.is_question:
+        alone |= (steps >= HALFWAY) & (steps >= np.sort(steps)[-NEAREST:][0])
     return _with_replies(confident(sums, content, alone), spots)
 
 
@@ -257,7 +267,7 @@ def _echoes(asked: ParsedQuestion, spots: Sequence[PassageSpan], met: Matrix) ->
 
 def _asks_no_more(text: str, known: set[str]) -> bool:
     asks = pattern("asks")
-    if not text.rstrip().endswith(_QUESTION_MARKS) and asks.match(text.lstrip()) is None:
+    if not text.rstrip().endswith(QUESTION_MARKS) and asks.match(text.lstrip()) is None:
         return False
     return known.issuperset(terms(asks.sub(" ", text)))
 

@@ -115,6 +115,18 @@ def test_a_near_vector_alone_lets_pass() -> None:
     assert best[0].score >= RARE > best[-1].score
 
 
+@pytest.mark.req("RETRIEVE-12")
+@pytest.mark.parametrize(("said", "passing"), [("Where do I shut it off?", 8), ("I shut it off.", 0)])
+def test_the_nearest_passages_pass_for_a_question_without_a_shared_word(said: str, passing: int) -> None:
+    entries = entries_of([Line("user", f"Something about subject {n}.") for n in range(30)])
+    found = found_for(said, entries)
+    calibration = means().calibration
+    halfway = (calibration.mean + calibration.rare) / 2
+    cosines = {entry.chunks[0].id: halfway + 0.001 * (n - 10) for n, entry in enumerate(entries)}
+    best = rank(SearchQuestion(text=said, asked_at=NOW), replace(found, cosines=cosines), means())
+    assert {each.turn_seq for each in best if each.score >= RARE} == {*range(31 - passing, 31)}
+
+
 def test_a_long_text_is_ranked_by_its_passages() -> None:
     apart = f"The clutch came up. {prose(400, 'garden')} The garage was open."
     entries = entries_of([Line("user", apart), *TALK[4:], Line("user", "The garage replaced the clutch.")])
