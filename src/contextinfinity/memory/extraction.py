@@ -13,8 +13,9 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from contextinfinity.memory.grammar import habits_in
-from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements, with_subject
+from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, mentioning, statements, with_subject
 from contextinfinity.memory.memory_findings import ExtractedMemories, ForgetRequest, StatedFact, When, key_of
+from contextinfinity.memory.mentions import mentions_in
 from contextinfinity.memory.other_languages import quoted_in
 from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.rendering import as_said
@@ -58,6 +59,9 @@ def draw(message: str, said_at: datetime, when: When) -> ExtractedMemories:
             continue
         for fact in () if off_record else _facts(stated, said_at, when, is_long=is_long):
             told.setdefault(fact.about or fact.content, fact)
+    for fact in () if off_record or is_long else mentions_in(mentioning(message)):
+        if not any(fact.start < each.end and each.start < fact.end for each in told.values()):
+            told.setdefault(fact.about, fact)
     said = {fact.about for fact in told.values() if not fact.ends}
     kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": the new one
     return ExtractedMemories(told=tuple(kept[:MOST]), unwanted=tuple(unwanted))

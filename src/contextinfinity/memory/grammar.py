@@ -37,10 +37,12 @@ _SUBJECT: Final = re.compile(rf"(?:^|^(?:on )?\w+days? |[,;:(–—-]\s+|\b(?:{_
 _TAIL: Final = re.compile(rf"(?:,|\s+(?:{_JOINING}))+\s*$", re.I)
 _BORDER: Final = re.compile(
     r"[;!?()\"]|\.(?:\s|$)|\s[-–—]+\s|,? (?:but|because|although|though|which|so that|so|unless|until)\s"
-    r"|, (?:always|ever)\s"
+    r"|, (?:always|ever)\s| and (?:(?:the|my|our|her|his|its) )?[\w']+ (?:has|have|is|are|was|were)\b"
 )
 _BE: Final = re.compile(r"(?:i|we)(?:'m|'re| am| are|m) (?P<rest>.+)", re.I)
-_PERFECT: Final = re.compile(r"(?:i|we)(?:'ve| have) (?P<rest>.+)", re.I)
+_PERFECT: Final = re.compile(r"(?:i|we)(?:'ve| have(?P<not>n't)?) (?P<rest>.+)", re.I)
+_FOR_LONG: Final = re.compile(r"\b(?:for (?:\w+ ){1,3}(?:years|decades)|since (?:\d{4}|'\d\d|my|i was|the)\b)", re.I)
+"""How long something has been so: then it lasts, whatever the verb is."""
 _VERB: Final = re.compile(r"(?:i|we) (?P<rest>.+)", re.I)
 _OWN: Final = re.compile(
     r"(?:my|our) (?P<what>[\w' -]{2,50}?)(?: (?P<verb>is|are|was|were|has|have|had)"
@@ -164,7 +166,9 @@ def _said(text: str) -> Said | None:
     if match := _BE.match(text):
         return _state(_clause(match["rest"], together))
     if match := _PERFECT.match(text):
-        return _perfect(_clause(match["rest"], together))
+        if match["not"] and not _FOR_LONG.search(text):
+            return None
+        return _perfect(_clause(f"not {match['rest']}" if match["not"] else match["rest"], together))
     if match := _VERB.match(text):
         able = _CANNOT.match(match["rest"])
         return _ability(able, together) if able else _habit(_clause(match["rest"], together))
@@ -219,10 +223,12 @@ def _is_trait(clause: _Clause) -> bool:
 
 def _perfect(clause: _Clause) -> Said | None:
     """Read "I have two cats" and "I've been a nurse for years", which begin alike."""
-    if clause.first not in _W["participles"] and not clause.first.endswith(("ed", "en")):
+    is_participle = clause.first in _W["participles"] or clause.first.endswith(("ed", "en", "ung"))
+    if not is_participle and not (clause.denied and _FOR_LONG.search(clause.words)):
         return _possession(clause)
-    lasts = clause.first in _W["perfect_lasting"] or _BEEN.match(clause.words) or (clause.denied and clause.after)
-    if clause.together or not lasts or clause.points:
+    is_long = _FOR_LONG.search(clause.words) is not None
+    lasts = is_long or clause.first in _W["perfect_lasting"] or _BEEN.match(clause.words)
+    if clause.together or not (lasts or (clause.denied and clause.after)) or (clause.points and not is_long):
         return None
     rest = of_the_user(clause.words)
     return "self", f"The user has {clause.denied} {rest}", f"been:{key_of(rest)}"
@@ -303,7 +309,11 @@ def _own(text: str) -> Said | None:
     if match is None or not match["rest"] or _points(match["rest"]):
         return None
     what, rest = match["what"], match["rest"]
+    if "'s " in what:  # somebody else's
+        return None
     named = [word.lower().removesuffix("'s") for word in what.split()]
+    if len(named) == 2 and what.split()[1].istitle():  # "my daughter Noor"
+        named = named[:1]
     favoured = not _W["favourite_of"].isdisjoint(named)
     if not (favoured or named[-1] in _W["owned"]) or not _W["not_owned"].isdisjoint(named):
         return None

@@ -116,6 +116,15 @@ def statements(message: str) -> Iterator[Stated]:
         yield Stated(_blanked(stated), *found, exact)
 
 
+def mentioning(message: str) -> str:
+    """Return the text in which a mention of somebody counts, as long as the message: no foreign text, no scene."""
+    if len(message) > LONGEST_MESSAGE or "<artifact" in message or gives_orders(message):
+        return ""
+    if any(found.search(message) for found in (_PLAY, _JOKE, _OPENING, _CODE)) or _ROLE.match(message):
+        return ""
+    return _blanked(own_words(message))
+
+
 def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:
     """Find a sentence where it stands, however its lines were broken."""
     at = text.find(sentence, place)

@@ -19,6 +19,7 @@ MOST_WORDS: Final = 16
 """Words of a clause; a longer one is a story."""
 
 _CLAUSE: Final = re.compile(r"[^,;:.!?()\"，。；：！？、]+(?:, [^,;:.!?()\"，。；：！？]+)*")
+_BECAUSE: Final = re.compile(r"^(?:因为|由于)|^(?:denn|da|porque|parce que|perché) ", re.I)
 
 
 @cache
@@ -33,7 +34,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
 def quoted_in(text: str) -> Iterator[StatedFact]:
     """Find the clauses of a sentence in which the speaker says something about themselves."""
     for clause in _CLAUSE.finditer(text):
-        said = clause[0].strip()
+        said = _BECAUSE.sub("", clause[0].strip())
         for says, never in _patterns():
             if says.match(said) and not never.search(text) and len(said.split()) <= MOST_WORDS:
                 content = sentence(f"The user said: {said}")

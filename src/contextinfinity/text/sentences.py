@@ -53,7 +53,8 @@ def asks(sentence: str) -> bool:
 _QUESTION = re.compile(
     r"(?:[,;–-]|,? (?:and|but|so)),? (?=(?:what|how|which|where|when|who|why|can|could|would|should|do|does"
     r"|is|are|any|shall|will"
-    r"|wie|was|wo|welche|kann|kannst|quel|quelle|comment|où|qué|cómo|dónde|puedes)\b)",
+    r"|wie|was|wo|welche|kann|kannst|ist|sind|gibt|darf|soll|warum|wann|quel|quelle|comment|où|qué|cómo|dónde|puedes)\b)"
+    r"|,\s*(?=¿)|，(?=[^，]*(?:什么|怎么|能不能|可以|吗|哪|多少)[^，]*$)",
     re.IGNORECASE,
 )
 _LEAST = 12
@@ -64,7 +65,8 @@ def before_question(sentence: str) -> str:
     if not asks(sentence) or len(sentence) > _LONGEST_QUESTION:
         return sentence
     parts = [found.start() for found in _QUESTION.finditer(sentence)]
-    return sentence[: parts[0]] if parts and parts[0] >= _LEAST else sentence
+    least = _LEAST // 4 if sentence[0] > "\u3000" else _LEAST  # scripts without blanks need fewer characters
+    return sentence[: parts[0]] if parts and parts[0] >= least else sentence
 
 
 _BLANKED = re.compile(r"(?<=[^\s.!?…。！？:]) {4,}")
