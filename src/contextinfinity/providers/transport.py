@@ -103,7 +103,7 @@ class VendorConnection:
         try:
             if self._client is None:
                 self._client = self._open()
-            headers = {**more_headers, **self._headers(), "Content-Type": "application/json", "Accept": accept}
+            headers = {**self._headers(), **more_headers, "Content-Type": "application/json", "Accept": accept}
             request = self._client.build_request("POST", path.lstrip("/"), content=body, headers=headers)
             response = await self._client.send(request, stream=True)
             if not response.is_success:

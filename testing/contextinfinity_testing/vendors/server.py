@@ -29,6 +29,8 @@ from contextinfinity_testing.vendors.wire import Asked, Ids, Part, Refused, Requ
 JSON = (("content-type", "application/json"),)
 UNSAMPLED = "2026-10-21"
 """The version of Anthropic's API from which on no model takes a temperature and the like."""
+BETA_PARAMETERS = {"context_management": "context-management-", "mcp_servers": "mcp-client-"}
+"""Parameters that Anthropic takes only with a beta header."""
 EVENTS = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache"))
 
 
@@ -146,7 +148,7 @@ class FakeVendors:
             return
         if not isinstance(request.body, dict):
             raise _not_json(wire.vendor)
-        _checked(wire, body)
+        _checked(wire, _released(wire.vendor, request, body))
         parts = wire.parts(body)
         told = _timely(wire, self._next(wire, parts), streams=bool(body.get("stream")))
         if isinstance(told, Trouble):
@@ -248,6 +250,13 @@ def _vendor(request: Request) -> Vendor:
     if request.path.startswith("/compatible"):
         return "compatible"
     return "anthropic" if "anthropic-version" in request.headers or "x-api-key" in request.headers else "openai"
+
+
+def _released(vendor: Vendor, request: Request, body: Json) -> Json:
+    """Leave out the parameters that Anthropic takes only from clients that ask for them by a beta header."""
+    asked = request.headers.get("anthropic-beta", "") if vendor == "anthropic" else ""
+    allowed = {name for name, beta in BETA_PARAMETERS.items() if beta in asked}
+    return {key: value for key, value in body.items() if key not in allowed} if allowed else body
 
 
 def _checked(wire: Wire, body: Json) -> None:

@@ -19,7 +19,8 @@ THREAD = "x-thread-id"
 ENDLESS = "x-endless-context"
 """``off``: the model sees what was sent and nothing else; it is kept all the same."""
 KEY = "idempotency-key"
-BETA = ("anthropic-beta", "openai-beta")
+VENDOR_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
+"""Headers that change how a vendor reads a request: they go along with what its client sent."""
 RETRIED = "x-stainless-retry-count"
 """Where SDKs say how often they have sent a request before."""
 
@@ -71,7 +72,7 @@ async def question_of(
         wishes=incoming.wishes,
         form=incoming.form,
         sent=incoming.sent,
-        params={"params": incoming.params, "headers": _beta(request)},
+        params={"params": incoming.params, "headers": _vendor_headers(request)},
         only_last=0 if _is_off(request) else None,
     )
     asked = SendOptions(
@@ -84,9 +85,9 @@ async def question_of(
     return MappedRequest(talk=talk, acting=act, asked=asked)
 
 
-def _beta(request: Request) -> dict[str, str]:
-    """Return the headers by which a client asks its vendor for what is not released yet."""
-    found = {name: request.headers.getlist(name) for name in BETA}
+def _vendor_headers(request: Request) -> dict[str, str]:
+    """Return the headers by which a client names a version of its vendor's API and what is not released yet."""
+    found = {name: request.headers.getlist(name) for name in VENDOR_HEADERS}
     return {name: ",".join(values) for name, values in found.items() if values}
 
 
