@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from contextinfinity.client.results import ShownThread, shown_thread
+from contextinfinity.domain.turn import CONTINUES, SIDE
 from contextinfinity.errors import NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from contextinfinity.domain.ids import BranchId, Position
     from contextinfinity.domain.session import Branch, Owner, Session
+    from contextinfinity.domain.turn import Turn
     from contextinfinity.storage.contract import Store
+
+MOST_CONTEXT = 16
+"""Turns at the beginning of a branch among which a client's context is looked for."""
+MOST_CONTINUED = 8
+LONGEST_ACKNOWLEDGEMENT = 100
+
+_RECEIVED = re.compile(r"(?:ok|okay|got it|understood|noted)\b", re.IGNORECASE)
 
 
 async def list_threads(
     store: Store, owner: Owner, limit: int, after: Position | None = None
 ) -> tuple[ShownThread, ...]:
-    """Read an owner's threads, the one spoken in last first."""
+    """Read an owner's threads, the one spoken in last first; those of side requests alone are left out."""
     found = list[ShownThread]()
     while (wanted := limit - len(found)) > 0:
         sessions = await store.sessions.list(owner, limit=wanted, after=after)
-        shown = await asyncio.gather(*(_still_there(store, session) for session in sessions))
+        listed = (session for session in sessions if not session.metadata.get(SIDE))
+        shown = await asyncio.gather(*(_still_there(store, session) for session in listed))
         found += [each for each in shown if each is not None]
         if len(sessions) < wanted:
             break
@@ -30,11 +44,36 @@ async def list_threads(
 
 
 async def show_thread(store: Store, session: Session) -> ShownThread:
-    """Show a thread with its first and its newest turn."""
-    branch, turns = session.active_branch, store.turns
-    newest = await turns.history(branch, limit=1)
-    first = await turns.history(branch, limit=1, before=2) if newest and newest[0].turn_seq > 1 else newest
+    """Show a thread with the turn that opens it and its newest turn."""
+    branch = session.active_branch
+    newest = await store.turns.history(branch, limit=1)
+    first = await _opening(store, branch) if newest and newest[0].turn_seq > 1 else newest
     return shown_thread(session, await read_branch(store, branch), first, newest)
+
+
+async def _opening(store: Store, branch_id: BranchId) -> Sequence[Turn]:
+    """Read the turn that opens a branch: behind what its client sent in front, if that is context and no conversation.
+
+    Some agents begin every conversation with messages of their own, which they acknowledge themselves. A branch that
+    begins with a summary of another one has the opening of that one.
+    """
+    for _ in range(MOST_CONTINUED):
+        first = await store.turns.history(branch_id, limit=1, before=2)
+        if not first or not isinstance(first[0].metadata, dict) or CONTINUES not in first[0].metadata:
+            break
+        branch_id = str(first[0].metadata[CONTINUES])
+    if not first or first[0].provider or first[0].answer is None:
+        return first
+    turns = await store.turns.history(branch_id, limit=MOST_CONTEXT, before=MOST_CONTEXT + 1)
+    sent = list(takewhile(lambda turn: not turn.provider, turns))
+    context = [place for place, turn in enumerate(sent) if turn.answer is not None and _acknowledges(turn.text)]
+    opening = context[-1] + 1 if context else 0
+    return turns[opening : opening + 1] or first
+
+
+def _acknowledges(answer: str) -> bool:
+    """Tell whether an answer says no more than that a message was received."""
+    return len(answer) <= LONGEST_ACKNOWLEDGEMENT and _RECEIVED.match(answer) is not None
 
 
 async def read_branch(store: Store, branch_id: BranchId) -> Branch:

@@ -99,6 +99,13 @@ AS_SENT = "as_sent"
 """The metadata field of a turn that keeps messages of its request which differ from what the prompt would show of the
 stored ones: by the id of the earlier turn the messages that stand in its place, by ``this`` the message to answer."""
 
+SIDE = "side"
+"""The metadata field, of a turn and of a session, that says what a side request is for (``engine.side_requests``)."""
+COMPACTION = "compaction"
+"""The metadata field of a session that names the turn in which its client had it summarised last."""
+CONTINUES = "continues"
+"""The metadata field of a turn that names the branch with whose summary its own branch begins."""
+
 PARAGRAPH = "\n\n"
 """Stands between what an answer says before tools ran and after."""
 

@@ -13,12 +13,13 @@ from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_
 from contextinfinity.domain.prefix_hash import number_of
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.turn import NewTurn, Phase, PrefixHashes, Turn
+from contextinfinity.domain.turn import COMPACTION, CONTINUES, SIDE, NewTurn, Phase, PrefixHashes, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.image_content import keep_pictures
 from contextinfinity.engine.repeated_requests import once_of
 from contextinfinity.engine.running_turn import SendOptions
 from contextinfinity.engine.sent_messages import SentMessages
+from contextinfinity.engine.side_requests import PURPOSE_SUMMARY, SideRequest, side_request_of
 from contextinfinity.engine.thread_matching import (
     MANY,
     SUMMARY,
@@ -76,6 +77,7 @@ class ResentHistory:
             appends=talk.appends,
             follows=None if talk.follows is None else await self._engine.turn(talk.follows, owner),
             keeps=talk.keeps,
+            side=_side_request(talk, asked),
         )
         if talk.key is None:
             if talk.is_retry and (broken := await self._broken(owner, talk.body)) is not None:
@@ -145,23 +147,26 @@ class ResentHistory:
     ) -> Turn:
         said = coming.said
         words = with_call_names(message.message, await self._continuing.call_names(spot, said))
-        missing = tuple(replace(one, metadata=message.metadata) for one in spot.missing)
+        link: dict[str, Json] = {} if spot.continues is None else {CONTINUES: spot.continues}
+        missing = tuple(replace(one, metadata={**link, **(message.metadata or {})} or None) for one in spot.missing)
         place = await self._continuing.make(coming, replace(spot, missing=missing))
         assert place.branch_id is not None  # noqa: S101 - made by now
         trail = PrefixHashes(
             asked=said.asked if place.is_whole else None,
-            before=said.before if place.is_whole else None,
+            before=said.before if place.is_whole and not place.side else None,  # it is no continuation
             body=coming.body,
             alone=said.alone,
             follows=place.follows,
         )
-        metadata = {**coming.keeps, **(message.metadata or {})}
+        metadata = {**coming.keeps, **link, **(message.metadata or {})}
+        if place.side or coming.side is not None:
+            metadata |= {SIDE: place.side} | (OFF_RECORD if place.side else {})
         if place.summary is not None:
             metadata[SUMMARY] = place.summary.rendered_text
         if coming.appends:
             metadata |= await self._reasoning_before(place, words)
         else:
-            metadata |= await self._sent.differing(place.branch_id, place.follows, said, words)
+            metadata |= await self._sent.differing(place, said, words)
         new = replace(
             message,
             branch_id=place.branch_id,
@@ -174,7 +179,9 @@ class ResentHistory:
         self._continuing.hold(turn, trail)
         if not coming.appends:
             self._sent.note(turn.id, said)
-        if coming.beside is None:
+        if place.side:
+            await self._note_compaction(turn, place)
+        elif coming.beside is None:
             await self._go_on_there(turn)
         return turn
 
@@ -202,6 +209,14 @@ class ResentHistory:
             session = await sessions.get(turn.session_id)
             if session is not None and session.active_branch != turn.branch_id:
                 await sessions.activate(session.id, turn.branch_id)
+            if session is not None and session.metadata.get(SIDE):
+                await sessions.note(session.id, SIDE, None)
+
+    async def _note_compaction(self, turn: Turn, place: MatchTarget) -> None:
+        """Record with a thread that its client has it summarised: what begins with that summary goes on with it."""
+        if place.side == PURPOSE_SUMMARY and (place.about or place.is_fork):
+            with suppress(LedgerError, NotFound):  # without the record it is a thread of its own
+                await self._engine.store.sessions.note(place.about or turn.session_id, COMPACTION, turn.id)
 
     async def read(self, turn_id: str) -> Turn:
         """Read a turn; ``NotFound`` if there is none."""
@@ -215,6 +230,13 @@ class ResentHistory:
         measure = Measure(self._engine.models.named(model).counter)
         offered = sum(measure.text(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
         return measure.text(system) + offered + sum(map(measure.message, messages))
+
+
+def _side_request(talk: SentConversation, asked: SendOptions) -> SideRequest | None:
+    """Recognise a side request; a client that says where a message belongs means it."""
+    if asked.terms is None or talk.thread_id is not None or talk.is_new or talk.appends or talk.beside is not None:
+        return None
+    return side_request_of(asked.terms.system, talk.messages, has_tools=bool(asked.terms.tools))
 
 
 def _as_sent(asked: SendOptions, said: HashedConversation) -> SendOptions:

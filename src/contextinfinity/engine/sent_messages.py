@@ -8,19 +8,20 @@ that the prompt would otherwise show differently; requests that follow it inheri
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from hashlib import blake2b
 from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, TurnId
+from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import Json, Message
-from contextinfinity.domain.prefix_hash import says_the_same
+from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 from contextinfinity.domain.sent_form import all_in_form
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.engine.thread_matching import HashedConversation
+from contextinfinity.engine.thread_matching import HashedConversation, MatchTarget
 from contextinfinity.engine.trimmed_history import rows_of, side_of
 from contextinfinity.prompt.prompt_sections import THIS, as_sent_field, shown_turns
 from contextinfinity.storage.contract import Store
@@ -40,9 +41,7 @@ class SentMessages:
         self._known: OrderedDict[TurnId, bytes] = OrderedDict()
         """By a turn that this process accepted: the exact hash of all messages of its request."""
 
-    async def differing(
-        self, branch_id: BranchId, follows: int | None, said: HashedConversation, kept: Message
-    ) -> dict[str, Json]:
+    async def differing(self, target: MatchTarget, said: HashedConversation, kept: Message) -> dict[str, Json]:
         """Compare what was sent with the branch up to the turn that it follows; ``kept``: the message as it is stored.
 
         Return the metadata field that keeps what differs.
@@ -52,20 +51,25 @@ class SentMessages:
         """
         rows = rows_of(said.history)
         before = _hash([message for row in rows[:-1] for message in row])
-        turns, place = list[Turn](), None if follows is None else follows + 1
-        while rows and len(_stored_rows(turns)) <= len(rows):
+        assert target.branch_id is not None  # noqa: S101 - made by now
+        turns, place = list[Turn](), None if target.follows is None else target.follows + 1
+        while rows and (target.is_rearranged or len(_stored_rows(turns)) <= len(rows)):
             limit = PAGE if turns else 1
-            page = await self._store.turns.history(branch_id, limit=limit, before=place)
+            page = await self._store.turns.history(target.branch_id, limit=limit, before=place)
             if not page:
                 break
             turns[:0] = page
             place = page[0].turn_seq
-            if len(turns) == 1 and self._known.get(turns[0].id) == before:
+            if len(turns) == 1 and not target.is_rearranged and self._known.get(turns[0].id) == before:
                 rows = rows[-2:]
                 break
-        found = differing_turns(turns, rows, kept, said.form)
-        if not _alike((kept,), said.sent, said.form):
-            found[THIS] = said.sent
+        lead: tuple[Message, ...] = ()
+        if target.is_rearranged:
+            found, lead = rearranged_turns(turns, rows, kept, said.form)
+        else:
+            found = differing_turns(turns, rows, kept, said.form)
+        if lead or not _alike((kept,), said.sent, said.form):
+            found[THIS] = (*lead, *said.sent)
         stored = {turn.id: (turn.user_message, *(() if turn.answer is None else (turn.answer,))) for turn in turns}
         return as_sent_field(found, {**stored, THIS: (kept,)})
 
@@ -98,6 +102,49 @@ def differing_turns(
             wanted.setdefault(turn.id, [])
         owner = group[0][0] if stored.role == "assistant" else group[-1][0]
         wanted[owner.id].extend(sent)
+    return _shown_otherwise(turns, wanted, message, form)
+
+
+def rearranged_turns(
+    turns: Sequence[Turn], rows: Sequence[list[Message]], message: Message, form: str
+) -> tuple[dict[str, tuple[Message, ...]], tuple[Message, ...]]:
+    """Do the same where rows were added, moved or dropped; also return the rows behind the last stored one.
+
+    A row that is not stored is shown with the next one that is. A stored one that was not sent is not shown.
+    """
+    groups, sides = _stored_rows(turns), [side_of(row) for row in rows]
+    sent = [(side.role == "assistant", plain_text(side), side) for side in sides]
+    keys: list[object] = [(is_answer, text or place) for place, (is_answer, text, _) in enumerate(sent)]
+    stored: list[object] = [_key_of(side_of([one for _, one in group]), sent, keys) for group in groups]
+    wanted: dict[TurnId, list[Message]] = {turn.id: [] for turn in turns}
+    place, owner = 0, 0
+    for block in SequenceMatcher(None, stored, keys, autojunk=False).get_matching_blocks():
+        for number in range(block.size):
+            group, row = groups[block.a + number], block.b + number
+            turn = group[0][0] if group[0][1].role == "assistant" else group[-1][0]
+            owner = max(owner, turn.turn_seq)
+            holder = next(one.id for one in turns if one.turn_seq == owner)
+            wanted[holder] += [one for added in rows[place : row + 1] for one in added]
+            place = row + 1
+    lead = tuple(one for added in rows[place:] for one in added)
+    return _shown_otherwise(turns, wanted, message, form), lead
+
+
+def _key_of(stored: Message, sent: Sequence[tuple[bool, str, Message]], keys: Sequence[object]) -> object:
+    """Return the key of the sent row that says the same, or the same without paragraphs at its end."""
+    is_answer, text = stored.role == "assistant", plain_text(stored)
+    for (other, start, side), key in zip(sent, keys, strict=True):
+        if other is is_answer and says_the_same(side, stored):
+            return key
+        if not is_answer and not other and start and text.startswith(f"{start}\n\n"):
+            return key
+    return None
+
+
+def _shown_otherwise(
+    turns: Sequence[Turn], wanted: Mapping[TurnId, Sequence[Message]], message: Message, form: str
+) -> dict[str, tuple[Message, ...]]:
+    """Return the messages of those turns, from the first wanted one on, that the prompt would show differently."""
     if not wanted:
         return {}
     first_sent = next(number for number, turn in enumerate(turns) if turn.id in wanted)

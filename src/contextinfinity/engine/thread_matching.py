@@ -1,8 +1,9 @@
 """Which thread a whole conversation belongs to: for clients that name none and send everything with every request.
 
     all that was sent is stored           its place: the branch goes on, or a fork where something else followed
-    an opening with many continuations    a new thread: a few-shot prompt, not one conversation
+    an opening that nobody here answered  a new thread for another question: a few-shot prompt, not one conversation
     the end of exactly one branch         that branch goes on: the client dropped old messages (``trimmed_history``)
+    all answers of a recent thread        that thread goes on, or a branch of it (``recent_threads``)
     anything else                         a new thread, which keeps all that was sent
 
 Where a thread is named, the same holds within it, but the end of a branch may be short, and what contradicts all of its
@@ -21,15 +22,24 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, TurnId
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone, beginning
 from contextinfinity.domain.session import IdempotencyKey, NewSession, Owner, Session
-from contextinfinity.domain.turn import Exchange, Phase, PrefixHashes, Turn
+from contextinfinity.domain.turn import SIDE, Exchange, Phase, PrefixHashes, Turn
 from contextinfinity.engine.image_content import Blobs, keep_pictures, named_by_hash
+from contextinfinity.engine.recent_threads import (
+    continued_from,
+    holding_all_answers,
+    is_quoted,
+    read_recent,
+    with_edited_answer,
+)
 from contextinfinity.engine.repeated_requests import all_the_same, failed_just_now, for_session
+from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, purpose_of
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.prompt.tasks import goes_on
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
@@ -128,6 +138,14 @@ class MatchTarget(Struct, frozen=True, kw_only=True):
     """A client's summary that is to be kept with the turn."""
     retry_of: TurnId | None = None
     """The turn that failed there with the same message."""
+    side: str = ""
+    """What the message is for, where it is a side request: its branch, or its thread, is not the conversation."""
+    about: SessionId | None = None
+    """The thread that a side request quotes."""
+    continues: BranchId | None = None
+    """The branch whose summary the conversation begins with."""
+    is_rearranged: bool = False
+    """Whether messages were sent in another order than they are stored in, or with others in between."""
 
 
 class IncomingConversation(Struct, frozen=True, kw_only=True):
@@ -150,6 +168,8 @@ class IncomingConversation(Struct, frozen=True, kw_only=True):
     """The turn that it follows; None: what is said last in ``session``."""
     keeps: dict[str, Json] = {}
     """What is kept with the turn, as its metadata."""
+    side: SideRequest | None = None
+    """What it reads like, beside a conversation."""
 
 
 class ThreadMatching:
@@ -197,12 +217,66 @@ class ThreadMatching:
         if said.is_new:
             return _anew(said, None)
         if (spot := await self._by_prefix(coming) or await self._by_tail(coming)) is not None:
-            return await self._past_failures(said, spot)
+            return await self._aside(coming, await self._past_failures(said, spot))
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
         if session is not None and is_begun and not said.history:
             again = await failed_just_now(self._store, session.active_branch, said.message)
             return MatchTarget(branch_id=session.active_branch, retry_of=again, is_whole=False)
-        return await self._failed_first(coming) or _anew(said, session, fork=is_begun)
+        if (spot := await self._failed_first(coming)) is not None:
+            return await self._aside(coming, spot)
+        found = await self._by_recent(coming) if session is None and not coming.exact else None
+        return found or _anew(said, session, fork=is_begun)
+
+    async def _aside(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
+        """Put a side request on a branch of its own; what its client does there with tools belongs to it."""
+        if spot.branch_id is None or spot.follows is None or not (coming.side or goes_on(coming.said.message)):
+            return spot
+        if spot.retry_of is not None:
+            before = [await self._store.turns.get(spot.retry_of)]
+        else:
+            before = [*await self._store.turns.history(spot.branch_id, limit=1, before=spot.follows + 1)]
+        last = before[-1] if before else None
+        purpose = purpose_of(last)
+        if spot.retry_of is not None or goes_on(coming.said.message):
+            return replace(spot, side=purpose or "")
+        if purpose is not None or coming.side is None or coming.session is not None:
+            return spot  # the whole conversation is led under that instruction, or its client names the thread
+        return replace(spot, is_fork=True, is_shared=True, side=coming.side.purpose)
+
+    async def _by_recent(self, coming: IncomingConversation) -> MatchTarget | None:
+        """Find the place of a message in or beside one of the threads that were talked in last."""
+        said, side = coming.said, coming.side
+        if side is not None and not said.history:
+            if not side.needs_quote:
+                return MatchTarget(side=side.purpose)
+            text = said.message.rendered_text
+            quoted = [one for one in await read_recent(self._store, said.owner) if is_quoted(text, one)]
+            about = [one for one in quoted if await self._is_of(said, one.turns[-1])]
+            return MatchTarget(side=side.purpose, about=about[0].session.id) if about else None
+        if not said.history:
+            return None
+        threads = await read_recent(self._store, said.owner)
+        begun = (*said.history[:SUMMARY_WITHIN], said.message)
+        if (link := await continued_from(self._store, begun, threads)) is not None and await self._is_of(said, link[1]):
+            spot = _anew(said, link[0].session, fork=True)
+            return replace(spot, is_shared=True, continues=link[0].session.active_branch)
+        all_of = holding_all_answers(said.exchanges, threads)
+        if all_of is not None and await self._is_of(said, all_of.turns[-1]):
+            place = MatchTarget(branch_id=all_of.session.active_branch, follows=all_of.turns[-1].turn_seq)
+            return await self._past_failures(said, replace(place, is_shared=True, is_whole=False, is_rearranged=True))
+        edit = None if said.greeting is not None else with_edited_answer(said.exchanges, threads)
+        if edit is not None and await self._is_of(said, edit.turn):
+            spot = MatchTarget(branch_id=edit.thread.session.active_branch, follows=edit.follows, is_fork=True)
+            return replace(spot, is_shared=True, missing=said.recorded[edit.exchanges :])
+        return None
+
+    async def _is_of(self, said: HashedConversation, turn: Turn) -> bool:
+        """Tell whether a turn is of the same end user: their name is part of its hashes."""
+        if turn.answer is None:
+            return False
+        number = after(alone(turn.user_message, said.owner, said.end_user), turn.answer)
+        ends = await self._store.trails.exchanges(said.owner, number, session_id=turn.session_id)
+        return any(end.turn_id == turn.id for end in ends)
 
     async def _appended(self, coming: IncomingConversation) -> MatchTarget:
         """Find the place of messages that are all new: after a turn, or at the end of a thread.
@@ -232,9 +306,30 @@ class ThreadMatching:
         end = await self._store.trails.end(said.owner, answered, session_id=None if session is None else session.id)
         if end is None:
             return None
-        if session is None and end.continuations >= MOST_CONTINUATIONS:
-            return await self._failed_first(coming) or _anew(said, None)
+        if session is None and await self._is_opening(coming, end):
+            return await self._failed_first(coming) or await self._asked_again(coming) or _anew(said, None)
         return _spot(end)
+
+    async def _is_opening(self, coming: IncomingConversation, end: PrefixHashEnd) -> bool:
+        """Tell whether what was sent is an opening that many conversations share, as examples for a model are.
+
+        Either different messages followed it already, or no model here answered it, and something else followed.
+        """
+        if end.is_free or coming.side is not None:
+            return False
+        if end.continuations >= MOST_CONTINUATIONS:
+            return True
+        turns = await self._store.turns.history(end.branch_id, limit=2, before=end.turn_seq + 2)
+        return not turns[0].provider and bool(turns[-1].provider)
+
+    async def _asked_again(self, coming: IncomingConversation) -> MatchTarget | None:
+        """Find the place beside the turn of an identical request."""
+        made = PrefixHashes(asked=coming.said.asked, body=coming.body)
+        walked = await self._store.trails.walked(coming.said.owner, made)
+        turn = None if walked is None else await self._store.turns.get(walked.turn_id)
+        if turn is None:
+            return None
+        return MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq - 1, is_fork=True, is_shared=True)
 
     async def _by_tail(self, coming: IncomingConversation) -> MatchTarget | None:
         """Find the one branch whose end was sent."""
@@ -312,7 +407,7 @@ class ThreadMatching:
         """Make the thread or the fork and record what is missing there; give where the message goes then."""
         branch_id = spot.branch_id
         if branch_id is None:
-            branch_id = (await self._make(coming)).active_branch
+            branch_id = (await self._make(coming, spot.side)).active_branch
         elif spot.is_fork:
             branch_id = (await self._store.branches.fork(branch_id, at=spot.follows)).id
         if not spot.missing:
@@ -339,9 +434,10 @@ class ThreadMatching:
         kept = calls_of(turns[0].answer) if turns and turns[0].answer is not None else ()
         return {one: other for one, other in zip(sent, kept, strict=False) if one != other}
 
-    async def _make(self, coming: IncomingConversation) -> Session:
+    async def _make(self, coming: IncomingConversation, side: str) -> Session:
         once = None if coming.once is None else for_session(coming.once)
-        new = NewSession(owner=coming.said.owner, external_id=coming.name, once=once)
+        metadata: dict[str, Json] = {SIDE: side} if side else {}
+        new = NewSession(owner=coming.said.owner, external_id=coming.name, once=once, metadata=metadata)
         try:
             return await self._store.sessions.create(new)
         except AlreadyExists:  # another request was quicker
