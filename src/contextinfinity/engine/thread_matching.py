@@ -224,8 +224,8 @@ class ThreadMatching:
             return MatchTarget(branch_id=session.active_branch, retry_of=again, is_whole=False)
         if (spot := await self._failed_first(coming)) is not None:
             return await self._aside(coming, spot)
-        found = await self._by_recent(coming) if session is None and not coming.exact else None
-        return found or _anew(said, session, fork=is_begun)
+        found = await _by_recent(self._store, coming) if session is None and not coming.exact else None
+        return _anew(said, session, fork=is_begun) if found is None else await self._past_failures(said, found)
 
     async def _aside(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
         """Put a side request on a branch of its own; what its client does there with tools belongs to it."""
@@ -242,41 +242,6 @@ class ThreadMatching:
         if purpose is not None or coming.side is None or coming.session is not None:
             return spot  # the whole conversation is led under that instruction, or its client names the thread
         return replace(spot, is_fork=True, is_shared=True, side=coming.side.purpose)
-
-    async def _by_recent(self, coming: IncomingConversation) -> MatchTarget | None:
-        """Find the place of a message in or beside one of the threads that were talked in last."""
-        said, side = coming.said, coming.side
-        if side is not None and not said.history:
-            if not side.needs_quote:
-                return MatchTarget(side=side.purpose)
-            text = said.message.rendered_text
-            quoted = [one for one in await read_recent(self._store, said.owner) if is_quoted(text, one)]
-            about = [one for one in quoted if await self._is_of(said, one.turns[-1])]
-            return MatchTarget(side=side.purpose, about=about[0].session.id) if about else None
-        if not said.history:
-            return None
-        threads = await read_recent(self._store, said.owner)
-        begun = (*said.history[:SUMMARY_WITHIN], said.message)
-        if (link := await continued_from(self._store, begun, threads)) is not None and await self._is_of(said, link[1]):
-            spot = _anew(said, link[0].session, fork=True)
-            return replace(spot, is_shared=True, continues=link[0].session.active_branch)
-        all_of = holding_all_answers(said.exchanges, threads)
-        if all_of is not None and await self._is_of(said, all_of.turns[-1]):
-            place = MatchTarget(branch_id=all_of.session.active_branch, follows=all_of.turns[-1].turn_seq)
-            return await self._past_failures(said, replace(place, is_shared=True, is_whole=False, is_rearranged=True))
-        edit = None if said.greeting is not None else with_edited_answer(said.exchanges, threads)
-        if edit is not None and await self._is_of(said, edit.turn):
-            spot = MatchTarget(branch_id=edit.thread.session.active_branch, follows=edit.follows, is_fork=True)
-            return replace(spot, is_shared=True, missing=said.recorded[edit.exchanges :])
-        return None
-
-    async def _is_of(self, said: HashedConversation, turn: Turn) -> bool:
-        """Tell whether a turn is of the same end user: their name is part of its hashes."""
-        if turn.answer is None:
-            return False
-        number = after(alone(turn.user_message, said.owner, said.end_user), turn.answer)
-        ends = await self._store.trails.exchanges(said.owner, number, session_id=turn.session_id)
-        return any(end.turn_id == turn.id for end in ends)
 
     async def _appended(self, coming: IncomingConversation) -> MatchTarget:
         """Find the place of messages that are all new: after a turn, or at the end of a thread.
@@ -445,6 +410,43 @@ class ThreadMatching:
             if session is None:
                 raise
             return session
+
+
+async def _by_recent(store: Store, coming: IncomingConversation) -> MatchTarget | None:
+    """Find the place of a message in or beside one of the threads that were talked in last."""
+    said, side = coming.said, coming.side
+    if side is not None and not said.history:
+        if not side.needs_quote:
+            return MatchTarget(side=side.purpose)
+        text = said.message.rendered_text
+        quoted = [one for one in await read_recent(store, said.owner) if is_quoted(text, one)]
+        about = [one for one in quoted if await _is_of(store, said, one.turns[-1])]
+        return MatchTarget(side=side.purpose, about=about[0].session.id) if about else None
+    if not said.history:
+        return None
+    threads = await read_recent(store, said.owner)
+    begun = (*said.history[:SUMMARY_WITHIN], said.message)
+    if (link := await continued_from(store, begun, threads)) is not None and await _is_of(store, said, link[1]):
+        spot = _anew(said, link[0].session, fork=True)
+        return replace(spot, is_shared=True, continues=link[0].session.active_branch)
+    all_of = holding_all_answers(said.exchanges, threads)
+    if all_of is not None and await _is_of(store, said, all_of.turns[-1]):
+        place = MatchTarget(branch_id=all_of.session.active_branch, follows=all_of.turns[-1].turn_seq)
+        return replace(place, is_shared=True, is_whole=False, is_rearranged=True)
+    edit = None if said.greeting is not None else with_edited_answer(said.exchanges, threads)
+    if edit is not None and await _is_of(store, said, edit.turn):
+        spot = MatchTarget(branch_id=edit.thread.session.active_branch, follows=edit.follows, is_fork=True)
+        return replace(spot, is_shared=True, missing=said.recorded[edit.exchanges :])
+    return None
+
+
+async def _is_of(store: Store, said: HashedConversation, turn: Turn) -> bool:
+    """Tell whether a turn is of the same end user: their name is part of its hashes."""
+    if turn.answer is None:
+        return False
+    number = after(alone(turn.user_message, said.owner, said.end_user), turn.answer)
+    ends = await store.trails.exchanges(said.owner, number, session_id=turn.session_id)
+    return any(end.turn_id == turn.id for end in ends)
 
 
 def calls_of(message: Message) -> tuple[str, ...]:
