@@ -30,7 +30,8 @@ def test_every_acknowledged_message_is_there_once_after_cuts_and_kills(tmp_path:
 
 @pytest.mark.req("THREAD-4", "API-2", "API-6", "TURN-9")
 def test_two_workers_on_one_ledger_lose_and_double_nothing_when_they_are_killed(tmp_path: Path) -> None:
-    weather = Weather(streams=sized(5, 40), messages=sized(2, 3), kills=sized(1, 2), workers=2, seed=random.randrange(2**32))
+    seed = random.randrange(2**32)
+    weather = Weather(streams=sized(5, 40), messages=sized(2, 3), kills=sized(1, 2), workers=2, seed=seed)
     outcome = storm(tmp_path, weather)
     assert outcome.faults == [], weather
     assert outcome.did["kills of a worker"] + outcome.did["kills of the server"] == weather.kills
