@@ -1,0 +1,72 @@
+"""Render markdown to sanitised HTML.
+
+Input: any text, hostile or not. Output: HTML with a fixed list of tags and attributes, without scripts, styles, event
+handlers, images or ids; links lead to http, https or mailto only and open without a referrer. An image becomes a link,
+because loading it would tell its host that the text was read. Code is highlighted by class names.
+
+The work is bounded: a text above ``MAX_CHARS``, or with a paragraph above ``MAX_BLOCK_CHARS``, is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from contextinfinity.server.web.highlight import highlight
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.renderer import RendererHTML
+    from markdown_it.token import Token
+
+MAX_CHARS = 100_000
+MAX_BLOCK_CHARS = 20_000
+"""Inline parsing of one paragraph takes quadratic time for some inputs."""
+
+TAGS = (
+    *("a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre"),
+    *("s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+)
+ATTRIBUTES = {"a": {"href", "title"}, "code": {"class"}, "span": {"class"}, "ol": {"start"}}
+SCHEMES = frozenset({"http", "https", "mailto"})
+
+
+def render(text: str) -> str:
+    """Return a text as safe HTML; blank text is an empty string."""
+    import nh3
+
+    if len(text) > MAX_CHARS or any(len(block) > MAX_BLOCK_CHARS for block in text.split("\n\n")):
+        return f"<pre>{escape(text)}</pre>"
+    made = _parser().render(text)
+    return nh3.clean(
+        made,
+        tags=set(TAGS),
+        attributes={tag: set(names) for tag, names in ATTRIBUTES.items()},
+        url_schemes=set(SCHEMES),
+        url_relative="deny",
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "highlight": _highlight, "maxNesting": 20})
+    parser.enable(["table", "strikethrough"])
+    parser.add_render_rule("image", _image)
+    return parser
+
+
+def _image(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    """Render an image as a link to it."""
+    token = tokens[index]
+    label = self.renderInlineAsText(token.children, options, env) or "image"
+    return f'<a href="{escape(str(token.attrGet("src") or ""))}">{escape(label)} ↗</a>'
+
+
+def _highlight(code: str, language: str, attributes: str) -> str:
+    return highlight(code, language)
