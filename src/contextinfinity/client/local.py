@@ -28,6 +28,7 @@ from contextinfinity.client.contract import (
     TurnTarget,
 )
 from contextinfinity.client.drop_in import DropIn
+from contextinfinity.client.image_client import ImageClient
 from contextinfinity.client.memory_client import LocalMemories
 from contextinfinity.client.references import LAST, fits, the_one
 from contextinfinity.client.resource import ClientResource
@@ -87,6 +88,7 @@ class LocalClient:
     drop_in: DropIn
     responses: ResponseClient
     kept_conversations: StoredConversations
+    images: ImageClient
 
     def __init__(self, engine: Engine) -> None:
         self.tokens = LocalTokens(engine)
@@ -105,6 +107,7 @@ class LocalClient:
         self.drop_in = DropIn(engine, self._talks, owner)
         self.responses = ResponseClient(engine, owner)
         self.kept_conversations = StoredConversations(engine, owner)
+        self.images = ImageClient(engine, owner)
 
     def acting_for(self, owner: Owner) -> LocalClient:
         """Return a client of the same engine that finds and makes only what is the owner's."""

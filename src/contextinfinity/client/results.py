@@ -14,6 +14,7 @@ from msgspec import Struct
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, StateId, TurnId
 from contextinfinity.domain.job import Backlog
 from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
+from contextinfinity.domain.message import blobs_of
 from contextinfinity.domain.prefix_hash import plain_text
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
@@ -42,6 +43,8 @@ class ShownTurn(Struct, frozen=True, kw_only=True):
     assistant: str
     latency_ms: dict[str, float] = {}
     """How long its stages took so far; ``search`` includes ``embed``."""
+    images: int = 0
+    """How many images were sent with the message."""
 
 
 class ShownStep(Struct, frozen=True, kw_only=True):
@@ -252,6 +255,7 @@ def shown_turn(turn: Turn) -> ShownTurn:
         user=turn.user_message.rendered_text,
         assistant=answer,
         latency_ms=turn.latency_ms,
+        images=len(blobs_of(turn.user_message.blocks)),
     )
 
 

@@ -37,6 +37,7 @@ from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.v1 import conversations as v1_conversations
 from contextinfinity.server.v1 import responses as v1_responses
 from contextinfinity.server.v1 import routes as v1
+from contextinfinity.server.web import page_routes
 from contextinfinity.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,9 @@ def make_app(
         redoc_url=None,
     )
     talks = (thread_routes, message_routes, branch_routes, search_routes, memory_routes, chat_routes)
-    routers = [module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp_routes, operations)]
+    routers = [
+        module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp_routes, operations, page_routes)
+    ]
     for router in routers:
         app.include_router(router)
     app.include_router(rpc.routes)

@@ -32,6 +32,8 @@ LONGEST_NAME = 128
 NEW = "new"
 DOTS = (".", "..")
 """In an address they mean another place, and are gone before it is sent."""
+COOKIE = "cix_token"
+"""The cookie that keeps the token of a browser; it is HttpOnly and SameSite=Strict."""
 ANY = "-"
 """In the place of a thread: whichever the turn is of."""
 
@@ -78,9 +80,20 @@ async def caller_of(request: Request) -> Caller:
 
 
 def _token_text(request: Request) -> str:
-    """Read the token: a bearer's, or where the SDKs of some vendors put it."""
+    """Read the token: a bearer's, where the SDKs of some vendors put it, or the web page's cookie."""
     kind, _, text = request.headers.get("authorization", "").partition(" ")
-    return text.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key", "")
+    if kind.lower() == "bearer":
+        return text.strip()
+    return request.headers.get("x-api-key") or _cookie_token(request)
+
+
+def _cookie_token(request: Request) -> str:
+    """Read the token that the web page's login keeps as a cookie.
+
+    A browser also sends the cookie for pages of other ports of the same host, and says so: those may not use it.
+    """
+    is_own = request.headers.get("sec-fetch-site", "same-origin").strip().lower() in ("same-origin", "none")
+    return request.cookies.get(COOKIE, "") if is_own else ""
 
 
 def check_name(field: str, name: str) -> None:

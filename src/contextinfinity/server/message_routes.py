@@ -14,6 +14,7 @@ from contextinfinity.client.contract import Explained, StampedEvent
 from contextinfinity.client.results import Conversation, ShownTurn, TurnAccount
 from contextinfinity.domain.events import FinishedTurn, TurnStarted
 from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.message import IMAGE_TYPES
 from contextinfinity.errors import Refused
 from contextinfinity.server.app_state import AppState, door_of
 from contextinfinity.server.auth import (
@@ -29,6 +30,7 @@ from contextinfinity.server.auth import (
 )
 from contextinfinity.server.request_bodies import Cancel, NewMessage, content_of
 from contextinfinity.server.response_bodies import (
+    ALWAYS,
     WITH_BODY,
     MessagePage,
     ShownMessage,
@@ -36,6 +38,7 @@ from contextinfinity.server.response_bodies import (
     gives,
     gives_events,
     note,
+    refusals,
     takes,
 )
 from contextinfinity.server.streams import EventStream, frames, last
@@ -49,6 +52,13 @@ ThreadOrNew = Annotated[
 ]
 BranchWanted = Annotated[str | None, Query(description="A branch other than the active one.")]
 TALKING = (*WITH_BODY, 404, 409)
+BYTES = "application/octet-stream"
+IMAGE_HEADERS = {
+    "cache-control": "private, max-age=60",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Whatever the bytes are, a browser that opens them runs nothing of them, and no page of another site shows them."""
 
 
 @routes.get("/threads/{thread_id}/messages", responses=gives(MessagePage, 404))
@@ -138,6 +148,22 @@ async def get_context(
     return answer(await conversations.explain(turn.turn_id, step_index=step, compare=compare))
 
 
+@routes.get(
+    "/threads/{thread_id}/turns/{turn_id}/images/{number}",
+    responses={200: {"description": "The bytes of the image.", "content": {"image/*": {}}}, **refusals(*ALWAYS, 404)},
+)
+async def get_image(
+    act: ActingUser,
+    thread_id: ThreadOrAny,
+    turn_id: TurnId,
+    number: Annotated[int, Path(ge=1, le=10_000, description="Which image of the message, from 1.")],
+) -> Response:
+    """Read an image that was sent with a message."""
+    turn = await turn_of(act, thread_id, turn_id)
+    body, media_type = await act.client.images.get(turn.turn_id, number)
+    return Response(body, headers=IMAGE_HEADERS, media_type=media_type if media_type in IMAGE_TYPES else BYTES)
+
+
 @routes.post(
     "/threads/{thread_id}/turns/{turn_id}/cancel",
     responses=gives(FinishedTurn, *WITH_BODY, 404),
@@ -208,9 +234,11 @@ def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
         created_at=turn.created_at,
         phase=turn.phase,
         outcome=turn.outcome,
+        images=turn.images,
     )
     told = replace(
         asked,
+        images=0,
         role="assistant",
         content=turn.assistant,
         model=turn.model,

@@ -131,6 +131,18 @@ class Cancel(Body, frozen=True, kw_only=True):
     """A turn is to be stopped."""
 
 
+class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The token that a browser logs in with."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class RenderRequest(Body, frozen=True, kw_only=True):
+    """Texts in markdown."""
+
+    texts: Annotated[tuple[str, ...], Meta(max_length=200)]
+
+
 class BranchBody(Body, frozen=True, kw_only=True):
     """On which branch; none: the active one."""
 
@@ -149,7 +161,7 @@ BODIES = (
         ForkBody,
         RollbackBody,
     ),
-    *(NewPin, FoldBody, BranchBody, Cancel),
+    *(NewPin, FoldBody, BranchBody, Cancel, RenderRequest),
 )
 
 

@@ -61,6 +61,7 @@ class ShownMessage(Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     error: Problem | None = None
     latency_ms: dict[str, float] | None = None
+    images: int = 0
 
 
 class MessagePage(Struct, frozen=True, kw_only=True):
@@ -143,6 +144,12 @@ class ModelNames(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...]
 
 
+class RenderedTexts(Struct, frozen=True, kw_only=True):
+    """Texts as sanitised HTML, in the order in which they were sent."""
+
+    html: tuple[str, ...]
+
+
 class HealthReport(Struct, frozen=True, kw_only=True):
     """How the server does."""
 
@@ -165,6 +172,7 @@ ANSWERS = (
         Findings,
         Forgotten,
         ModelNames,
+        RenderedTexts,
         HealthReport,
     ),
 )

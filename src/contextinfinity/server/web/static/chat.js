@@ -1,0 +1,428 @@
+// The open conversation: its turns, what is being answered, and what is done to it.
+
+import { Problem, gone, get, post, rendered, request } from "/web/api.js";
+import { $, announce, confirm, toast } from "/web/dom.js";
+import { Feed } from "/web/feed.js";
+import { follow, send } from "/web/live.js";
+import { drawAnswer, turnRow } from "/web/turn.js";
+
+const PAGE = 40;
+const POLL = 4000;
+
+export class Chat extends EventTarget {
+  constructor(settings) {
+    super();
+    this.settings = settings;
+    this.following = new Map();
+    this.feed = new Feed($("scroll"), $("feed"), $("window"), {
+      build: (seq) => turnRow(this.turns.get(seq), (...what) => this.act(...what)),
+      want: (first, last) => this.want(first, last),
+      atEnd: (is) => { $("to-end").hidden = is || !this.feed.count; },
+    });
+    this.tabs = new BroadcastChannel("cix");
+    this.tabs.addEventListener("message", (event) => this.heard(event.data));
+    $("to-end").addEventListener("click", () => this.feed.toEnd());
+    setInterval(() => { if (!document.hidden) this.look(); }, POLL);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.look(); });
+    this.clear();
+  }
+
+  /** Show no conversation: the next message begins one. */
+  clear() {
+    this.leave();
+    Object.assign(this, { id: null, thread: null, branches: [], viewed: null, turns: new Map(), pages: new Map() });
+    this.feed.reset(0);
+    $("empty").hidden = false;
+    this.changed();
+  }
+
+  /** Stop following turns of the conversation that was open; they go on without a reader. */
+  leave() {
+    for (const controller of this.following.values()) controller.abort();
+    this.following.clear();
+    this.opening = (this.opening ?? 0) + 1;
+  }
+
+  get path() {
+    return `/threads/${encodeURIComponent(this.id)}`;
+  }
+
+  /** The branch that is shown, if it is not the active one. */
+  get aside() {
+    return this.viewed && this.viewed !== this.thread?.branch_id ? this.viewed : null;
+  }
+
+  get branch() {
+    return this.branches.find((one) => one.branch_id === (this.viewed ?? this.thread?.branch_id)) ?? null;
+  }
+
+  get running() {
+    return [...this.turns.values()].filter((turn) => turn.running);
+  }
+
+  changed(what = "changed") {
+    this.dispatchEvent(new Event(what));
+  }
+
+  async open(id, { branch = null, at = null } = {}) {
+    if (id === this.id && branch === this.viewed && this.thread) {
+      if (at) this.feed.show(at, true);
+      return;
+    }
+    this.leave();
+    const mine = this.opening;
+    Object.assign(this, { id, viewed: branch, turns: new Map(), pages: new Map(), thread: null });
+    $("empty").hidden = true;
+    const [thread, { branches }] = await Promise.all([get(this.path), get(`${this.path}/branches`)]);
+    if (mine !== this.opening) return;
+    Object.assign(this, { thread, branches });
+    this.feed.reset(this.branch?.last_turn_seq ?? thread.turns, at);
+    $("empty").hidden = this.feed.count > 0;
+    this.changed();
+    await this.want(Math.max(1, this.feed.count), this.feed.count);
+    if (at) this.feed.show(at, true);
+  }
+
+  /** Load the pages of these turns, unless they are there. */
+  want(first, last) {
+    if (!this.id) return Promise.resolve();
+    const loads = [];
+    for (let page = Math.floor((first - 1) / PAGE); page <= Math.floor((last - 1) / PAGE); page++) {
+      if (!this.pages.has(page)) this.pages.set(page, this.load(page));
+      loads.push(this.pages.get(page));
+    }
+    return Promise.all(loads);
+  }
+
+  async load(page) {
+    const mine = this.opening;
+    const end = Math.min((page + 1) * PAGE, this.feed.count);
+    if (end <= page * PAGE) return;
+    try {
+      const query = { limit: 2 * (end - page * PAGE), before: end + 1, branch_id: this.aside };
+      const { messages } = await get(`${this.path}/messages`, query);
+      if (mine !== this.opening) return;
+      const read = [];
+      for (const message of messages) {
+        const seq = message.turn_seq;
+        if (message.role === "user") {
+          const old = this.turns.get(seq);
+          if (old?.running || (old && old.turn_id === message.turn_id && old.outcome)) continue;
+          this.turns.set(seq, { seq, thread_id: this.thread.thread_id, ...message, user: message.content });
+          read.push(seq);
+        } else if (read.includes(seq)) {
+          const { model, usage, error, outcome, content } = message;
+          Object.assign(this.turns.get(seq), { model, usage, error, outcome, text: content, shown: 0 });
+        }
+      }
+      const shown = read.map((seq) => this.turns.get(seq));
+      const made = await Promise.all(shown.map((turn) => (turn.outcome ? rendered(turn.text) : null)));
+      if (mine !== this.opening) return;
+      shown.forEach((turn, index) => {
+        if (turn.outcome) Object.assign(turn, { html: made[index], shown: turn.text.length });
+        this.feed.refresh(turn.seq);
+        if (!turn.outcome) this.join(turn);
+      });
+      this.changed("loaded");
+    } catch (error) {
+      this.pages.delete(page);
+      if (!(error instanceof Problem)) throw error;
+      if (error.status !== 401) toast(error.told, "error");
+    }
+  }
+
+  /** Look whether something was said elsewhere: in another tab, on another device. */
+  async look() {
+    if (!this.thread || this.running.length) return;
+    const mine = this.opening;
+    try {
+      const [thread, { branches }] = await Promise.all([get(this.path), get(`${this.path}/branches`)]);
+      if (mine !== this.opening || this.running.length) return;
+      const moved = thread.branch_id !== this.thread.branch_id && !this.viewed;
+      const isSame = JSON.stringify(branches) === JSON.stringify(this.branches) && thread.title === this.thread.title;
+      Object.assign(this, { thread, branches });
+      if (moved) return this.reload();
+      if (isSame) return;
+      this.grow(this.branch?.last_turn_seq ?? thread.turns);
+      this.changed();
+    } catch (error) {
+      if (error.status === 404) { this.clear(); location.hash = "#/"; }
+    }
+  }
+
+  grow(count) {
+    const before = this.feed.count;
+    if (count === before) return;
+    for (let page = Math.floor(Math.max(0, before - 1) / PAGE); page <= Math.floor(count / PAGE); page++) this.pages.delete(page);
+    for (let seq = count + 1; seq <= before; seq++) this.turns.delete(seq);
+    this.feed.resize(count);
+    $("empty").hidden = count > 0;
+  }
+
+  async reload(at = null) {
+    const { id, viewed } = this;
+    this.id = null;
+    await this.open(id, { branch: viewed, at });
+  }
+
+  heard({ thread, deleted }) {
+    if (thread === this.thread?.thread_id && !deleted) this.look();
+    this.changed("elsewhere");
+  }
+
+  tell(more = {}) {
+    this.tabs.postMessage({ thread: this.thread?.thread_id, ...more });
+  }
+
+  /** Say something on the branch that is shown. `turn.body` is what is sent. */
+  async say(content, { retryOf = null, key, pictures = [], text = null } = {}) {
+    const { settings } = this;
+    const body = {
+      content, branch_id: this.aside, model: settings.model || null, use_memory: settings.useMemory,
+      use_query_rewriter: settings.useRewriter, may_ask_back: settings.mayAskBack, retry_of: retryOf,
+    };
+    return this.deliver(this.thread?.thread_id ?? "new", body, key, { pictures, text });
+  }
+
+  async deliver(threadId, body, key, { pictures = [], text = null } = {}) {
+    const said = text ?? (typeof body.content === "string" ? body.content : body.content.filter((one) => one.type === "text").map((one) => one.text).join(""));
+    const seq = this.feed.count + 1;
+    const turn = { seq, user: said, images: pictures.length, pictures, text: "", running: true, status: "sending" };
+    const controller = new AbortController();
+    const mine = this.opening;
+    this.turns.set(seq, turn);
+    $("empty").hidden = true;
+    this.feed.resize(seq);
+    this.feed.toEnd();
+    this.following.set(turn, controller);
+    this.changed("running");
+    try {
+      await this.hear(turn, send(threadId, body, controller.signal, key), mine);
+    } catch (error) {
+      Object.assign(turn, { running: false, status: null, outcome: "failed", error: { message: error.message, hint: error.hint } });
+      this.update(turn);
+      this.dispatchEvent(new CustomEvent("unsent", { detail: said }));
+    } finally {
+      this.following.delete(turn);
+      if (mine === this.opening) this.changed("running");
+    }
+    return turn;
+  }
+
+  /** Follow a turn that runs already: after a reload, or one of another tab. */
+  async join(turn) {
+    if (turn.running) return;
+    const mine = this.opening, controller = new AbortController();
+    Object.assign(turn, { running: true, text: "", html: null, shown: 0 });
+    this.following.set(turn, controller);
+    this.changed("running");
+    try {
+      await this.hear(turn, follow(turn.thread_id, turn.turn_id, controller.signal), mine);
+    } catch (error) {
+      turn.running = false;
+      toast(error.told ?? String(error), "error");
+    } finally {
+      this.following.delete(turn);
+      if (mine === this.opening) this.changed("running");
+    }
+  }
+
+  async hear(turn, events, mine) {
+    let drawing = null, last = 0;
+    const render = async () => {
+      const begun = performance.now(), { text } = turn;
+      const html = await rendered(text).catch(() => null);
+      last = performance.now() - begun;
+      if (html !== null && turn.running) {
+        Object.assign(turn, { html, shown: text.length });
+        this.draw(turn);
+      }
+      if (turn.running && turn.text.length > text.length) drawing = setTimeout(render, Math.max(150, 5 * last));
+      else drawing = null;
+    };
+    for await (const { name, data } of events) {
+      if (mine !== this.opening) continue;
+      if (name === "turn") this.begun(turn, data);
+      else if (name === "step") Object.assign(turn, { model: data.model, status: turn.text ? null : "answering" });
+      else if (name === "delta") {
+        turn.text += data.text;
+        turn.status = null;
+        drawing ??= setTimeout(render, 60);
+      } else if (name === "tool") turn.tools = [...(turn.tools ?? []).filter((one) => one.call_id !== data.call_id), data];
+      else if (name === "retry") turn.status = `${data.reason}; trying again`;
+      else if (name === "clarification") turn.candidates = data.candidates;
+      else if (name === "durability") turn.durable = data;
+      else if (name === "error") turn.error = data;
+      else if (name === "done") {
+        clearTimeout(drawing);
+        Object.assign(turn, data, { running: false, status: null, seq: data.turn_seq ?? turn.seq });
+        turn.html = await rendered(turn.text).catch(() => null);
+        turn.shown = turn.html === null ? 0 : turn.text.length;
+        this.update(turn);
+        announce(`Answer ${turn.outcome}.`);
+        this.tell();
+        this.changed("answered");
+        this.look();
+        continue;
+      }
+      if (name === "delta") this.draw(turn);
+      else this.update(turn);
+    }
+  }
+
+  begun(turn, data) {
+    const isNew = !this.thread;
+    Object.assign(turn, { turn_id: data.turn_id, thread_id: data.thread_id, branch_id: data.branch_id, status: "waiting" });
+    if (isNew) {
+      this.id = data.thread_id;
+      this.thread = { thread_id: data.thread_id, branch_id: data.branch_id, title: null, opening: turn.user, turns: 1 };
+      this.branches = [{ branch_id: data.branch_id, last_turn_seq: 1, active: true, fork_seq: 0, parent_id: null }];
+      history.replaceState(null, "", `#/t/${data.thread_id}`);
+      this.changed();
+    } else if (data.turn_seq && data.turn_seq !== turn.seq) {
+      this.turns.delete(turn.seq);
+      turn.seq = data.turn_seq;
+      this.grow(data.turn_seq);
+      this.turns.set(turn.seq, turn);
+    }
+    this.tell();
+    this.changed("began");
+  }
+
+  draw(turn) {
+    const row = this.feed.row(turn.seq);
+    if (row?.answer && this.turns.get(turn.seq) === turn) {
+      if (row.querySelector(".status")) this.update(turn);
+      else drawAnswer(row.answer, turn);
+    }
+  }
+
+  update(turn) {
+    if (this.turns.get(turn.seq) === turn) this.feed.refresh(turn.seq);
+  }
+
+  async stop() {
+    await Promise.all(this.running.filter((turn) => turn.turn_id).map((turn) =>
+      post(`/threads/${turn.thread_id}/turns/${turn.turn_id}/cancel`).catch((error) => toast(error.told, "error"))));
+  }
+
+  /** Do what a button of a turn says. */
+  async act(name, turn, value) {
+    try {
+      await this[`do_${name}`](turn, value);
+    } catch (error) {
+      toast(error.told ?? error.message, "error");
+    }
+  }
+
+  async do_copy(turn) {
+    await navigator.clipboard.writeText(turn.text);
+    toast("Copied.");
+  }
+
+  do_edit(turn) {
+    turn.editing = true;
+    this.update(turn);
+  }
+
+  do_unedit(turn) {
+    turn.editing = false;
+    this.update(turn);
+    this.feed.row(turn.seq)?.focus();
+  }
+
+  async do_edited(turn, text) {
+    turn.editing = false;
+    const content = await this.again(turn, text);
+    await this.branchOff(turn.seq - 1);
+    await this.say(content, { text, pictures: this.picturesOf(turn) });
+  }
+
+  async do_regenerate(turn) {
+    const content = await this.again(turn, turn.user);
+    await this.branchOff(turn.seq - 1);
+    await this.say(content, { text: turn.user, pictures: this.picturesOf(turn) });
+  }
+
+  async do_retry(turn) {
+    await this.say(await this.again(turn, turn.user), { retryOf: turn.turn_id, text: turn.user, pictures: this.picturesOf(turn) });
+  }
+
+  async do_fork(turn) {
+    await this.branchOff(turn.seq);
+    toast("A new branch begins here; the old one stays.");
+  }
+
+  async do_rollback(turn) {
+    if (!(await confirm("Roll back?", `The conversation goes on after turn ${turn.seq}, on a new branch. The old line stays.`, "Roll back"))) return;
+    await post(`${this.path}/rollback`, { to: turn.seq, branch_id: this.aside });
+    this.viewed = null;
+    await this.reload();
+    this.tell();
+  }
+
+  async do_pin(turn) {
+    const chosen = String(getSelection()).trim() || turn.user;
+    await post(`${this.path}/pins`, { fact: chosen, branch_id: this.aside });
+    toast("Pinned: every prompt of this branch holds it.");
+    this.changed("pinned");
+  }
+
+  do_inspect(turn) {
+    this.dispatchEvent(new CustomEvent("inspect", { detail: turn }));
+  }
+
+  async do_answer(turn, name) {
+    turn.candidates = null;
+    this.update(turn);
+    await this.say(name);
+  }
+
+  picturesOf(turn) {
+    return Array.from({ length: turn.images ?? 0 }, (_, index) => turn.pictures?.[index] ?? `/threads/${turn.thread_id}/turns/${turn.turn_id}/images/${index + 1}`);
+  }
+
+  /** Return a message's content with other words: its images are sent again. */
+  async again(turn, text) {
+    const images = await Promise.all(this.picturesOf(turn).map(async (address) => {
+      const blob = await (await fetch(address)).blob();
+      const data = await new Promise((resolve) => {
+        const reader = new FileReader();
+        reader.onload = () => resolve(reader.result.split(",")[1]);
+        reader.readAsDataURL(blob);
+      });
+      return { type: "image", media_type: blob.type, source: { type: "base64", data } };
+    }));
+    return images.length ? [{ type: "text", text }, ...images] : text;
+  }
+
+  /** Start a branch after a turn and go on there. */
+  async branchOff(seq) {
+    const branch = await post(`${this.path}/fork`, { at: seq, branch_id: this.aside });
+    await this.activate(branch.branch_id);
+  }
+
+  async activate(branchId) {
+    await post(`${this.path}/branches`, { active: branchId });
+    this.viewed = null;
+    if (location.hash !== `#/t/${this.id}`) history.replaceState(null, "", `#/t/${this.id}`);
+    await this.reload();
+    this.tell();
+  }
+
+  async rename(title) {
+    this.thread = await (await request("PATCH", this.path, { body: { title: title || null } })).json();
+    this.changed();
+    this.tell();
+  }
+
+  async remove() {
+    await request("DELETE", this.path);
+    this.tell({ deleted: true });
+    this.clear();
+    location.hash = "#/";
+  }
+}
+
+gone.addEventListener("up", () => { $("connection").textContent = ""; });
+gone.addEventListener("down", () => { $("connection").textContent = "reconnecting…"; });

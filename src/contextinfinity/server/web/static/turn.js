@@ -1,0 +1,103 @@
+// One turn as a row: the message, the answer, what it cost, and what can be done with it.
+
+import { ago, dollars, h, number, short, showRendered } from "/web/dom.js";
+
+const ENDINGS = {
+  incomplete: "cut off", paused: "waiting for tools", failed: "failed", cancelled: "stopped", clarification: "asked back",
+};
+
+function picture(turn, index) {
+  const address = turn.pictures?.[index] ?? `/threads/${turn.thread_id}/turns/${turn.turn_id}/images/${index + 1}`;
+  return h("a", { href: address, target: "_blank", rel: "noopener" },
+    h("img", { src: address, alt: `Attached image ${index + 1}`, loading: "lazy" }));
+}
+
+function facts(turn) {
+  const { usage } = turn;
+  const cached = usage?.input_tokens ? Math.round((100 * usage.cached_tokens) / usage.input_tokens) : 0;
+  return [
+    `#${turn.seq ?? ""}`,
+    turn.created_at && ago(turn.created_at),
+    turn.model,
+    usage?.input_tokens && `${number(usage.input_tokens)} in`,
+    usage?.output_tokens && `${number(usage.output_tokens)} out`,
+    cached ? `${cached}% cached` : null,
+    usage && dollars(usage.cost),
+  ].filter(Boolean).join(" · ");
+}
+
+/** Fill the place of the answer: rendered text, then what has arrived since as plain text. */
+export function drawAnswer(place, turn) {
+  const tail = (turn.text ?? "").slice(turn.shown ?? 0);
+  if (place.lastHtml !== turn.html) {
+    showRendered(place, turn.html ?? "");
+    place.lastHtml = turn.html;
+    place.tail = null;
+  }
+  if (!place.tail?.isConnected) place.append(place.tail = h("span", { class: "tail" }));
+  place.tail.textContent = tail;
+  place.classList.toggle("running", Boolean(turn.running));
+}
+
+function notes(turn, act) {
+  const made = [];
+  for (const tool of turn.tools ?? []) {
+    made.push(h("details", { class: "tool" }, h("summary", {}, `tool ${tool.name}${tool.is_error ? " failed" : ""}`),
+      h("pre", { tabIndex: 0 }, short(JSON.stringify(tool.output ?? tool.arguments, null, 1) ?? "", 4000))));
+  }
+  if (turn.status) made.push(h("p", { class: "status" }, turn.status));
+  if (turn.outcome && ENDINGS[turn.outcome] && turn.outcome !== "clarification") {
+    made.push(h("p", { class: `ending ${turn.outcome}` }, ENDINGS[turn.outcome],
+      turn.error ? `: ${turn.error.message} ${turn.error.hint ?? ""}` : ""));
+  }
+  if (turn.candidates) {
+    made.push(h("div", { class: "candidates", role: "group", "aria-label": "Which one is meant?" }, turn.candidates.map((one) =>
+      h("button", { type: "button", onclick: () => act("answer", turn, one.name) }, one.name))));
+  }
+  return made;
+}
+
+const ACTIONS = [
+  ["copy", "Copy", "Copy the answer"],
+  ["edit", "Edit", "Edit this message on a new branch"],
+  ["regenerate", "Regenerate", "Answer again on a new branch"],
+  ["fork", "Fork", "Start a branch after this turn"],
+  ["rollback", "Roll back", "Go on from here on a new branch; the old one stays"],
+  ["pin", "Pin", "Pin the selected text, or the message"],
+  ["inspect", "What it saw", "Show what the model saw"],
+];
+
+/** Build the row of a turn; `act(name, turn, value)` is called for its buttons. */
+export function turnRow(turn, act) {
+  if (!turn) return h("article", { class: "turn loading", "aria-label": "Loading", "aria-busy": "true", tabIndex: -1 }, h("p", {}, " "));
+  const answer = h("div", { class: "answer prose" });
+  const row = h("article", { class: "turn", tabIndex: -1, "aria-label": `Turn ${turn.seq ?? ""}` },
+    h("div", { class: "question" },
+      turn.editing ? editor(turn, act) : h("div", { class: "said" }, turn.user ?? ""),
+      turn.images ? h("div", { class: "pictures" }, Array.from({ length: turn.images }, (_, index) => picture(turn, index))) : null),
+    answer,
+    h("div", { class: "notes" }, notes(turn, act)),
+    h("footer", {},
+      h("span", { class: "facts" }, facts(turn)),
+      turn.turn_id && !turn.running ? h("span", { class: "actions", role: "group", "aria-label": `Turn ${turn.seq}` },
+        ACTIONS.map(([name, label, title]) =>
+          h("button", { type: "button", title, "data-act": name, onclick: () => act(name, turn) }, label)),
+        turn.outcome === "failed" ? h("button", { type: "button", "data-act": "retry", onclick: () => act("retry", turn) }, "Try again") : null)
+        : null));
+  drawAnswer(answer, turn);
+  row.answer = answer;
+  return row;
+}
+
+function editor(turn, act) {
+  const area = h("textarea", { "aria-label": "Edit the message", value: turn.user, rows: Math.min(12, turn.user.split("\n").length + 1) });
+  const done = () => act("edited", turn, area.value);
+  area.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") act("unedit", turn);
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) done();
+  });
+  setTimeout(() => area.focus());
+  return h("div", { class: "editor" }, area, h("div", { class: "row end" },
+    h("button", { type: "button", onclick: () => act("unedit", turn) }, "Cancel"),
+    h("button", { type: "button", class: "primary", onclick: done }, "Send on a new branch")));
+}
