@@ -56,8 +56,11 @@ PLAIN: dict[str, Any] = dict.fromkeys(
     "n": 1,
     "to": 0,
     "name": "echo",
+    "number": 1,
+    "texts": ["a"],
 }
 """Inputs that name nothing of anybody's, with a value for those that a route requires."""
+IMAGE = {"type": "image", "media_type": "image/gif", "source": {"type": "base64", "data": "R0lGODlh"}}
 DROP_IN: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/chat/completions"): {"model": "echo", "messages": [{"role": "user", "content": "Hello"}]},
     ("POST", "/v1/completions"): {"model": "echo", "prompt": "Hello"},
@@ -191,7 +194,8 @@ class House:
 
     def made_by(self, who: Who, word: str = "ibis", *, with_chunk: bool = False) -> dict[str, str]:
         """Make one of everything."""
-        turn = self.told(who, "POST", "/threads/new/messages", {"content": f"My secret is the {word}."})
+        said = {"type": "text", "text": f"My secret is the {word}."}
+        turn = self.told(who, "POST", "/threads/new/messages", {"content": [said, IMAGE]})
         thread = turn["thread_id"]
         self.told(who, "POST", f"/threads/{thread}/pins", {"fact": f"The {word} is secret."})
         made = self.told(who, "POST", "/memories", {"content": f"The user likes the {word}."})
