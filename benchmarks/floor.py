@@ -24,8 +24,8 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.prefix_hash import after, alone, beginning
 from contextinfinity.domain.session import Branch, Owner
 from contextinfinity.domain.turn import Exchange
+from contextinfinity.storage.ledger.keyword_index import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.storage.ledger.rows import items_column, message_columns, pack
-from contextinfinity.storage.sqlite.keyword_index import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.text.keywords import VERSION, terms
 
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]

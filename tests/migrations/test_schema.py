@@ -167,7 +167,7 @@ def test_what_is_asked_after_every_turn_uses_its_own_index(name: str, step: str)
 def test_finding_a_thread_sorts_nothing_however_many_begin_alike() -> None:
     connection = apsw.Connection(":memory:")
     migrate(connection, ":memory:")
-    for name, sql in sql_files.load("contextinfinity.storage.sqlite", "sql/prefix_hashes.sql").items():
+    for name, sql in sql_files.load("contextinfinity.storage.ledger", "sql/prefix_hashes.sql").items():
         bound = re.sub(r":session_id\b", "NULL", sql)
         plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + re.sub(r":\w+|\?", "x'00'", bound))]
         assert not [step for step in plan if "TEMP B-TREE" in step], name

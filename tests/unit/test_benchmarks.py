@@ -18,7 +18,7 @@ from benchmarks.floor import Floor, Place
 from benchmarks.harness import TINY, Bench, Row, Series, commit_cost, machine
 from benchmarks.ledgers import ledger
 from benchmarks.words import text
-from contextinfinity.storage.sqlite.keyword_index import session_token
+from contextinfinity.storage.ledger.keyword_index import session_token
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import exchange, new_branch
 

@@ -32,6 +32,11 @@ def load_folder(package: str, folder: str) -> Mapping[str, str]:
     return statements
 
 
+def load_dialect(package: str) -> dict[str, str]:
+    """Return the statements of the ledger by name, with those in their place that a backend's folder ``sql`` has."""
+    return {**load_folder("contextinfinity.storage.ledger", "sql"), **load_folder(package, "sql")}
+
+
 def parse(text: str, filename: str) -> Mapping[str, str]:
     """Split a file into its named statements."""
     head, *parts = text.split("-- name: ")

@@ -19,10 +19,11 @@ from contextinfinity.domain.search import Scope
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.storage.contract import Vectors
+from contextinfinity.storage.ledger.matrices import Matrices, MatrixOwner
 from contextinfinity.storage.ledger.rows import pack
-from contextinfinity.storage.sqlite.matrices import Matrices, MatrixOwner
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.sqlite.vector_search import newer
 from contextinfinity.storage.sqlite.vector_table import SqliteVectors
 from contextinfinity.storage.sqlite.vector_writes import drop_vectors
 from contextinfinity_testing.builders import embedding, exchange, new_branch, slice_of
@@ -187,7 +188,7 @@ async def test_a_chunk_that_takes_a_removed_ones_number_is_seen_to_lack_a_vector
 
 
 async def test_a_copy_in_memory_holds_each_vector_once(ledger: SqliteStore) -> None:
-    branch, matrices = await new_branch(ledger), Matrices()
+    branch, matrices = await new_branch(ledger), Matrices(newer)
     for seed, size in enumerate((3, 200, 53, 1, 300, 0)):
         await fill(ledger, branch.id, random.Random(seed), size)
         for whose in (
@@ -206,7 +207,7 @@ async def test_copies_in_memory_are_bounded(ledger: SqliteStore) -> None:
     rng, branches, size = random.Random(16), [await new_branch(ledger) for _ in range(4)], 50
     for branch in branches:
         await fill(ledger, branch.id, rng, size)
-    matrices = Matrices(memory=2 * size * (DIM + 12))
+    matrices = Matrices(newer, memory=2 * size * (DIM + 12))
     for branch in (*branches, *branches):
         whose = MatrixOwner(1, DIM, session_id=pack(branch.session_id))
         rows = await ledger.database.read(lambda connection, whose=whose: matrices.rows(connection, whose))  # type: ignore[misc]

@@ -39,8 +39,7 @@ def insert_message(connection: Connection, session_id: bytes, message: Message, 
 
 def insert_messages(connection: Connection, session_id: bytes, messages: Sequence[Message]) -> Sequence[int]:
     """Keep many messages at once, as ``insert_message`` keeps one, and return their keys."""
-    first = _key(connection.one("select_next_key"))
-    keys = range(first, first + len(messages))
+    keys = [key for (key,) in connection.many("take_message_keys", {"count": len(messages)})]
     rows = [
         (key, session_id, message.role, *message_columns(message)) for key, message in zip(keys, messages, strict=True)
     ]

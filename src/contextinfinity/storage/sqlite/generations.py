@@ -26,9 +26,9 @@ from msgspec import Struct
 from contextinfinity.domain.ids import new_id
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.ledger.matrices import Bodies, Floats, Keys, together
+from contextinfinity.storage.ledger.namespaces import Space, spaces
 from contextinfinity.storage.sqlite.database import SqliteDatabase
-from contextinfinity.storage.sqlite.matrices import Bodies, Floats, Keys, together
-from contextinfinity.storage.sqlite.vector_writes import Space, spaces
 
 T = TypeVar("T")
 

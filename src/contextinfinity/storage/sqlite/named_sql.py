@@ -12,11 +12,11 @@ import apsw
 
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Row, Search, Values
+from contextinfinity.storage.ledger.keyword_index import write_words
 from contextinfinity.storage.sqlite import sqlite_search
-from contextinfinity.storage.sqlite.keyword_index import write_words
 
-QUERIES = sql_files.load_folder(__package__, "sql")
-"""Every statement of ``sql/*.sql`` by its name."""
+QUERIES = sql_files.load_dialect(__package__)
+"""Every statement by its name: those of ``ledger/sql/*.sql``, and SQLite's own of ``sql/*.sql``."""
 
 
 class SqliteConnection:

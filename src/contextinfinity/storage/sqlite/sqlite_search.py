@@ -1,6 +1,6 @@
 """SQLite's search as the ledger's verbs call it: words in FTS5, vectors in packs. It implements ``database.Search``."""
 
-from contextinfinity.storage.sqlite.keyword_index import (
+from contextinfinity.storage.ledger.keyword_index import (
     clear_samples,
     forget_session,
     forget_words,
@@ -9,7 +9,7 @@ from contextinfinity.storage.sqlite.keyword_index import (
     index_missing,
     index_sides,
 )
-from contextinfinity.storage.sqlite.keyword_search import find_words
+from contextinfinity.storage.ledger.keyword_search import find_words
 from contextinfinity.storage.sqlite.vector_writes import drop_vectors, put_embeddings
 
 __all__ = [

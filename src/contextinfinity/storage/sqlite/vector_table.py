@@ -10,26 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.search import Namespace, Scope, VectorHit
+from contextinfinity.domain.search import Scope, VectorHit
 from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_vector, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
-from contextinfinity.storage.ledger.chunks import chunk_of
-from contextinfinity.storage.ledger.rows import pack
-from contextinfinity.storage.sqlite.database import SqliteDatabase
-from contextinfinity.storage.sqlite.vector_writes import (
+from contextinfinity.storage.ledger.namespaces import (
     Space,
-    drop_old,
     find_space,
+    list_namespaces,
+    list_unplaced,
     must_space,
-    open_space,
-    put_vectors,
-    spaces,
+    open_namespace,
     switch_to,
 )
+from contextinfinity.storage.ledger.rows import pack
+from contextinfinity.storage.sqlite.database import SqliteDatabase
+from contextinfinity.storage.sqlite.vector_writes import drop_old, put_vectors
 
 if TYPE_CHECKING:
     from contextinfinity.storage.sqlite.vector_search import VectorSearch
@@ -41,24 +39,6 @@ def read_bodies(connection: Connection, namespace: str, chunk_ids: Sequence[Chun
     if space is None:
         return (None,) * len(chunk_ids)
     return _bodies(connection, space, chunk_ids)
-
-
-def list_namespaces(connection: Connection) -> tuple[Namespace, ...]:
-    """Return which there are, the current one first."""
-    return tuple(space.shown() for space in spaces(connection))
-
-
-def open_namespace(connection: Connection, name: str, dim: int) -> Namespace:
-    """Make sure there is one of that name."""
-    return open_space(connection, name, dim).shown()
-
-
-def list_unplaced(connection: Connection, namespace: str, *, limit: int = 256) -> tuple[Chunk, ...]:
-    """Read chunks that have no vector there, the oldest first."""
-    space = must_space(connection, namespace)
-    values = {"namespace": space.key, "filled": space.filled, "limit": row_limit(limit)}
-    found = (chunk_of(connection, chunk_id) for (chunk_id,) in connection.many("select_unplaced", values))
-    return tuple(chunk for chunk in found if chunk is not None)
 
 
 def place_vectors(connection: Connection, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:

@@ -1,4 +1,4 @@
-"""Writing vectors: namespaces, loose vectors, packs.
+"""Writing vectors in SQLite: loose vectors and packs.
 
 The newest vectors of a session are rows of their own; the 256th makes one pack of them, in the transaction that brings
 it. Everything here runs inside the caller's transaction. A vector's key is never used twice, so a cache of vectors is
@@ -9,69 +9,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from contextinfinity.domain.chunk import Embedding
-from contextinfinity.domain.search import Namespace
 from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_namespace, check_vector
-from contextinfinity.storage.ledger.rows import must
+from contextinfinity.storage.ledger.namespaces import Space, find_space, must_space, note_filled, open_space
 
 PACK = 256
 """Vectors in a pack: some 68 KB, which SQLite reads in one go."""
 
-_LOOKED_OVER = 1024  # chunks that one write looks over to see how far a namespace is filled
 
 Placed: TypeAlias = tuple[int, Embedding]
 """The number of a chunk and its vector."""
 
 _Body: TypeAlias = tuple[int, bytes]
-
-
-class Space(NamedTuple):
-    """A namespace as its row says."""
-
-    key: int
-    name: str
-    dim: int
-    state: str
-    placed: int
-    filled: int
-    generation: str | None
-
-    def shown(self) -> Namespace:
-        """Return it as others know it."""
-        return Namespace(name=self.name, dim=self.dim, state=self.state, placed=self.placed)  # type: ignore[arg-type]
-
-
-def spaces(connection: Connection) -> list[Space]:
-    """Read all, the current one first."""
-    return [Space(*row) for row in connection.many("select_namespaces")]
-
-
-def find_space(connection: Connection, name: str) -> Space | None:
-    """Read one."""
-    row = connection.one("select_namespace", (name,))
-    return None if row is None else Space(*row)
-
-
-def must_space(connection: Connection, name: str) -> Space:
-    """Read one that has to be there."""
-    return must(find_space(connection, name), "namespace", name)  # type: ignore[no-any-return]
-
-
-def open_space(connection: Connection, name: str, dim: int) -> Space:
-    """Make sure there is one; the first is current, an old one is filled again."""
-    known = find_space(connection, name)
-    check_namespace(name, dim, None if known is None else known.dim)
-    if known is None:
-        connection.execute("insert_namespace", (name, dim))
-    elif known.state == "old":
-        connection.execute("refill_namespace", (known.key,))
-    else:
-        return known
-    return must_space(connection, name)
 
 
 def put_embeddings(connection: Connection, session_id: bytes, placed: Iterable[Placed]) -> None:
@@ -103,7 +56,7 @@ def _put(connection: Connection, session_id: bytes, space: Space, vectors: Seque
     if new:
         _keep(connection, space.key, session_id, new)
         connection.execute("count_placed", {"key": space.key, "change": len(new)})
-        _note_filled(connection, space)
+        note_filled(connection, space)
 
 
 def _keep(connection: Connection, space: int, session_id: bytes, new: list[_Body]) -> None:
@@ -116,18 +69,6 @@ def _keep(connection: Connection, space: int, session_id: bytes, new: list[_Body
             keys, bodies = json.dumps([key for key, _ in full], separators=(",", ":")), b"".join(b for _, b in full)
             connection.execute("insert_pack", (space, session_id, full[-1][0], keys, bodies))
     connection.execute_many("insert_loose", ((key, space, session_id, body) for key, body in new))
-
-
-def _note_filled(connection: Connection, space: Space) -> None:
-    """Move the mark past all chunks that have a vector; what lies far ahead is left to later writes."""
-    values = {"namespace": space.key, "filled": space.filled, "limit": _LOOKED_OVER}
-    filled = space.filled
-    for key, has_one in connection.each("select_placed", values):
-        if not has_one:
-            break
-        filled = key
-    if filled != space.filled:
-        connection.execute("set_filled", {"key": space.key, "filled": filled})
 
 
 def drop_vectors(connection: Connection, chunk_keys: Iterable[int]) -> None:
@@ -162,16 +103,6 @@ def _blank(connection: Connection, place: tuple[int, bytes], gone: list[int], si
             connection.execute("update_pack", values)
         else:
             connection.execute("delete_pack", (row[0],))
-
-
-def switch_to(connection: Connection, namespace: str) -> bool:
-    """Make a namespace the current one, unless a chunk has no vector there."""
-    space = must_space(connection, namespace)
-    if connection.one("select_unplaced", {"namespace": space.key, "filled": space.filled, "limit": 1}):
-        return False
-    connection.execute("retire_namespaces", (space.key,))
-    connection.execute("make_current", (space.key,))
-    return True
 
 
 def drop_old(connection: Connection, limit: int) -> int:

@@ -1,9 +1,5 @@
 -- Words: writing them, and finding by them.
 
--- name: select_session_owner
--- Whose a session is.
-SELECT org_id, user_id FROM session WHERE id = ?
-
 -- name: insert_words
 -- The words of a row.
 INSERT INTO keyword (rowid, words) VALUES (?, ?)
@@ -35,10 +31,6 @@ UPDATE word_state SET messages = messages + :said, indexed = indexed + :messages
 -- A message that is counted says a word.
 INSERT INTO word_sample (word, places) VALUES (?, 1) ON CONFLICT (word) DO UPDATE SET places = places + 1
 
--- name: clear_sample
--- How common words are is counted anew.
-DELETE FROM word_sample
-
 -- name: select_scope
 -- How much a session or an owner has said, and between which keys.
 SELECT messages, places, first, last FROM word_scope WHERE token = ?
@@ -46,10 +38,6 @@ SELECT messages, places, first, last FROM word_scope WHERE token = ?
 -- name: select_places
 -- How many places there are.
 SELECT places FROM word_state WHERE one = 1
-
--- name: select_samples
--- How many of the messages that are counted say each of the words.
-SELECT word, places FROM word_sample WHERE word IN (SELECT value FROM json_each(?))
 
 -- name: find_rows
 -- The newest rows of a phrase between two of them, as one text: a row of SQL for each would take four times as long.
@@ -75,14 +63,6 @@ FROM json_each(?) AS k CROSS JOIN turn AS t ON t.answer = k.value CROSS JOIN ses
 WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
   AND s.id NOT IN (SELECT session_id FROM deletion)
 
--- name: select_said_at
--- When a message was said elsewhere.
-SELECT min(said_at) FROM origin WHERE message_key = ?
-
--- name: select_types
--- The types of the chunks of a side of a turn.
-SELECT DISTINCT chunk_type FROM chunk WHERE turn_id = ? AND side = ?
-
 -- name: count_indexed
 -- Of messages, how many have words in the index, and on how many places.
 SELECT coalesce(sum(d.id % 4 = 0), 0), count(d.id) FROM json_each(:messages) AS k
@@ -92,10 +72,32 @@ SELECT coalesce(sum(d.id % 4 = 0), 0), count(d.id) FROM json_each(:messages) AS 
 -- What an owner has said is less.
 UPDATE word_scope SET messages = messages - :messages, places = places - :places WHERE token = :token
 
--- name: unsay_sample
--- A message that was counted says a word no longer.
-UPDATE word_sample SET places = places - 1 WHERE word = ?
+-- name: select_astray
+-- Turns whose questions have keys between two, that have ended and wait for nothing, and of which something is missing.
+SELECT t.user_message FROM turn AS t
+WHERE t.user_message BETWEEN :first AND :last AND t.phase IN ('Indexed', 'Done', 'Failed')
+  AND t.user_message NOT IN (SELECT question FROM uncut)
+  AND (NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.user_message) OR (t.answer IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.answer))
+    OR (NOT EXISTS (SELECT 1 FROM chunk AS c WHERE c.turn_id = t.id)
+      AND EXISTS (SELECT 1 FROM message AS m WHERE m.key = t.user_message AND trim(m.text) <> '')))
 
--- name: delete_sample
--- Nobody says that word.
-DELETE FROM word_sample WHERE word = ? AND places <= 0
+-- name: select_index_state
+-- How far the index goes.
+SELECT messages, indexed, (SELECT count(*) FROM uncut), chunks, version FROM word_state WHERE one = 1
+
+-- name: defer_references
+-- Check references when the transaction ends: the vectors of a chunk wait for it to come back.
+PRAGMA defer_foreign_keys = ON
+
+-- name: count_chunks
+-- The index grows.
+UPDATE word_state SET chunks = chunks + ? WHERE one = 1
+
+-- name: uncount_chunks
+-- The index holds fewer chunks.
+UPDATE word_state SET chunks = chunks - :count WHERE one = 1
+
+-- name: delete_scope
+-- Nothing was said there.
+DELETE FROM word_scope WHERE token = ? AND messages <= 0

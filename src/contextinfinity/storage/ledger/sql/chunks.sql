@@ -32,10 +32,6 @@ DELETE FROM recut WHERE turn_id = ?
 -- The chunks of a turn that is cut anew.
 DELETE FROM chunk WHERE turn_id = ?
 
--- name: count_chunks
--- The index grows.
-UPDATE word_state SET chunks = chunks + ? WHERE one = 1
-
 -- name: delete_uncut
 -- A turn is cut.
 DELETE FROM uncut WHERE question = ?
@@ -59,7 +55,3 @@ SELECT c.id, c.session_id, c.branch_id, c.turn_id, c.side, c.start, c.end, c.sum
 FROM chunk AS c JOIN turn AS t ON t.id = c.turn_id
   JOIN message AS m ON m.key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END
 WHERE c.id = ?
-
--- name: defer_references
--- Check references when the transaction ends: the vectors of a chunk wait for it to come back.
-PRAGMA defer_foreign_keys = ON

@@ -9,17 +9,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.sqlite.vector_writes import PACK
 
 Keys: TypeAlias = NDArray[np.int64]
 Bodies: TypeAlias = NDArray[np.int8]
@@ -31,7 +28,7 @@ MEMORY = 192 << 20
 MOST = 4096
 """Matrices that are kept, however small."""
 
-_READ = 16_384  # rows that are read at a time
+_GROWTH = 256  # rows that a matrix grows by, at least
 _AT_ONCE = 512  # rows that are made floats at a time: they stay in the processor's cache
 
 
@@ -86,6 +83,10 @@ def best(scores: Floats, most: int) -> NDArray[np.intp]:
     return np.argsort(-scores, kind="stable")
 
 
+Read: TypeAlias = Callable[[Connection, MatrixOwner, int], Iterator[tuple[Keys, Bodies]]]
+"""Reads vectors with a higher key than one, many at a time."""
+
+
 class _Matrix:
     """Rows that grow in place: who holds an earlier, shorter view of them goes on reading it."""
 
@@ -99,7 +100,7 @@ class _Matrix:
         """Add rows that are new."""
         size, end = len(self.rows.keys), len(self.rows.keys) + len(keys)
         if end > len(self._room.keys):
-            self._room = self._larger(end + max(PACK, end // 8))
+            self._room = self._larger(end + max(_GROWTH, end // 8))
         room = self._room
         room.keys[size:end], room.bodies[size:end] = keys, bodies
         room.shrink[size:end] = lengths(room.bodies[size:end])
@@ -119,8 +120,9 @@ class _Matrix:
 class Matrices:
     """The matrices of a process. Any number of threads may ask at once."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
+    def __init__(self, read: Read, memory: int = MEMORY) -> None:
         self.memory = memory
+        self._read = read
         self._kept: OrderedDict[MatrixOwner, _Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -134,7 +136,7 @@ class Matrices:
         with matrix.lock:
             before = matrix.rows
             try:
-                for keys, bodies in newer(connection, whose, matrix.last):
+                for keys, bodies in self._read(connection, whose, matrix.last):
                     matrix.extend(keys, bodies)
             except BaseException:
                 self.forget(whose)  # what it lacks need not be what is newest
@@ -160,42 +162,12 @@ class Matrices:
                 total -= self._kept.popitem(last=False)[1].size()
 
 
-def newer(connection: Connection, whose: MatrixOwner, after: int) -> Iterator[tuple[Keys, Bodies]]:
-    """Read vectors with a higher key, many at a time."""
-    values: dict[str, int | bytes | str | None] = {
-        "namespace": whose.space,
-        "session": whose.session_id,
-        "after": after,
-        "org_id": None if whose.owner is None else whose.owner.org_id,
-        "user_id": None if whose.owner is None else whose.owner.user_id,
-    }
-    packs, loose = _statements(whose, after)
-    rows = connection.each(packs, values)
-    while some := list(islice(rows, _READ // PACK)):
-        yield together(
-            [key for keys, _ in some for key in msgspec.json.decode(keys)], (b for _, b in some), whose.dim, after
-        )
-    rows = connection.each(loose, values)
-    while some := list(islice(rows, _READ)):
-        yield together([key for key, _ in some], (body for _, body in some), whose.dim, after)
-
-
 def together(numbers: list[int], parts: Iterable[bytes], dim: int, after: int) -> tuple[Keys, Bodies]:
     """Put packs and single vectors under each other, without those that were known and those that were removed."""
     keys = np.array(numbers, np.int64)
     bodies = np.frombuffer(b"".join(parts), np.int8).reshape(len(keys), HEAD + dim)[:, HEAD:]
     wanted = keys > after
     return (keys, bodies) if wanted.all() else (keys[wanted], bodies[wanted])
-
-
-def _statements(whose: MatrixOwner, after: int) -> tuple[str, str]:
-    if whose.session_id is not None:
-        return "select_packs_of_session", "select_loose_of_session"
-    if whose.owner is None:
-        return "select_packs", "select_loose"
-    if after == 0:
-        return "select_packs_of_owner", "select_loose_of_owner"
-    return "select_newer_packs_of_owner", "select_newer_loose_of_owner"
 
 
 Source: TypeAlias = Callable[[int], tuple[Keys, Floats]]
@@ -227,10 +199,10 @@ def merged(first: Source, second: Source) -> Source:
     return nearest
 
 
-def streamed(connection: Connection, whose: MatrixOwner, query: Bodies) -> Source:
+def streamed(read: Read, connection: Connection, whose: MatrixOwner, query: Bodies) -> Source:
     """Look at every row, and keep none of them: there are too many."""
     keys, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
-    for some, bodies in newer(connection, whose, whose.above):
+    for some, bodies in read(connection, whose, whose.above):
         keys.append(some)
         scores.append(Rows(some, bodies, lengths(bodies)).near(query))
     return _listed(np.concatenate(keys), np.concatenate(scores))

@@ -20,10 +20,10 @@ from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.index import MOST_TERMS, weight
 from contextinfinity.storage.invariants import row_limit
+from contextinfinity.storage.ledger.keyword_index import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.storage.ledger.rows import pack, to_message
 from contextinfinity.storage.ledger.scope_filter import Number, ScopeFilter
 from contextinfinity.storage.ledger.turns import find_turn
-from contextinfinity.storage.sqlite.keyword_index import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.text.keywords import among
 
 if TYPE_CHECKING:
@@ -49,11 +49,13 @@ LAST = 2**62
 
 
 class _Within(NamedTuple):
-    """Where words are looked up: ``phrase`` in front of each, and the rows between which; ``part`` of what is found
-    there belongs to the scope."""
+    """Where words are looked up: the tokens that a row must hold besides, and the first and last row.
+
+    ``part`` of what is found there belongs to the scope.
+    """
 
     places: int
-    phrase: str = ""
+    tokens: tuple[str, ...] = ()
     first: int = 0
     last: int = LAST
     part: float = 1.0
@@ -133,7 +135,7 @@ def _within_part(connection: Connection, token: str, everywhere: int) -> _Within
     if last - first + 1 == messages:  # all keys between are its own
         return _Within(places, **rows)
     if places <= SMALL or part * SHARE < 1:
-        return _Within(places, phrase=f'"{token}" AND ', **rows)
+        return _Within(places, tokens=(token,), **rows)
     return _Within(places, part=part, **rows)
 
 
@@ -190,8 +192,14 @@ def _common(connection: Connection, words: Sequence[str], within: _Within) -> li
 def _rows(connection: Connection, words: Sequence[str], within: _Within, most: int) -> Numbers:
     import numpy as np
 
-    phrase = within.phrase + " AND ".join(f'"{token_of(word)}"' for word in words)
-    values = {"phrase": phrase, "first": within.first, "last": within.last, "most": most}
+    tokens = [*within.tokens, *map(token_of, words)]
+    values = {
+        "phrase": " AND ".join(f'"{token}"' for token in tokens),
+        "tokens": msgspec.json.encode(tokens).decode(),
+        "first": within.first,
+        "last": within.last,
+        "most": most,
+    }
     (text,) = connection.many(("find_all_rows" if most == LAST else "find_rows"), values)[0]
     return np.fromstring(text or "", dtype=np.int64, sep=",")
 

@@ -41,16 +41,6 @@ FROM json_each(?) AS k CROSS JOIN chunk AS c ON c.turn_id = unhex(k.value) ORDER
 SELECT t.id FROM (SELECT question FROM uncut ORDER BY question LIMIT ?) AS w JOIN turn AS t ON t.user_message = w.question
 ORDER BY w.question
 
--- name: select_astray
--- Turns whose questions have keys between two, that have ended and wait for nothing, and of which something is missing.
-SELECT t.user_message FROM turn AS t
-WHERE t.user_message BETWEEN :first AND :last AND t.phase IN ('Indexed', 'Done', 'Failed')
-  AND t.user_message NOT IN (SELECT question FROM uncut)
-  AND (NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.user_message) OR (t.answer IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.answer))
-    OR (NOT EXISTS (SELECT 1 FROM chunk AS c WHERE c.turn_id = t.id)
-      AND EXISTS (SELECT 1 FROM message AS m WHERE m.key = t.user_message AND trim(m.text) <> '')))
-
 -- name: insert_uncut
 -- A turn is to be cut.
 INSERT INTO uncut VALUES (?) ON CONFLICT DO NOTHING
@@ -66,10 +56,6 @@ SELECT id, user_message FROM turn WHERE user_message > ? ORDER BY user_message L
 -- name: restore_turn
 -- A turn that could not be searched as it should can be.
 UPDATE turn SET degraded = 0, updated_at = :now WHERE id = :id AND degraded
-
--- name: select_index_state
--- How far the index goes.
-SELECT messages, indexed, (SELECT count(*) FROM uncut), chunks, version FROM word_state WHERE one = 1
 
 -- name: select_marks
 -- What is being made anew, and how far.
