@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.session import NewSession
-from contextinfinity.errors import SettingsError, SpoolFull
+from contextinfinity.errors import LedgerFailed, SettingsError, SpoolFull
 from contextinfinity.settings import BUILT_IN, Compaction, General, Settings, Storage
 from contextinfinity.settings.sections import LibrarianSettings
 from contextinfinity.storage.standby.store import StandbyStore
@@ -28,9 +28,10 @@ async def test_the_settings_name_the_ledger_that_is_opened(tmp_path: Path) -> No
     assert (tmp_path / "mine.db").is_file()
 
 
-def test_a_store_this_release_does_not_have_is_refused_in_words() -> None:
-    settings = Settings(storage=Storage(url="postgresql://me:secret@h/db"))
-    with pytest.raises(SettingsError, match=r"no PostgreSQL store yet.*sqlite:///") as refused:
+def test_a_postgresql_server_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
+    url = "postgresql://me:secret@localhost:1/db"
+    settings = Settings(general=General(data_dir=str(tmp_path)), storage=Storage(url=url))
+    with pytest.raises(LedgerFailed, match=r"postgresql://localhost:1/db cannot be reached") as refused:
         open_store(settings)
     assert "secret" not in str(refused.value)
 

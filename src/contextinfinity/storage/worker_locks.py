@@ -64,6 +64,10 @@ class WorkerLocks:
         os.close(handle)
         return True
 
+    def is_abandoned(self, worker: WorkerId) -> bool:
+        """Return whether a worker of this folder left its lock file behind, and no process holds it."""
+        return self._path(worker).exists() and self.is_free(worker)
+
     def release_all(self) -> None:
         """Let go of every lock this process holds."""
         for worker in list(self._held):

@@ -92,9 +92,9 @@ KINDS: dict[str, FindingKind] = {
     ),
     "ledger_unsupported": FindingKind(
         "broken",
-        "The ledger is a PostgreSQL database, and this release has no PostgreSQL store yet.",
-        "{} ledgers are PostgreSQL databases, and this release has no PostgreSQL store yet.",
-        "Set storage.url to sqlite:///… or leave it out.",
+        "The ledger is a PostgreSQL database: doctor can only examine a SQLite file.",
+        "{} ledgers are PostgreSQL databases: doctor can only examine a SQLite file.",
+        "Use PostgreSQL's own tools (pg_amcheck, pg_dump) to check and back up the database.",
     ),
     "ledger_missing": FindingKind(
         "broken",

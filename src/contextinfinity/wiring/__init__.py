@@ -129,10 +129,7 @@ def open_store(settings: Settings, *, ends_soon: bool = False) -> Store:
     """
     path = settings.ledger_path
     if path is None:
-        raise SettingsError(
-            "storage.url names a PostgreSQL database, and this release has no PostgreSQL store yet.",
-            hint="Set it to sqlite:///… or leave it out.",
-        )
+        return _open_postgres(settings)
     from contextinfinity.storage.sqlite.store import SqliteStore
 
     try:
@@ -143,6 +140,17 @@ def open_store(settings: Settings, *, ends_soon: bool = False) -> Store:
         if (can_be_written and not is_full) or not path.is_file():
             raise
         return SqliteStore(path, read_only=True, data_dir=settings.data_dir)
+
+
+def _open_postgres(settings: Settings) -> Store:
+    try:
+        from contextinfinity.storage.postgres.store import PostgresStore
+    except ImportError as error:
+        raise SettingsError(
+            "storage.url names a PostgreSQL database, and its driver is not installed.",
+            hint="Run: pip install 'contextinfinity[postgres]'",
+        ) from error
+    return PostgresStore(settings.ledger_url, settings.data_dir)
 
 
 def begin_new(settings: Settings) -> list[Path]:

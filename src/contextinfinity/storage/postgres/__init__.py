@@ -1,0 +1,1 @@
+"""The ledger in PostgreSQL: its engine, its dialect of the named statements and its search."""

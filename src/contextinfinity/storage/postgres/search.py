@@ -1,0 +1,26 @@
+"""PostgreSQL's search as the ledger's verbs call it: words in arrays with an inverted index, vectors in rows."""
+
+from contextinfinity.storage.ledger.keyword_index import (
+    clear_samples,
+    forget_session,
+    forget_words,
+    index_again,
+    index_messages,
+    index_missing,
+    index_sides,
+)
+from contextinfinity.storage.ledger.keyword_search import find_words
+from contextinfinity.storage.postgres.vector_writes import drop_vectors, put_embeddings
+
+__all__ = [
+    "clear_samples",
+    "drop_vectors",
+    "find_words",
+    "forget_session",
+    "forget_words",
+    "index_again",
+    "index_messages",
+    "index_missing",
+    "index_sides",
+    "put_embeddings",
+]

@@ -1,0 +1,64 @@
+"""The ledger in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from contextinfinity.domain.health import StoreHealth
+from contextinfinity.domain.ids import WorkerId
+from contextinfinity.storage.contract import Workers
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.store import LedgerStore
+from contextinfinity.storage.ledger.workers import LedgerWorkers, known_workers
+from contextinfinity.storage.postgres.database import PostgresDatabase
+from contextinfinity.storage.postgres.vectors import PostgresVectors
+from contextinfinity.storage.worker_locks import WorkerLocks
+
+LEASE_SECONDS = 20
+"""A worker without a heartbeat for so long, by the server's clock, is dead."""
+
+
+class LeasedWorkers(LedgerWorkers):
+    """Workers of any number of hosts: alive while their lease lasts.
+
+    A worker of this data_dir that died is known at once: its lock file is there, and free.
+    """
+
+    def __init__(self, database: PostgresDatabase, locks: WorkerLocks) -> None:
+        super().__init__(database, locks)
+        self._files = locks
+
+    async def dead(self) -> tuple[WorkerId, ...]:
+        """Name the workers known to be dead."""
+
+        def read(connection: Connection) -> tuple[set[WorkerId], set[WorkerId]]:
+            live = {name for (name,) in connection.many("select_live_workers", (LEASE_SECONDS,))}
+            return known_workers(connection), live
+
+        known, live = await self._database.read(read)
+        return tuple(sorted(name for name in known if name not in live or self._files.is_abandoned(name)))
+
+
+class PostgresStore(LedgerStore):
+    """``Store`` on a PostgreSQL database; ``data_dir`` is where this host keeps its workers' lock files."""
+
+    def __init__(self, url: str, data_dir: Path) -> None:
+        self.database = PostgresDatabase(url)
+        self._locks = WorkerLocks(data_dir / "workers")
+        super().__init__(self.database, PostgresVectors(self.database), self._locks)
+        self.workers: Workers = LeasedWorkers(self.database, self._locks)
+
+    def held_up(self, *, reading: bool = False) -> float:
+        """Return for how many seconds this process has waited for the server."""
+        return 0.0
+
+    def health(self) -> StoreHealth:
+        """Say whether the database takes writes."""
+        refused = self.database.refused
+        return StoreHealth() if refused is None else StoreHealth(status="degraded", reason=str(refused))
+
+    async def close(self) -> None:
+        """Finish what was asked for, then close the connections."""
+        await asyncio.get_running_loop().run_in_executor(None, self.database.close)
+        self._locks.release_all()
