@@ -13,7 +13,7 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import NewTurn
 from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
-from contextinfinity.storage.postgres.connection import SCHEMA, Address
+from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
 from contextinfinity.storage.postgres.migrate import migrations
 from contextinfinity.storage.postgres.named_sql import READS, WRITES
 from contextinfinity.storage.postgres.store import PostgresStore
@@ -135,9 +135,9 @@ def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path
 
 
 def test_a_url_of_a_pooler_turns_prepared_statements_off() -> None:
-    pooled = Address("postgresql://ada@db.example.com:6543/postgres?pgbouncer=true&sslmode=require")
+    pooled = DatabaseUrl("postgresql://ada@db.example.com:6543/postgres?pgbouncer=true&sslmode=require")
     assert pooled.prepare_threshold is None
     assert "pgbouncer" not in pooled.conninfo
     assert "sslmode=require" in pooled.conninfo
     with pytest.raises(SettingsError, match="not a PostgreSQL URL"):
-        Address("postgresql://ada@db/postgres?no_such_option=1")
+        DatabaseUrl("postgresql://ada@db/postgres?no_such_option=1")

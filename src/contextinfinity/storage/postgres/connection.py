@@ -54,7 +54,7 @@ UNREADABLE = (ValueError, msgspec.DecodeError, zlib.error)
 """What reading a row raises when it does not hold what this program writes."""
 
 
-class Address:
+class DatabaseUrl:
     """Where the database is, as libpq takes it, and under which name it may be shown: without a password.
 
     ``pgbouncer=true`` in the URL turns prepared statements off, which a transaction pooler does not keep.
@@ -74,7 +74,7 @@ class Address:
             raise SettingsError(f"storage.url is not a PostgreSQL URL: {error}".strip()) from error
 
 
-def connect(address: Address) -> psycopg.Connection[Any]:
+def connect(address: DatabaseUrl) -> psycopg.Connection[Any]:
     """Open a connection on which every transaction is begun and ended by its user."""
     connection = psycopg.connect(
         address.conninfo,

@@ -27,7 +27,7 @@ from contextinfinity.storage.postgres.connection import (
     RETRIED,
     SCHEMA,
     STATEMENT_SECONDS,
-    Address,
+    DatabaseUrl,
     connect,
     translated,
 )
@@ -86,7 +86,7 @@ class PostgresDatabase:
     """One ledger in a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
-        self.address = Address(url)
+        self.address = DatabaseUrl(url)
         self.refused: LedgerError | None = None
         """Why the last write failed for good; None when it did not."""
         with translated(self.address.name):

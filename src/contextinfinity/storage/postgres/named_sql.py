@@ -16,7 +16,7 @@ import psycopg
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Row, Search, Values
 from contextinfinity.storage.ledger.keyword_index import write_words
-from contextinfinity.storage.postgres import search as postgres_search
+from contextinfinity.storage.postgres import postgres_search
 
 _SYNTAX: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("%"), "%%"),

@@ -12,7 +12,7 @@ from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.store import LedgerStore
 from contextinfinity.storage.ledger.workers import LedgerWorkers, known_workers
 from contextinfinity.storage.postgres.database import PostgresDatabase
-from contextinfinity.storage.postgres.vectors import PostgresVectors
+from contextinfinity.storage.postgres.vector_table import PostgresVectors
 from contextinfinity.storage.worker_locks import WorkerLocks
 
 LEASE_SECONDS = 20

@@ -7,10 +7,10 @@ VALUES (:session_id, :role, :text, :blocks, :content_hash) RETURNING key
 
 -- name: take_message_keys
 -- So many keys for new messages, in ascending order.
-WITH RECURSIVE key (value, left) AS (
-  SELECT coalesce(max(key), 0) + 1, :count FROM message
-  UNION ALL SELECT value + 1, left - 1 FROM key WHERE left > 1)
-SELECT value FROM key WHERE left > 0
+WITH RECURSIVE line (key, left) AS (
+  SELECT (SELECT coalesce(max(key), 0) + 1 FROM message), :count
+  UNION ALL SELECT key + 1, left - 1 FROM line WHERE left > 1)
+SELECT key FROM line WHERE left > 0
 
 -- name: insert_numbered_message
 -- What was said, once, under a key that was taken before.
