@@ -17,7 +17,7 @@ from contextinfinity.domain.memory import MemoryReference
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.route import Route
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 """The order and wording of the prompt; old renderers stay, so that old plans can be rebuilt."""
 
 

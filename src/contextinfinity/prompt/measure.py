@@ -49,7 +49,7 @@ class Measure:
     def sections(self, sections: Sections) -> tuple[PlanSection, ...]:
         """Count a prompt, section by section, in its order."""
         front, counted = sections.front, self._counter.count
-        instructions, *facts = system_texts(front) or ("",)
+        instructions, *facts = system_texts(front, sections.layout) or ("",)
         turns = sections.turns
         said = (*sections.lead, current_message(sections), *sections.begun)
         found = [

@@ -265,7 +265,7 @@ def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
 
 def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderError:
     words = measure.message(sections.message)
-    front = sum(map(measure.text, system_texts(sections.front)))
+    front = sum(map(measure.text, system_texts(sections.front, sections.layout)))
     tools = measure.tools(tools_of(sections.front))
     error = ProviderError(
         f"The prompt does not fit: the window leaves {limit} tokens; the message takes about {words}, the system text "

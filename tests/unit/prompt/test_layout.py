@@ -167,3 +167,11 @@ def test_a_prompt_without_a_pin_is_not_sent() -> None:
         check_pins(lost, EVERYTHING)
     with pytest.raises(ContextInfinityError):
         check_pins(replace(prompt, system=prompt.system[:1]), EVERYTHING)
+
+
+@pytest.mark.req("CTX-10")
+def test_a_request_of_an_older_layout_is_worded_as_it_was_sent() -> None:
+    old = lay_out(replace(sections(contextualised="Who are Ann's children?"), layout=3))
+    assert "Lines behind a bar (|) inside <artifact>" in old.system[0]
+    assert "[The same, made explicit]" in old.messages[-1].rendered_text
+    assert CONTEXTUALISED in lay_out(sections(contextualised="Who are Ann's children?")).messages[-1].rendered_text
