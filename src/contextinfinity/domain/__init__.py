@@ -1,1 +1,1 @@
-"""The nouns: frozen values without I/O."""
+"""Domain values: frozen data classes without I/O."""

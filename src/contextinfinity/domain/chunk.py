@@ -1,7 +1,7 @@
-"""Slices of the past that can be found again.
+"""Chunks: searchable slices of past messages.
 
-A chunk is a span of one message's text. Its words are the message's own, named by offsets; its summary,
-type and vector are derived and can be made anew at any time.
+A chunk is a span of one message's text, referenced by offsets. Its summary, type and vector are derived data and can be
+rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, TurnId
 
 ChunkType: TypeAlias = Literal["Code", "Explanation", "Decision", "UserContext", "ToolResult", "Other"]
 ChunkSide: TypeAlias = Literal["user", "assistant", "tool"]
-"""Whose words: the question, the answer, or what went to and fro with tools between them."""
+"""The part of the turn a chunk is cut from: the question, the answer, or the tool calls and results between them."""
 
 
 def chunk_id(turn_id: TurnId, chunk_type: ChunkType, content_hash: str) -> ChunkId:
-    """Give the id of a chunk: the same words of the same turn and type always have the same, also when cut anew."""
+    """Return the deterministic id of a chunk: the same text of the same turn and type always gets the same id."""
     digest = bytearray(hashlib.sha256(f"{turn_id} {chunk_type} {content_hash}".encode()).digest()[:16])
-    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # a UUID of version 8: made our own way
+    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # UUID version 8: custom format
     return str(UUID(bytes=bytes(digest)))
 
 
 class Embedding(Struct, frozen=True, kw_only=True):
-    """A vector and the model it came from; ``values`` are as ``domain.vectors`` packs them."""
+    """A vector and the name of its model; ``values`` is packed by ``domain.vectors``."""
 
     model: str
     dim: int
@@ -36,7 +36,7 @@ class Embedding(Struct, frozen=True, kw_only=True):
 
 
 class NewChunk(Struct, frozen=True, kw_only=True):
-    """A span of a turn's message to be indexed; offsets count characters of its rendered text."""
+    """A span of a turn's message to index; offsets are character positions in its rendered text."""
 
     side: ChunkSide
     start: int
@@ -45,7 +45,7 @@ class NewChunk(Struct, frozen=True, kw_only=True):
     chunk_type: ChunkType
     token_est: int
     borrowed: str = ""
-    """Words it is found by as well: of what was said just before."""
+    """Words of the preceding message that also match this chunk in a search."""
     embedding: Embedding | None = None
 
 

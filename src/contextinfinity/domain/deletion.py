@@ -1,4 +1,4 @@
-"""What deleting removed."""
+"""Results of deletions and clean-ups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextinfinity.domain.ids import SessionId
 
 
 class Removed(Struct, frozen=True, kw_only=True):
-    """What one batch of a deletion took away; ``more``: there is more to take away in that session."""
+    """What one batch of a deletion removed; ``more`` is True while the session has more to remove."""
 
     turns: int = 0
     sessions: int = 0
@@ -16,9 +16,10 @@ class Removed(Struct, frozen=True, kw_only=True):
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
-    """A conversation that is gone, and how many turns went with it.
+    """A deleted conversation and the number of turns deleted with it.
 
-    ``remaining``: where its text can still be found, and why; one sentence a place. Empty: nowhere that we know of.
+    ``remaining`` lists the places where its text may still exist, one sentence each with the reason. It is empty when
+    no such place is known.
     """
 
     thread_id: SessionId
@@ -27,9 +28,9 @@ class Deleted(Struct, frozen=True, kw_only=True):
 
 
 class CleanupResult(Struct, frozen=True, kw_only=True):
-    """What a clean-up did, how many seconds it took, and what went wrong; that is tried again the next time.
+    """What a clean-up deleted, how many seconds it took, and its errors; failed deletions are retried by the next one.
 
-    ``remaining``: where deleted text can still be found, as in ``Deleted``.
+    ``remaining`` lists places where deleted text may still exist, as in ``Deleted``.
     """
 
     sessions_deleted: int = 0

@@ -1,7 +1,7 @@
-"""What a caller hears while a turn is answered, in order.
+"""Events that a caller receives while a turn is answered, in order.
 
-The first event is always ``TurnStarted`` and the last ``TurnDone``. Each has the name the doors use. Folding goes on
-behind the answers and has events of its own.
+The first event is always ``TurnStarted`` and the last ``TurnDone``. The tags are the names used in the HTTP APIs.
+Compaction runs in the background and has its own events.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
 
 
 class FinishedTurn(Struct, frozen=True, kw_only=True):
-    """A turn whose answer is durable, as every door shows it.
+    """A turn whose answer is durable, as every API returns it.
 
-    ``durability`` is told where it is ``local``: the ledger is away, and the spool of this process holds the turn. It
-    has no turn_seq then, unless the ledger had accepted it before.
+    ``durability`` is set only when it is ``local``: the ledger is unavailable and the turn is in the local spool of
+    this process. Such a turn has no turn_seq unless the ledger had accepted it before.
     """
 
     thread_id: SessionId
@@ -41,7 +41,7 @@ class FinishedTurn(Struct, frozen=True, kw_only=True):
 
 
 class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn"):
-    """The message is durable; ``durability`` and turn_seq as in ``FinishedTurn``."""
+    """The message is durable; ``durability`` and turn_seq are as in ``FinishedTurn``."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -54,7 +54,7 @@ class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn"):
 
 
 class StepStarted(Struct, frozen=True, kw_only=True, tag="step"):
-    """A provider is being asked."""
+    """A request was sent to a provider."""
 
     step_id: StepId
     step_index: int
@@ -69,26 +69,26 @@ class Delta(Struct, frozen=True, kw_only=True, tag="delta"):
 
 
 class CallStreamed(Struct, frozen=True, kw_only=True, tag="call_piece"):
-    """A piece of a tool call, as the model writes it; shown only to callers that ask for it."""
+    """A piece of a tool call as it is streamed; sent only to callers that ask for it."""
 
     piece: CallPiece
 
 
 class Reasoned(Struct, frozen=True, kw_only=True, tag="reasoning"):
-    """The model has thought; given only to watchers that ask for it."""
+    """A complete reasoning item; sent only to callers that ask for it."""
 
     item: ReasoningItem
 
 
 class Durability(Struct, frozen=True, kw_only=True, tag="durability"):
-    """How much of what was shown would survive a power cut, in bytes."""
+    """The number of bytes shown so far, and how many of them are durable."""
 
     displayed: int
     durable: int
 
 
 class ToolCalled(Struct, frozen=True, kw_only=True, tag="tool"):
-    """A tool was asked for, or gave its result."""
+    """A tool was called, or returned its result."""
 
     call_id: str
     name: str
@@ -98,7 +98,7 @@ class ToolCalled(Struct, frozen=True, kw_only=True, tag="tool"):
 
 
 class Retrying(Struct, frozen=True, kw_only=True, tag="retry"):
-    """The provider could not answer; it is asked again."""
+    """The provider failed to answer; the request is retried."""
 
     attempt: int
     reason: str
@@ -106,21 +106,21 @@ class Retrying(Struct, frozen=True, kw_only=True, tag="retry"):
 
 
 class ClarificationOption(Struct, frozen=True, kw_only=True):
-    """One of the things a clarification asks about. A reply that is its id, or its name, chooses it."""
+    """A candidate of a clarification question. A reply with its id or its name selects it."""
 
     id: str
     name: str
 
 
 class Clarification(Struct, frozen=True, kw_only=True, tag="clarification"):
-    """The question which of several candidates is meant."""
+    """A question to the user: which of several candidates is meant."""
 
     question: str
     candidates: tuple[ClarificationOption, ...]
 
     @classmethod
     def of(cls, question: str, names: Iterable[str]) -> Clarification:
-        """Number the names of a plan: the id of a candidate is its place in the question, from 1."""
+        """Build the event from the candidate names; ids are their positions in the question, from 1."""
         numbered = (ClarificationOption(id=str(number), name=name) for number, name in enumerate(names, start=1))
         return cls(question=question, candidates=tuple(numbered))
 
@@ -132,7 +132,7 @@ class TurnDone(Struct, frozen=True, kw_only=True, tag="done"):
 
 
 class TurnFailed(Struct, frozen=True, kw_only=True, tag="error"):
-    """Something went wrong; ``TurnDone`` still follows when the turn was accepted."""
+    """An error occurred; ``TurnDone`` still follows if the turn was accepted."""
 
     code: str
     message: str
@@ -155,14 +155,14 @@ Event: TypeAlias = (
 
 
 class CompactionStarted(Struct, frozen=True, kw_only=True, tag="compaction_start"):
-    """Old turns are being folded into the summary; talking goes on."""
+    """Old turns are being folded into the summary; the conversation can continue meanwhile."""
 
     thread_id: SessionId
     branch_id: BranchId
 
 
 class CompactionCompleted(Struct, frozen=True, kw_only=True, tag="compaction_complete"):
-    """The summary covers the turns up to ``covers_turn_seq``; in case ``none`` everything is as it was."""
+    """The summary covers the turns up to ``covers_turn_seq``; case ``none`` means that nothing changed."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -171,11 +171,11 @@ class CompactionCompleted(Struct, frozen=True, kw_only=True, tag="compaction_com
     tokens_before: int = 0
     tokens_after: int = 0
     notice: str = ""
-    """What the user should know about how the summary was written."""
+    """A message for the user about how the summary was written."""
 
 
 class CompactionFailed(Struct, frozen=True, kw_only=True, tag="compaction_error"):
-    """Folding failed; it is tried again, and nothing was changed."""
+    """Folding failed; nothing was changed and it will be retried."""
 
     thread_id: SessionId
     branch_id: BranchId

@@ -1,4 +1,4 @@
-"""How an engine is: ready, or degraded, and then why and since when."""
+"""The health of an engine: ready or degraded, with the reason and the start time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from msgspec import Struct
 
 
 class StoreHealth(Struct, frozen=True, kw_only=True):
-    """``degraded``: messages are answered, and some of what was said is not in the ledger yet, or may never be."""
+    """``degraded``: messages are answered, but some turns are not in the ledger yet or may never be."""
 
     status: Literal["ready", "degraded"] = "ready"
     reason: str = ""
     since: datetime | None = None
     spool_depth: int = 0
-    """How many turns and sessions are held for the ledger."""
+    """The number of turns and sessions that wait in the local spool."""

@@ -1,8 +1,8 @@
-"""Names and times.
+"""Ids and timestamps.
 
-Every durable thing is named by a UUIDv7 in its canonical text form: unique everywhere, and ordered by
-the time it was made. Within one process ids strictly increase, even when the clock stands still or
-jumps back, so that "newest by id" is always true for what one process made.
+Every durable object has a UUIDv7 in canonical text form: globally unique and ordered by creation time. Within one
+process ids strictly increase, even when the clock stops or jumps back, so the largest id of a process is always its
+newest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WorkerId: TypeAlias = str
 
 
 class Position(NamedTuple):
-    """Where something stands in a list by time: its moment, and its id among what is of the same moment."""
+    """A position in a list ordered by time; the id breaks ties."""
 
     moment: datetime
     id: str
@@ -33,14 +33,14 @@ class Position(NamedTuple):
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _lock = threading.Lock()
-_last = 0  # the 60 bits in front of the random part: milliseconds and a counter of 12 bits
+_last = 0  # the 60 bits before the random part: milliseconds and a 12-bit counter
 
 
 def new_id() -> str:
-    """Make an id later than every id this process made before."""
+    """Return a new id that is greater than every id this process made before."""
     global _last
     with _lock:
-        # The counter carries into the milliseconds when it overflows: order matters more than the last bit of time.
+        # An overflowing counter carries into the milliseconds: order matters more than exact time.
         _last = max(_last + 1, (time.time_ns() // 1_000_000) << 12)
         front = _last
     value = (front >> 12) << 80 | 0x7 << 76 | (front & 0xFFF) << 64 | 0b10 << 62
@@ -50,30 +50,30 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether a text is a UUID in canonical form (of any version: clients bring their own)."""
+    """Return whether a text is a UUID in canonical form, of any version: clients may supply their own ids."""
     return _CANONICAL.fullmatch(text) is not None
 
 
 def is_ours(text: str) -> bool:
-    """Tell whether a text has the form of the ids that are made here; one that nothing has is gone, or a mistake."""
+    """Return whether a text has the form of an id made here; if it is not found, it was deleted or is wrong."""
     return is_id(text) and text[14] == "7"
 
 
 def time_of(identifier: str) -> datetime:
-    """Give the moment an id of ours was made, to the millisecond."""
+    """Return the time at which an id made by ``new_id`` was created, to the millisecond."""
     return from_millis(int(identifier[:8] + identifier[9:13], 16))
 
 
 def now() -> datetime:
-    """Give the present moment in UTC, to the millisecond: what storage keeps."""
+    """Return the current time in UTC, to the millisecond: the precision that storage keeps."""
     return from_millis(time.time_ns() // 1_000_000)
 
 
 def to_millis(moment: datetime) -> int:
-    """Turn a moment into milliseconds since 1970."""
+    """Convert a datetime to milliseconds since 1970."""
     return round(moment.timestamp() * 1000)
 
 
 def from_millis(millis: int) -> datetime:
-    """Turn milliseconds since 1970 into a moment in UTC."""
-    return datetime.fromtimestamp(millis / 1000, UTC)  # a float is exact to the microsecond for the next 200 years
+    """Convert milliseconds since 1970 to a datetime in UTC."""
+    return datetime.fromtimestamp(millis / 1000, UTC)  # floats are exact to the microsecond for the next 200 years

@@ -1,7 +1,7 @@
-"""Messages from elsewhere: what is brought, and what is kept of where each came from.
+"""Imported messages and their origin.
 
-An import brings arrivals, one for each record of a file. A message keeps its origin beside it: the id, the place and
-the time it had there, so that the same record never arrives twice and a hit of a search can name it.
+An import yields one ``ImportedMessage`` per record of a file. Each stored message keeps its ``Origin`` (the id,
+position and time it had in the source), so that a record is never imported twice and search results can name it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Side: TypeAlias = Literal["user", "assistant"]
 
 
 class ImportedMessage(Struct, frozen=True, kw_only=True):
-    """One message as it was said elsewhere; ``place`` counts the messages of its conversation there, from 0."""
+    """One message from an external source; ``place`` is its position in that conversation, from 0."""
 
     message: Message
     place: int
@@ -25,11 +25,11 @@ class ImportedMessage(Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
     model: str = ""
     details: Json = None
-    """Whatever else was said of it there, word for word."""
+    """All other fields of the record, unchanged."""
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Where a message came from. ``side``: whether it is its turn's question or its answer."""
+    """The origin of a message; ``side`` says whether it is the question or the answer of its turn."""
 
     side: Side
     place: int
@@ -40,15 +40,16 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Who said it, where that was told; empty otherwise."""
+        """The name of the speaker, or an empty string if it is unknown."""
         name = self.details.get("name") if isinstance(self.details, dict) else None
         return name if isinstance(name, str) else ""
 
 
 class ImportCounts(Struct, frozen=True, kw_only=True):
-    """What became of arrivals: how many were added, how many were there; ``clashing``: places that were left out.
+    """The result of an import: messages added, and messages skipped because they are stored already.
 
-    An arrival clashes when its id is taken by other words: those stay, because what was said never changes.
+    ``clashing`` lists the positions of messages whose id is taken by a message with different text. They are not
+    imported, because stored messages never change.
     """
 
     added: int = 0

@@ -1,8 +1,8 @@
-"""Work that goes on behind the answers: jobs, and the workers that do it.
+"""Background jobs and the workers that run them.
 
-A job is durable the moment the turn that needs it is. Jobs of one kind on one branch are done in the
-branch's order, one at a time a branch, by whichever worker takes them; a fold, which may take long, runs
-beside the others. A worker is one process; it owns the turns it answers until it leaves or is found dead.
+A job becomes durable in the transaction that creates its turn. The jobs of a branch run one at a time, those of one
+type in turn order, on any worker; a fold may be slow and runs in parallel with the others. A worker is one process; it
+owns the turns it answers until it exits or is found dead.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ JobType: TypeAlias = Literal["summarize_turn", "index_turn", "remember_turn", "f
 JobTypes: TypeAlias = Collection[JobType]
 JobState: TypeAlias = Literal["queued", "running", "failed"]
 Took: TypeAlias = Mapping[str, float]
-"""The milliseconds that stages of a turn took, by the stage's name."""
+"""The duration of each stage of a turn in milliseconds, by stage name."""
 
 FOLDING: frozenset[JobType] = frozenset({"fold_branch"})
-"""What may take long, since a model is asked: at most one a branch runs, beside at most one of the others."""
+"""Jobs that may be slow because they call a model. A branch runs at most one of them beside one other job."""
 PROMPT: frozenset[JobType] = frozenset(get_args(JobType)) - FOLDING
-"""What somebody may be waiting for."""
+"""Jobs that a caller may be waiting for."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """Something to be done for a turn or a branch. A job that is done is gone."""
+    """Work to do for a turn or a branch. Finished jobs are deleted."""
 
     id: int
     job_type: JobType
@@ -53,21 +53,21 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class AnsweredTurn(Struct, frozen=True, kw_only=True):
-    """What the jobs of a turn work with, read at one moment."""
+    """The input of a turn's jobs, read in one transaction."""
 
     turn: Turn
     session: Session
     earlier: tuple[Turn, ...] = ()
-    """The turns right before it, the oldest first."""
+    """The turns immediately before it, oldest first."""
     origins: tuple[Origin, ...] = ()
     plan: Plan | None = None
 
 
 class JobResult(Struct, frozen=True, kw_only=True):
-    """What a handler worked out for a turn; it is written in the transaction that ends the job.
+    """The result of a job handler; it is written in the transaction that completes the job.
 
-    ``None`` leaves a part to the job of its own. The job that commits a turn may bring all three parts. ``is_written``:
-    the handler has written its result and ended the job, in one transaction.
+    A part that is ``None`` is left to its own job; the job that commits a turn may return all three parts.
+    ``is_written`` means that the handler has already written its result and completed the job in one transaction.
     """
 
     state: StateDraft | None = None
@@ -77,14 +77,14 @@ class JobResult(Struct, frozen=True, kw_only=True):
 
     @property
     def may_queue(self) -> bool:
-        """Whether writing it may queue other jobs."""
+        """Whether writing the result may queue other jobs."""
         if self.state is not None and (self.chunks is None or self.memories is None):
             return True
         return self.is_written or (self.memories is not None and self.memories.based_on is not None)
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
-    """What waits: how many jobs in each state, by kind, and since when the oldest waits."""
+    """The job queue: the number of jobs by state and by type, and the creation time of the oldest."""
 
     queued: int = 0
     running: int = 0
@@ -94,7 +94,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """A process at work. ``beats`` counts its heartbeats: an observer sees it stand still, whatever the clocks say."""
+    """A worker process. ``beats`` counts its heartbeats: a count that stops is detected without comparing clocks."""
 
     id: WorkerId
     host: str
@@ -104,7 +104,7 @@ class Worker(Struct, frozen=True, kw_only=True):
 
 
 class TakenOver(Struct, frozen=True, kw_only=True):
-    """What a dead worker left: its unfinished turns, now the taker's, and how many jobs were queued again."""
+    """What was taken over from a dead worker: its unfinished turns, and the number of requeued jobs."""
 
     turns: tuple[TurnId, ...] = ()
     jobs: int = 0

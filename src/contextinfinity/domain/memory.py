@@ -1,7 +1,7 @@
-"""Facts kept across conversations.
+"""Memories: facts kept across conversations.
 
-A memory is one sentence drawn from what a user said, with the turn and span it came from and the time it
-held. One function makes the tags it is stored and found under.
+A memory is one sentence extracted from a user's message, with its source turn and span and the time for which it is
+valid. ``container_tags`` makes the tags under which it is stored and found.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, 
 from contextinfinity.domain.session import Owner
 
 MemoryKind: TypeAlias = Literal["self", "preference", "wish", "plan", "note"]
-"""What somebody is or has, likes or not, wants of the assistant, has planned for a day, or asked to be noted."""
+"""A fact about the user, a preference, an instruction to the assistant, a dated plan, or a note made on request."""
 MemoryOrigin: TypeAlias = Literal["drawn", "asked", "person"]
-"""Drawn from talk; said with "remember that"; or written by a person's own hand, added or edited."""
+"""``drawn``: extracted from a message; ``asked``: from "remember that"; ``person``: added or edited by hand."""
 
 ANONYMOUS = "anonymous"
-"""Whoever did not say who they are: many people, so nothing of them follows from thread to thread."""
+"""The user id of unidentified users. It may be many people, so their memories never leave their thread."""
 LONGEST_MEMORY = 500
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """One fact about a user or a thread. ``about`` names what can be true once only, such as where somebody lives.
+    """One fact about a user or a thread. ``about`` names an attribute with a single value, such as where a user lives.
 
-    ``valid_from`` is when it was last said, ``valid_to`` the end of what it speaks of, or when something else was said.
+    ``valid_from`` is when it was last stated. ``valid_to`` is the end of the period it refers to, or the time at which
+    it was superseded.
     """
 
     id: MemoryId
@@ -47,16 +48,16 @@ class Memory(Struct, frozen=True, kw_only=True):
     about: str = ""
     origin: MemoryOrigin = "drawn"
     weight: int = 0
-    """How much it belongs into every prompt."""
+    """The priority for inclusion in every prompt."""
 
     @property
     def position(self) -> Position:
-        """Where it stands in its owner's list."""
+        """Its position in its owner's list."""
         return Position(self.created_at, self.id)
 
 
 class NewMemory(Struct, frozen=True, kw_only=True):
-    """A fact to be kept: of a user, or with ``thread`` of that thread alone."""
+    """A memory to store: for the user, or for one thread only if ``thread`` is set."""
 
     owner: Owner
     content: str
@@ -65,7 +66,7 @@ class NewMemory(Struct, frozen=True, kw_only=True):
     kind: MemoryKind = "note"
     about: str = ""
     replaces: tuple[str, ...] = ()
-    """What else it makes untrue, as other memories' ``about`` name it."""
+    """The ``about`` values of other memories that it supersedes."""
     origin: MemoryOrigin = "drawn"
     confidence: float = 1.0
     weight: int = 0
@@ -75,7 +76,7 @@ class NewMemory(Struct, frozen=True, kw_only=True):
 
 
 class Revision(Struct, frozen=True, array_like=True):
-    """A version of an owner's memories: it differs after every addition, edit or removal."""
+    """A version of an owner's memories; it changes with every addition, edit or removal."""
 
     count: int = 0
     newest: int = 0
@@ -83,7 +84,7 @@ class Revision(Struct, frozen=True, array_like=True):
 
 
 class Extraction(Struct, frozen=True, kw_only=True):
-    """What one turn changes in its owner's memories."""
+    """The changes that one turn makes to its owner's memories."""
 
     owner: Owner
     new: tuple[NewMemory, ...] | None = None
@@ -93,14 +94,14 @@ class Extraction(Struct, frozen=True, kw_only=True):
     only_thread: SessionId | None = None
     """The only thread whose memories an anonymous user may forget or correct."""
     placed: tuple[MemoryId, ...] = ()
-    """The memories that its prompt showed."""
+    """The memories that were included in its prompt."""
     placed_at: datetime | None = None
     based_on: Revision | None = None
     """The memories it was reconciled with; it is written only while they are current. None: it depends on none."""
 
 
 class Recall(Struct, frozen=True, kw_only=True):
-    """Which memories are looked for: what one turn may see, by the words of its question."""
+    """A query for the memories that are visible to one turn and match the terms of its question."""
 
     owner: Owner
     session_id: SessionId
@@ -108,15 +109,15 @@ class Recall(Struct, frozen=True, kw_only=True):
     terms: tuple[str, ...]
     at: datetime
     oldest: datetime
-    """What was neither said nor shown since then has expired."""
+    """Memories that were neither stated nor shown since then have expired."""
     other_branches: bool = False
-    """Whether what was learned on lines that were left counts too."""
+    """Whether to include memories from abandoned branches."""
     most: int = 48
-    """How many always matter at most; half as many are found by words."""
+    """The maximum number of standing memories; half as many are returned as term matches."""
 
 
 class MemoryMatch(Struct, frozen=True, kw_only=True):
-    """A memory that may matter: how well its words match, and its vector with the name of who made it."""
+    """A candidate memory: its term match score and its vector."""
 
     memory: Memory
     match: float = 0.0
@@ -124,20 +125,20 @@ class MemoryMatch(Struct, frozen=True, kw_only=True):
 
 
 class MemoryRecall(Struct, frozen=True, kw_only=True):
-    """What was found by words, and what always matters, the weightiest and newest first."""
+    """Memories found by terms, and standing memories by weight and recency, highest first."""
 
     found: tuple[MemoryMatch, ...] = ()
     standing: tuple[MemoryMatch, ...] = ()
 
 
 class MemoryReference(Struct, frozen=True, array_like=True):
-    """A memory in a prompt, by its id and the beginning of its text's hash: the text is kept in one place only."""
+    """A memory in a prompt, by id and a prefix of its text hash, so that the text is stored only once."""
 
     id: MemoryId
     digest: str
 
 
 def container_tags(user_id: str, session_id: SessionId | None = None) -> tuple[str, ...]:
-    """Name the shelf: the user's own, or with a session that thread's."""
+    """Return the container tags of a user, or of one of the user's threads."""
     user = f"user:{user_id}"
     return (user,) if session_id is None else (user, f"thread:{session_id}")

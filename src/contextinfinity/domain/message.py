@@ -1,8 +1,7 @@
-"""What is said: content blocks, messages, and the items a provider's answer is made of.
+"""Content blocks, messages, and the items of a provider's answer.
 
-A message is a role and a tuple of blocks; its text is the concatenation of its text blocks. Whatever a
-provider or a newer release sends that we do not know is kept as it came (``UnknownBlock``), never
-dropped: a conversation survives the vocabulary of its day.
+A message is a role and a tuple of blocks; its text is the concatenation of its text blocks. Blocks of unknown type from
+a provider or a newer release are kept unchanged as ``UnknownBlock``, never dropped.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ import msgspec
 from msgspec import Struct
 
 Json: TypeAlias = Any
-"""A JSON value as Python has it. Never changed once it is part of a value."""
+"""A decoded JSON value. It must not be mutated once it is part of a struct."""
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 
 REFUSAL: Json = {"type": "refusal"}
-"""The annotation of words by which a model declines."""
+"""The annotation of a text block that holds a refusal."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The media types that every vendor takes."""
+"""The media types that every vendor accepts."""
 
 
 class TextBlock(Struct, frozen=True, kw_only=True, tag="text", omit_defaults=True):
-    """Words, with the provider's annotations (citations and the like)."""
+    """Text with the provider's annotations, such as citations."""
 
     text: str
     annotations: tuple[Json, ...] = ()
 
 
 class ToolUseBlock(Struct, frozen=True, kw_only=True, tag="tool_use"):
-    """The model asks for a tool to be run."""
+    """A tool call by the model."""
 
     tool_use_id: str
     name: str
@@ -40,7 +39,7 @@ class ToolUseBlock(Struct, frozen=True, kw_only=True, tag="tool_use"):
 
 
 class ToolResultBlock(Struct, frozen=True, kw_only=True, tag="tool_result", omit_defaults=True):
-    """What a tool gave back; blocks may nest."""
+    """The result of a tool call; blocks may be nested."""
 
     tool_use_id: str
     content: tuple[ContentBlock, ...] = ()
@@ -48,19 +47,19 @@ class ToolResultBlock(Struct, frozen=True, kw_only=True, tag="tool_result", omit
 
 
 class ImageBlock(Struct, frozen=True, kw_only=True, tag="image"):
-    """A picture; ``source`` says where its bytes are."""
+    """An image; ``source`` says where its bytes are."""
 
     media_type: str
     source: Json
 
 
 def blob_source(sha256: str) -> Json:
-    """Say that an image's bytes are kept in the ledger under their hash."""
+    """Return the source of an image whose bytes are stored in the ledger under their hash."""
     return {"type": "blob", "sha256": sha256}
 
 
 class ReasoningBlock(Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
-    """The model's thinking, often encrypted for its own provider only."""
+    """The model's reasoning, often encrypted for its own provider."""
 
     encrypted_content: str | None = None
     summary: str | None = None
@@ -68,7 +67,7 @@ class ReasoningBlock(Struct, frozen=True, kw_only=True, tag="reasoning", omit_de
 
 
 class UnknownBlock(Struct, frozen=True, kw_only=True, tag="unknown"):
-    """Anything else, word for word."""
+    """A block of unknown type, unchanged."""
 
     provider: str
     raw: Json
@@ -78,28 +77,28 @@ ContentBlock: TypeAlias = TextBlock | ToolUseBlock | ToolResultBlock | ImageBloc
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing said by one role."""
+    """One message of one role."""
 
     role: Role
     blocks: tuple[ContentBlock, ...]
     wire: Json = None
-    """How its client wrote it, where the blocks alone do not say it (``domain.sent_form``)."""
+    """The client's JSON, if the blocks alone cannot reproduce it (see ``domain.sent_form``)."""
 
     @property
     def rendered_text(self) -> str:
-        """The visible words: the text blocks, one after the other."""
+        """The text of the message: its text blocks, concatenated."""
         return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
 
 
 def blob_of(image: ImageBlock) -> str | None:
-    """Name the blob that holds an image's bytes; None when they are elsewhere."""
+    """Return the hash of the blob that holds an image's bytes, or None if they are stored elsewhere."""
     source = image.source
     return str(source.get("sha256")) if isinstance(source, dict) and source.get("type") == "blob" else None
 
 
 def blobs_of(blocks: tuple[ContentBlock, ...]) -> tuple[str, ...]:
-    """Name the blobs that blocks refer to, nested ones too, each once."""
-    if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # as nearly always, and every message of a prompt is asked
+    """Return the hashes of the blobs that the blocks refer to, including nested blocks, without duplicates."""
+    if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # fast path for the usual message
         return ()
     found: dict[str, None] = {}
     for block in blocks:
@@ -111,12 +110,12 @@ def blobs_of(blocks: tuple[ContentBlock, ...]) -> tuple[str, ...]:
 
 
 def say(role: Role, text: str) -> Message:
-    """Make the commonest message: one text block."""
+    """Return a message with one text block."""
     return Message(role=role, blocks=(TextBlock(text=text),))
 
 
 def arguments_of(text: Json) -> Json:
-    """Read a call's arguments; what is not JSON stays the text it is."""
+    """Decode the arguments of a tool call; text that is not JSON is returned unchanged."""
     if not isinstance(text, str):
         return {} if text is None else text
     try:
@@ -132,7 +131,7 @@ class AssistantItem(Struct, frozen=True, kw_only=True, tag="assistant_message"):
 
 
 class ToolCallItem(Struct, frozen=True, kw_only=True, tag="tool_call"):
-    """A call the model made."""
+    """A tool call by the model."""
 
     call_id: str
     name: str
@@ -140,7 +139,7 @@ class ToolCallItem(Struct, frozen=True, kw_only=True, tag="tool_call"):
 
 
 class ToolOutputItem(Struct, frozen=True, kw_only=True, tag="tool_output", omit_defaults=True):
-    """What was given back for a call: the blocks of its result, or a text."""
+    """The output of a tool call: the blocks of its result, or a text."""
 
     call_id: str
     output: Json
@@ -148,21 +147,21 @@ class ToolOutputItem(Struct, frozen=True, kw_only=True, tag="tool_output", omit_
 
 
 class ReasoningItem(Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
-    """A piece of thinking between other items."""
+    """A reasoning item between other items."""
 
     encrypted_content: str | None = None
     raw: Json = None
 
 
 class MetadataItem(Struct, frozen=True, kw_only=True, tag="metadata"):
-    """A note the provider attached."""
+    """A key and value that the provider attached."""
 
     key: str
     value: str
 
 
 class UnknownItem(Struct, frozen=True, kw_only=True, tag="unknown"):
-    """Anything else, word for word."""
+    """An item of unknown type, unchanged."""
 
     provider: str
     raw: Json
@@ -174,7 +173,7 @@ _BLOCKS = msgspec.json.Decoder(tuple[ContentBlock, ...])
 
 
 def blocks_of(items: Iterable[TranscriptItem]) -> tuple[ContentBlock, ...]:
-    """Give what items say as blocks: words, calls and results; thinking and notes are not part of what is said."""
+    """Return the items as content blocks: text, calls and results, without reasoning and metadata."""
     blocks: list[ContentBlock] = []
     for item in items:
         match item:
@@ -189,7 +188,7 @@ def blocks_of(items: Iterable[TranscriptItem]) -> tuple[ContentBlock, ...]:
 
 
 def with_reasoning(items: Iterable[TranscriptItem], blocks: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
-    """Return what items say with the reasoning between; ``blocks``, as they are, where there is no reasoning."""
+    """Return the items as blocks with reasoning included; without reasoning items, return ``blocks`` unchanged."""
     items = tuple(items)
     if not any(isinstance(item, ReasoningItem) for item in items):
         return blocks
@@ -205,7 +204,7 @@ def with_reasoning(items: Iterable[TranscriptItem], blocks: tuple[ContentBlock, 
 
 
 def _result_blocks(output: Json) -> tuple[ContentBlock, ...]:
-    """Read the output of a tool: blocks as we write them, a text, or whatever JSON it is."""
+    """Return a tool's output as blocks: blocks in our own format, a text, or any other JSON."""
     if isinstance(output, str):
         return (TextBlock(text=output),)
     written = msgspec.json.encode(output)

@@ -12,56 +12,56 @@ PER_TOKENS = 1_000_000
 
 
 class Prices(Struct, frozen=True, kw_only=True):
-    """US dollars for a million tokens; ``None`` where a price is as ``input``."""
+    """US dollars per million tokens; a price that is ``None`` equals ``input``."""
 
     input: float
     output: float
     cached: float | None = None
-    """Of input that was read from the provider's cache."""
+    """The price of input read from the provider's cache."""
     cache_write: float | None = None
-    """Of input that was written to it."""
+    """The price of input written to that cache."""
 
 
 class Guidance(Struct, frozen=True, kw_only=True):
-    """How a model can be told to answer. The defaults hold for most models that ever were."""
+    """The request options that a model accepts. The defaults are right for most models."""
 
     sampling: bool = True
-    """It takes a temperature and the like."""
+    """Whether it accepts sampling options such as a temperature."""
     stop: bool = True
-    """It takes texts at which to stop."""
+    """Whether it accepts stop sequences."""
     forced_tools: bool = True
-    """It can be made to call a tool."""
+    """Whether a tool call can be forced."""
     efforts: tuple[str, ...] = ()
-    """How much it can be told to think, the least first; ``none``: not at all. Empty: nobody said."""
+    """The reasoning efforts it accepts, lowest first; ``none`` turns reasoning off. Empty: unknown."""
     thinking: Literal["budget", "adaptive"] = "budget"
-    """Whether it is given a number of tokens to think with, or finds it itself (``efforts`` may steer it)."""
+    """Whether reasoning has a token budget, or is adaptive (optionally controlled by ``efforts``)."""
     unthinking: Literal["disabled", "between_tools", ""] = "disabled"
     """How a request turns thinking off; empty: it cannot be turned off."""
 
 
 class Abilities(Struct, frozen=True, kw_only=True):
-    """What may be asked of a model. The defaults are safe for one that nobody knows."""
+    """The capabilities of a model. The defaults are safe for an unknown model."""
 
     context_limit: int = 8192
-    """Tokens that a request and its answer may take together."""
+    """The context window: the tokens of a request and its answer together."""
     max_output_tokens: int = 4096
     tools: bool = True
     images: bool = False
     reasoning: bool = False
     one_system: bool = False
-    """It takes a single system message."""
+    """Whether it accepts only one system message."""
     min_cache_tokens: int = 1024
-    """Shorter prefixes are not cached."""
+    """The minimum number of tokens of a prefix that is cached."""
     encoding: str | None = None
-    """The name of its tokenizer, where that is known and public."""
+    """The name of its tokenizer, if that is known and public."""
     prices: Prices | None = None
     guidance: Guidance = Guidance()
     known: bool = False
-    """Whether this was looked up, or is the safe default."""
+    """Whether the model was found in the catalogue; otherwise these are the safe defaults."""
 
 
 def cost(prices: Prices | None, usage: Usage, cache_write_tokens: int = 0) -> float | None:
-    """Tell what a request cost in US dollars; None where the prices are unknown."""
+    """Return the cost of a request in US dollars, or None if the prices are unknown."""
     if prices is None:
         return None
     cached = prices.input if prices.cached is None else prices.cached

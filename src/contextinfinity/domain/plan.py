@@ -1,8 +1,7 @@
-"""What the model saw, kept as an account.
+"""Prompt plans: a stored account of what the model was shown.
 
-A plan says of one request which sections it had, what each cost, what was left out and why, so that the
-exact body can be rebuilt from the ledger. A front is the part of the prompt that stands still; it is
-stored once under the hash of its content.
+A plan records the sections of one request, the tokens of each, and what was left out and why, so that the exact body
+can be rebuilt from the ledger. The front is the stable part of the prompt; it is stored once, under its content hash.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.route import Route
 
 LAYOUT_VERSION = 4
-"""The order and wording of the prompt; old renderers stay, so that old plans can be rebuilt."""
+"""The version of the prompt's order and wording. Old renderers are kept so that old plans can be rebuilt."""
 
 
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the model's window is shared out, in tokens: what the settings allow, as far as the window does.
+    """How the model's context window is divided, in tokens: the settings, limited by the window.
 
-    ``base_tokens`` is what a request took without retrieved text; the other figures are ceilings.
+    ``base_tokens`` is the size of a request without retrieved text; the other figures are upper limits.
     """
 
     model_limit: int
@@ -38,18 +37,18 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fold_trigger: int = 0
     verbatim_window: int = 0
     resent: bool = False
-    """Whether the client sends the whole conversation itself: nothing folds before that no longer fits."""
+    """Whether the client resends the whole conversation: folding starts only when that no longer fits."""
     configured_limit: int = 0
-    """The window according to the settings, where ``model_limit`` was learned from a size rejection."""
+    """The window according to the settings, if ``model_limit`` was learned from a rejected request."""
 
     @property
     def input_limit(self) -> int:
-        """The most a request may take."""
+        """The maximum number of input tokens of a request."""
         return self.model_limit - self.response_reserve - self.safety_margin
 
 
 class PlanSection(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One section of the prompt: its name, its cost, and what it was made from."""
+    """One section of the prompt: its name, token count and source."""
 
     name: str
     tokens: int
@@ -57,7 +56,7 @@ class PlanSection(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """Something that was not shown, and why."""
+    """Something that was not included, and the reason."""
 
     what: str
     reason: str
@@ -65,7 +64,7 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
 
 class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
-    """A piece placed in the prompt: of the side of the turn that the chunk is of, what stands between two places."""
+    """Retrieved text in the prompt: characters ``start`` to ``end`` of the chunk's side of its turn."""
 
     chunk_id: ChunkId
     similarity: float
@@ -73,48 +72,48 @@ class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
     start: int = 0
     end: int = 0
     summary: str | None = None
-    """What stood there instead, where the words themselves were too many."""
+    """The summary that was shown instead, if the text itself was too long."""
     uncut: tuple[TurnId, ChunkSide] | None = None
-    """The turn and its side, where that was not cut into chunks yet: it may be cut otherwise."""
+    """The turn and side, if the turn was not chunked yet: its later chunks may have other boundaries."""
     elsewhere: bool = False
-    """It was said in another conversation of the same owner, which the prompt names."""
+    """Whether it comes from another conversation of the same owner, which the prompt names."""
     superseded_by: int = 0
-    """The turn with a newer statement about the same thing, which the prompt named."""
+    """The turn with a newer statement about the same subject, which the prompt names."""
 
 
 class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was taken out of one request to make it fit, in the order of the steps; nothing of it is lost."""
+    """What was removed from one request to make it fit, in the order of the steps; stored turns are not changed."""
 
     artifacts: int | None = None
-    """How many pieces of retrieved text stayed, the best first."""
+    """How many retrieved pieces were kept, best first."""
     slice: int | None = None
-    """To how many characters the best of them was cut."""
+    """The number of characters to which the best piece was cut."""
     trimmed: tuple[int, ...] = ()
-    """Long texts of which head and tail stayed: turn, message and block of each, one after the other."""
+    """Long texts reduced to head and tail: turn, message and block of each, in one flat list."""
     ends: tuple[int, int] | None = None
-    """How many characters of each stayed at its head and its tail, where that is not the usual."""
+    """The characters kept at head and tail, if not the default."""
     lines_to: int = 0
-    """Turns up to this one stand as a line each."""
+    """Turns up to this one are shown as one line each."""
     summary: int | None = None
-    """To how many characters the summary was cut."""
+    """The number of characters to which the summary was cut."""
     memories: int | None = None
-    """The same for the standing memories."""
+    """The number of characters to which the standing memories were cut."""
     thinking: bool = True
-    """Whether the model's own thinking in this turn stayed."""
+    """Whether the model's reasoning in this turn was kept."""
     shortened: tuple[int, ...] = ()
-    """How far texts are shortened to which share: turn, message and share (of 1024) of each level, oldest first."""
+    """Levels of shortening, oldest first: turn, message and share (of 1024) of each, in one flat list."""
     texts_to: int = 0
-    """Up to this turn all texts are shortened, behind it tool results only."""
+    """Up to this turn all texts are shortened; after it only tool results."""
     floor: int = 0
-    """Characters that stay of a shortened text at least."""
+    """The minimum number of characters kept of a shortened text."""
     lead: int = 0
-    """The share of the messages in front of the one to answer that stayed, where they had to be shortened."""
+    """The share kept of the messages before the one to answer, if they were shortened."""
     rounds_to: int = 0
-    """How many messages of this turn's own tool rounds stand as lines."""
+    """How many messages of this turn's own tool loop are shown as lines."""
 
     @property
     def touches_front(self) -> bool:
-        """Whether something before the artifacts was changed, so that no cache can know it."""
+        """Whether anything before the artifacts was changed, so that the prompt cache cannot match it."""
         return (
             bool(self.trimmed or self.shortened or self.lines_to)
             or self.summary is not None
@@ -123,24 +122,24 @@ class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of the prompt that lasts for an epoch."""
+    """The stable part of the prompt, unchanged for an epoch."""
 
     system: str
     pinned_facts: tuple[str, ...] = ()
     memories: str = ""
     standing: tuple[MemoryReference, ...] = ()
-    """The memories that are written there. A front that names them is kept without their text: it can be forgotten."""
+    """The memories in the front. Their text is not stored with it, so that they can be forgotten."""
     summary: str = ""
     tools: Json = None
     response_format: Json = None
     sent: Json = None
-    """What a client sent besides messages (``Prompt.sent``)."""
+    """What a client sent besides messages (see ``Prompt.sent``)."""
     is_bare: bool = False
-    """The system text stands alone: nothing is shown beside what the caller sent."""
+    """Whether the caller's system text is used alone, without memories, pinned facts or a summary."""
 
 
 class AskedBack(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question asked back: the words it is about, when it was asked, and what came with the message."""
+    """A clarification question: the reference it is about, when it was asked, and the message's attachments."""
 
     reference: str
     at: datetime
@@ -148,51 +147,53 @@ class AskedBack(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The account of one request, or of a question asked back instead of one (``candidates``)."""
+    """The account of one request, or of a clarification question (``candidates``)."""
 
     layout: int = 1
-    """The ``LAYOUT_VERSION`` it was made with; plans of the first version were stored without it."""
+    """The ``LAYOUT_VERSION`` it was made with; plans of version 1 were stored without it."""
     front: str | None = None
     epoch_reason: str | None = None
     budget: Budget | None = None
     sections: tuple[PlanSection, ...] = ()
     gathered: tuple[int, int] | None = None
-    """The earlier turns it was made from: the first and the last; ``shrunk`` says which of them gave way."""
+    """The first and last earlier turn it was made from; ``shrunk`` says which of them were reduced."""
     retrieved: tuple[Retrieved, ...] = ()
     remembered: tuple[MemoryReference, ...] = ()
-    """The memories that rode with the question; those of the front stand in that."""
+    """The memories shown with the question; those of the front are listed there."""
     left_out: tuple[LeftOut, ...] = ()
     bridge: tuple[int, int] | None = None
-    """The turn that opens the task of the first gathered turn and the last turn before that one, where the summary
-    covers both: they stand in front of the others as a bridge (``prompt.tasks``)."""
+    """The first turn of the task that the first gathered turn belongs to, and the last turn before that one.
+
+    It is set if the summary covers both: they are then shown before the gathered turns as a bridge (``prompt.tasks``).
+    """
     shrunk: Shrunk | None = None
     shrink_steps: tuple[str, ...] = ()
     contextualised: str | None = None
-    """The user's words made explicit, where that was added to them."""
+    """The rewritten user message, if one was added to the prompt."""
     candidates: tuple[str, ...] = ()
-    """What a question asked back offers."""
+    """The candidates that a clarification question offers."""
     asked_back: AskedBack | None = None
     route: Route | None = None
-    """Who answered, and why."""
+    """The model that answered, and why it was chosen."""
     redactions: str | None = None
-    """The hash of the spans that were blacked out, kept as a text."""
+    """The hash of the stored text that lists the redacted spans."""
     form: str | None = None
-    """The hash of what the provider was told beside the prompt and how it writes; kept as a text."""
+    """The hash of the stored text with the provider's request options and wire format."""
     workspace: tuple[str, ...] = ()
-    """The hashes of the parts of a workspace (``engine.workspace_parts``), kept as texts."""
+    """The hashes of the stored workspace parts (``engine.workspace_parts``)."""
     markers: tuple[int, ...] = ()
-    """Where the prefixes worth caching end. They move with every turn, which ``form`` does not."""
+    """Where cacheable prefixes end. They move with every turn, which ``form`` does not."""
     token_scale: float | None = None
-    """What the counts were multiplied with, as far as was learned by then."""
+    """The factor applied to token estimates, as learned so far."""
     request_sha256: str | None = None
 
     @property
     def artifacts_shown(self) -> int:
-        """How many retrieved pieces stood in the prompt."""
+        """How many retrieved pieces were in the prompt."""
         most = None if self.shrunk is None else self.shrunk.artifacts
         return len(self.retrieved) if most is None else min(most, len(self.retrieved))
 
     @property
     def tokens(self) -> int:
-        """What was counted in all."""
+        """The estimated number of tokens of all sections."""
         return sum(section.tokens for section in self.sections)

@@ -1,9 +1,10 @@
-"""Prefix hashes of a conversation: a rolling hash of 64 bits over all messages up to a point.
+"""Prefix hashes of a conversation: a rolling 64-bit hash over all messages up to a point.
 
-Clients that send a whole conversation with every request name no thread. The hash of what they send equals the hash of
-what is stored, and so leads to its place. Both sides are normalised first, because clients change these from one
-request to the next: white space around a text, ids, thinking, the boundaries of text blocks, and the reminder blocks
-that agents add to messages and strip later (``REMINDERS``). System texts are not part of it.
+Clients that send a whole conversation with every request name no thread. The prefix hash of what they send equals that
+of the stored conversation, so it identifies the turn to continue from. Both sides are normalised first, because clients
+change some things from one request to the next: white space around a text, ids, reasoning, the boundaries of text
+blocks, and the reminder blocks that agents add to messages and remove later (``REMINDERS``). System texts are not
+hashed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 class PrefixHashEnd(Struct, frozen=True, kw_only=True):
-    """A turn that a hash leads to, on a branch that sees it."""
+    """A turn that matches a prefix hash, on a branch that contains it."""
 
     session_id: SessionId
     branch_id: BranchId
@@ -45,21 +46,20 @@ class PrefixHashEnd(Struct, frozen=True, kw_only=True):
     is_free: bool
     """Whether only failed turns follow it on that branch."""
     is_fresh: bool = False
-    """Whether that branch was forked after it and has no turn of its own yet."""
+    """Whether that branch was forked after it and has no own turns yet."""
     continuations: int = 0
-    """How many different messages followed what was said up to here, wherever it is stored; counted up to 3, and only
-    where it is not free."""
+    """How many different stored messages follow this prefix; counted up to 3, and only if ``is_free`` is False."""
 
 
 class HashedPrefix(Struct, frozen=True, kw_only=True):
-    """A turn that a request made."""
+    """A turn that was created by a request."""
 
     turn_id: TurnId
     phase: Phase
 
 
 def beginning(owner: Owner, end_user: str = "") -> int:
-    """Give the hash of an empty conversation; it differs between owners and between end users."""
+    """Return the hash of an empty conversation; it differs between owners and between end users."""
     return number_of(b"conversation\0" + _whose(owner, end_user))
 
 
@@ -70,12 +70,12 @@ def after(before: int, message: Message) -> int:
 
 
 def alone(message: Message, owner: Owner, end_user: str = "") -> int:
-    """Hash a message without what is in front of it; ``after`` adds its answer: the hash of an exchange."""
+    """Hash a message without its prefix; extend it with ``after`` by the answer to hash the exchange."""
     return after(number_of(b"alone\0" + _whose(owner, end_user)), message)
 
 
 def number_of(said: bytes) -> int:
-    """Make a number of 64 bits that stands for some bytes."""
+    """Return a 64-bit hash of some bytes."""
     return int.from_bytes(blake2b(said, digest_size=8).digest(), "big", signed=True)
 
 
@@ -84,12 +84,12 @@ def _whose(owner: Owner, end_user: str) -> bytes:
 
 
 def says_the_same(one: Message, other: Message) -> bool:
-    """Tell whether two messages are equal after normalisation."""
+    """Return whether two messages are equal after normalisation."""
     return _said(one) == _said(other)
 
 
 def plain_text(message: Message) -> str:
-    """Give the normalised text of a message: without reminder blocks and outer white space."""
+    """Return the normalised text of a message: without reminder blocks and outer white space."""
     text = message.rendered_text
     for tag in REMINDERS if "</" in text else ():
         text = _without(text, f"<{tag}>", f"</{tag}>")
@@ -97,7 +97,7 @@ def plain_text(message: Message) -> str:
 
 
 def _without(text: str, opening: str, closing: str) -> str:
-    """Remove what is between an opening and the next closing tag, with the tags; in linear time."""
+    """Remove the text between an opening and the next closing tag, and the tags, in linear time."""
     kept, place = list[str](), 0
     while (first := text.find(opening, place)) >= 0 and (last := text.find(closing, first)) >= 0:
         kept.append(text[place:first])
@@ -106,14 +106,14 @@ def _without(text: str, opening: str, closing: str) -> str:
 
 
 def _said(message: Message) -> bytes:
-    """Write a message in its normalised form: the text in one piece, then the other blocks in order."""
+    """Return the normalised form of a message: its whole text, then its other blocks in order."""
     role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
     only = blocks[0] if len(blocks) == 1 else None
     if isinstance(only, TextBlock) and "</" not in only.text and (said := only.text.strip()):
-        return role + b"\0" + said.encode(errors="replace")  # as nearly always, and thousands may be resent at once
+        return role + b"\0" + said.encode(errors="replace")  # fast path: a request may resend thousands
     text = plain_text(message)
     others = tuple(part for block in blocks for part in _parts(block, message.role))
-    if not text and not others:  # a message of nothing but reminders has to differ from others of the kind
+    if not text and not others:  # a message of reminders only must differ from other such messages
         text = message.rendered_text.strip()
     return b"\0".join((role, text.encode(errors="replace"), *others))
 
@@ -126,19 +126,19 @@ def _parts(block: ContentBlock, role: Role) -> Iterator[bytes]:
             yield b"result:" + _said(Message(role="tool", blocks=block.content))
         case ImageBlock():
             yield b"image:" + _picture(block.source)
-        case UnknownBlock() if role != "assistant":  # a file; answers are stored without what only vendors know
+        case UnknownBlock() if role != "assistant":  # a file; answers are stored without vendor-specific blocks
             yield b"other:" + _written(block.raw)
 
 
 def _picture(source: Json) -> bytes:
-    """Give the hash of a picture that is kept; of one that is elsewhere, where that is."""
+    """Return the hash of a stored image, or the source of any other image."""
     if isinstance(source, dict) and source.get("type") == "blob":
         return str(source.get("sha256")).encode()
     return _written(source)
 
 
 def _written(value: Json) -> bytes:
-    """Write JSON in the one form in which equal values are equal."""
+    """Encode JSON in a canonical form: equal values give equal bytes."""
     try:
         return _canonical.encode(value)
     except UnicodeEncodeError:

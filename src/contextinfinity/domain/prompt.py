@@ -1,7 +1,7 @@
-"""What a provider is asked, before it has a wire form, and what comes back.
+"""Provider requests in vendor-neutral form, and the events of a reply.
 
-System texts first, then messages in order, the current one last. Only a provider's adapter knows how its
-vendor wants to hear it.
+System texts come first, then messages in order, the current one last. The provider adapters translate them to each
+vendor's wire format.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 
 class Prompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request in neutral form.
+    """One request in vendor-neutral form.
 
-    ``markers`` are places among system texts and messages, counted through: the prefix that ends with that piece
-    is worth caching. ``response_format`` is a JSON schema that the answer must follow.
+    ``markers`` are indexes into system texts and messages, numbered consecutively: the prefix that ends there is worth
+    caching. ``response_format`` is a JSON schema for the answer.
     """
 
     system: tuple[str, ...]
@@ -35,22 +35,25 @@ class Prompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     response_format: Json = None
     markers: tuple[int, ...] = ()
     sent: Json = None
-    """What a client sent besides messages, for the wire ``form`` that it speaks: its ``system`` text and its ``tools``.
-    A provider of that wire writes these instead of ``system[0]`` and ``tools``, and every message as it was sent."""
+    """What a client sent besides messages: the wire ``form`` it uses, its ``system`` text and its ``tools``.
+
+    A provider of that wire format sends these instead of ``system[0]`` and ``tools``, and each message as the client
+    wrote it.
+    """
 
 
 SENT = "as_sent"
-"""The option that holds a client's own parameters and headers, for a provider of the wire that the client speaks."""
+"""The option with a client's own parameters and headers, for a provider that uses the client's wire format."""
 
 
 class RequestOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How whoever asks wants a model to answer, in no vendor's words; None and empty: as the model does by itself."""
+    """Vendor-neutral request options; None or empty means the model's default."""
 
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     stop: tuple[str, ...] = ()
-    """Where one of these would come, the answer ends before it."""
+    """The answer ends before the first of these texts."""
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
@@ -58,17 +61,17 @@ class RequestOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_choice: str | None = None
     """``auto``, ``none``, ``required``, or after a colon (``:get_weather``) the name of the one tool to call."""
     parallel_tools: bool | None = None
-    """Whether several tools may be called at once."""
+    """Whether the model may call several tools at once."""
     effort: str | None = None
-    """How much a model that thinks is to think: ``none``, ``minimal``, ``low``, ``medium``, ``high`` and the like."""
+    """The reasoning effort of a reasoning model: ``none``, ``minimal``, ``low``, ``medium``, ``high`` or similar."""
     reasoning_summary: str | None = None
-    """Whether what the model thinks is told in words: ``auto``, ``concise``, ``detailed``."""
+    """Whether the model returns a summary of its reasoning: ``auto``, ``concise`` or ``detailed``."""
     thinking_tokens: int | None = None
-    """The same as a number of tokens; 0: not at all."""
+    """The reasoning effort as a token budget; 0 turns reasoning off."""
 
 
 class ProviderRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A prompt for a model. ``options`` go to the provider as they are; ``cache_key`` names the conversation."""
+    """A prompt for a model. ``options`` are passed to the provider unchanged; ``cache_key`` names the conversation."""
 
     model_id: str
     prompt: Prompt
@@ -84,23 +87,23 @@ class TextDelta(Struct, frozen=True, kw_only=True, tag="text"):
 
 
 class ReasoningDone(Struct, frozen=True, kw_only=True, tag="reasoning"):
-    """A piece of reasoning that is complete; it comes before the text that it led to."""
+    """A complete reasoning item; it precedes the text that it led to."""
 
     item: ReasoningItem
 
 
 class CallPiece(Struct, frozen=True, kw_only=True, tag="call_piece", omit_defaults=True):
-    """A piece of a tool call: the first one of a call names it, later ones add to its arguments."""
+    """A piece of a tool call: the first piece of a call names it, later ones extend its arguments."""
 
     place: int
-    """Tells the calls of an answer apart; later calls have larger ones."""
+    """Identifies the call within the answer; later calls have larger numbers."""
     call_id: str = ""
     name: str = ""
     arguments: str = ""
 
 
 class Retry(Struct, frozen=True, kw_only=True, tag="retry"):
-    """The provider could not answer; it is asked again after a while."""
+    """The provider failed to answer; the request is retried after a delay."""
 
     attempt: int
     reason: str
@@ -108,7 +111,7 @@ class Retry(Struct, frozen=True, kw_only=True, tag="retry"):
 
 
 class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
-    """The provider's last word: how it ended, all it said, what it cost. ``response`` is the raw reply."""
+    """The end of a reply: the outcome, all items, and the usage. ``response`` is the raw reply."""
 
     outcome: StepOutcome
     items: tuple[TranscriptItem, ...] = ()
@@ -117,6 +120,6 @@ class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
 
 
 StreamedPiece: TypeAlias = TextDelta | ReasoningDone | CallPiece
-"""What a reply adds while it is streamed."""
+"""What a reply yields while it is streamed."""
 
 ProviderEvent: TypeAlias = StreamedPiece | Retry | Finished

@@ -1,4 +1,4 @@
-"""Who answers a request, and why: what the router decided, as it is explained and kept."""
+"""Routing decisions: the model that answers a request, and why."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 Intent: TypeAlias = Literal["code", "factual", "long_document", "small_talk", "other"]
-"""What a message is for. ``factual``: it asks for a fact of the world, which may be new since a model was trained."""
+"""The intent of a message. ``factual``: it asks for a fact that may be newer than a model's training data."""
 
 Need: TypeAlias = Literal["tools", "images", "context"]
-"""What a request may need of its model. ``context``: more room than the model has that would answer otherwise."""
+"""What a request may require of its model. ``context``: more tokens than the default model's window holds."""
 
 
 class Considered(Struct, frozen=True, kw_only=True, array_like=True):
-    """A model that was thought of: what spoke for it, and what against it, if anything did."""
+    """A model that was considered: the reason for it, and the reason against it, if any."""
 
     model: str
     by: str
@@ -22,7 +22,7 @@ class Considered(Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Fallback(Struct, frozen=True, kw_only=True, array_like=True):
-    """A model that can answer instead, and the size of its window."""
+    """A fallback model and the size of its context window."""
 
     model: str
     window: int
@@ -31,19 +31,19 @@ class Fallback(Struct, frozen=True, kw_only=True, array_like=True):
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The model that answers a request, and why.
 
-    ``model`` is None where no model can take the request; ``reason`` then says what stands against each.
+    ``model`` is None if no model can take the request; ``reason`` then says why each one is excluded.
     """
 
     model: str | None
     reason: str
     home: str
-    """The model that the branch stays with: what a rule or a failure chooses holds for one request."""
+    """The model of the branch; a rule or a failure changes the model for one request only."""
     intent: Intent = "other"
-    """What the message is for; determined where a rule may ask for it, and in chats."""
+    """The intent of the message; it is detected in chats, and when a rule depends on it."""
     confidence: float = 0.0
-    """How often a label found like this one was right, from 0 to 1; 0 where none was looked for."""
+    """How often intents detected in this way were right, from 0 to 1; 0 if no intent was detected."""
     window: int = 0
-    """The size of the model's window."""
+    """The size of the model's context window."""
     fallbacks: tuple[Fallback, ...] = ()
-    """Who answers when it fails, in this order."""
+    """The models to try when it fails, in this order."""
     considered: tuple[Considered, ...] = ()

@@ -1,7 +1,7 @@
-"""What is searched, and what is found: places where something was said.
+"""Search scopes, hits and index state.
 
-A place is one side of one turn. Words are found there as soon as the turn is durable; chunks and their vectors come
-after. What was found is read as entries, which a ranking puts in order.
+A position is one side of one turn. Its words are searchable as soon as the turn is durable; chunks and vectors are
+added later. Hits are read as ``IndexedMessage`` and then ranked.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from contextinfinity.domain.session import Owner
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """Where to look; what is not named admits everything."""
+    """Where to search; a field that is not set does not restrict the search."""
 
     owner: Owner | None = None
     session_id: SessionId | None = None
     branch_id: BranchId | None = None
-    """Only turns that this branch sees: its own and those it goes on from, never a sibling's."""
+    """Only turns visible on this branch: its own and those of its ancestors, not those of siblings."""
     before: int | None = None
-    """Of that branch only turns with a lower turn_seq."""
+    """Only turns of that branch with a lower turn_seq."""
     sides: tuple[ChunkSide, ...] = ()
     types: tuple[ChunkType, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
 
     def admits(self, side: ChunkSide, said_at: datetime) -> bool:
-        """Tell whether what was said on that side at that time is admitted, wherever it stands."""
+        """Return whether a message of that side and time is in scope, regardless of session and branch."""
         return (
             (not self.sides or side in self.sides)
             and (self.since is None or said_at >= self.since)
@@ -41,20 +41,22 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 class TextPosition(Struct, frozen=True):
-    """Where something was said."""
+    """One side of one turn."""
 
     turn_id: TurnId
     side: ChunkSide
 
 
 def place_of(chunk: Chunk) -> TextPosition:
-    """Tell where a chunk stands."""
+    """Return the position of a chunk."""
     return TextPosition(chunk.source_turn, chunk.side)
 
 
 class WordHit(Struct, frozen=True):
-    """A place that holds some of the words: bit n of ``own`` says that it says word n itself, of ``lent`` that it is
-    said just before."""
+    """A position that contains some of the query words.
+
+    Bit n of ``own`` is set if it contains word n itself, bit n of ``lent`` if the preceding message does.
+    """
 
     place: TextPosition
     own: int
@@ -62,17 +64,17 @@ class WordHit(Struct, frozen=True):
 
 
 class WordHits(Struct, frozen=True, kw_only=True):
-    """What words found, the best first; ``counts`` and ``total`` tell how rare each word is."""
+    """Results of a word search, best first; ``counts`` and ``total`` give the rarity of each word."""
 
     hits: tuple[WordHit, ...] = ()
     counts: tuple[int, ...] = ()
-    """How many places say each of the words, in the session or of the owner that was searched, or in all."""
+    """How many positions contain each word: in the session or owner that was searched, or in all."""
     total: int = 0
-    """How many places there are."""
+    """The total number of positions."""
 
 
 class VectorHit(Struct, frozen=True):
-    """A chunk whose vector is near; ``similarity`` is the cosine."""
+    """A chunk with a similar vector; ``similarity`` is the cosine."""
 
     place: TextPosition
     chunk_id: ChunkId
@@ -80,24 +82,24 @@ class VectorHit(Struct, frozen=True):
 
 
 class IndexedMessage(Struct, frozen=True, kw_only=True):
-    """A place, read."""
+    """A position with its text and chunks."""
 
     place: TextPosition
     session_id: SessionId
     branch_id: BranchId
     turn_seq: int
     said_at: datetime
-    """When it was said, also where that was elsewhere."""
+    """When it was said; for an imported message, the time in its source."""
     text: str
-    """The whole text of that side of the turn: the offsets of its chunks count in it."""
+    """The whole text of that side of the turn; chunk offsets refer to it."""
     speaker: str = ""
     external_ids: tuple[str, ...] = ()
     chunks: tuple[Chunk, ...] = ()
-    """Empty where the turn is not cut yet."""
+    """Empty if the turn has not been chunked yet."""
 
 
 class Namespace(Struct, frozen=True, kw_only=True):
-    """Vectors of one embedder: the current one is searched, another is filled in the background."""
+    """The vectors of one embedder: the current namespace is searched, another one is filled in the background."""
 
     name: str
     dim: int
@@ -106,20 +108,20 @@ class Namespace(Struct, frozen=True, kw_only=True):
 
 
 class IndexState(Struct, frozen=True, kw_only=True):
-    """How far the index goes: it agrees with the ledger when nothing is missing and the version is ours."""
+    """The state of the index; it is complete when nothing is missing and the version is current."""
 
     messages: int
     indexed: int
-    """Messages that are found by their words."""
+    """Messages that a word search finds."""
     uncut: int
-    """Turns that have ended and have no chunks yet."""
+    """Finished turns without chunks."""
     chunks: int
     version: int
-    """Of the words, as ``text.keywords`` counts them."""
+    """The version of the word index (see ``text.keywords``)."""
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """Something that was said and fits what is looked for, as people and programs see it."""
+    """A search result as the APIs return it."""
 
     thread_id: SessionId
     turn_id: TurnId
@@ -129,35 +131,35 @@ class Hit(Struct, frozen=True, kw_only=True):
     score: float
     text: str
     offsets: tuple[int, int]
-    """Where ``text`` stands in what was said on that side of the turn."""
+    """The position of ``text`` in that side of the turn."""
     type: ChunkType
     created_at: datetime
-    """When it was said, also where that was elsewhere."""
+    """When it was said; for an imported message, the time in its source."""
     external_ids: tuple[str, ...] = ()
     speaker: str = ""
 
 
 class Hits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was found, the best first; with a budget, what would be packed into it."""
+    """Search results, best first; with a token budget, those that fit into it."""
 
     hits: tuple[Hit, ...]
     tokens: int
-    """What the texts take in all."""
+    """The number of tokens of all texts."""
     missing: tuple[str, ...] = ()
-    """What could not be asked, so that there may be more."""
+    """The parts of the search that were unavailable, so that results may be missing."""
 
 
 HowFar: TypeAlias = Callable[[int, int], None]
-"""Told how much is done, and of how much; 0 where nobody knows."""
+"""A progress callback: the amount done and the total, or 0 if the total is unknown."""
 
 
 class RetrievedMessage(Struct, frozen=True, kw_only=True):
-    """What of the index was brought in step with the ledger."""
+    """What a reconciliation of the index with the ledger changed."""
 
     turns: int = 0
     vectors: int = 0
-    """Of chunks that were there before."""
+    """Vectors of chunks that existed before."""
     switched: bool = False
-    """Whether the vectors of another embedder are searched from now on."""
+    """Whether searches now use the vectors of another embedder."""
     memories: int = 0
-    """Drawn from turns again."""
+    """Memories extracted again from their turns."""

@@ -1,9 +1,9 @@
-"""A client's own JSON of a message, kept so that the model gets the very same message.
+"""The client's own JSON of a message, kept so that the model receives exactly that message.
 
-A message is stored as blocks. What its client wrote may differ from what we would write for those blocks: markers for
-caches, names, parts in lists, the spacing of arguments. Then the message also keeps a *template* of the client's JSON,
-in which every text that the blocks hold is replaced by its number: it stays small, and a text that is redacted or
-shortened later is so in the JSON as well.
+A message is stored as blocks. The client's JSON may differ from what we would write for those blocks: cache markers,
+names, lists of parts, the spacing of arguments. The message then also keeps a *template* of the client's JSON, in which
+every text of the blocks is replaced by its index. The template stays small, and a text that is redacted or shortened
+later changes in the JSON as well.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CHAT, MESSAGES = "chat", "messages"
 """The two wire forms: OpenAI's chat completions and Anthropic's messages."""
 REF = "$cix"
 TEXT_KEYS = frozenset({"text", "content", "thinking", "data", "arguments", "input", "url", "refusal", "image_url"})
-"""Where a client's JSON holds what the blocks hold; other values stand in the template themselves."""
+"""Keys whose values the blocks hold; all other values are kept in the template itself."""
 
 
 def with_form(message: Message, form: str, sent: Json) -> Message:
-    """Add the template of what a client sent, unless the blocks say it all."""
+    """Add the template of a client's JSON, unless the blocks alone reproduce it."""
     if _written(form, message) == [sent]:
         return message
     values = list(_values(message.blocks))
@@ -45,7 +45,7 @@ def with_form(message: Message, form: str, sent: Json) -> Message:
 
 
 def in_form(form: str, message: Message) -> list[Json]:
-    """Write a message for a wire form: as its client did, or as the blocks say it."""
+    """Return a message in a wire form: as its client wrote it, or built from its blocks."""
     wire = message.wire
     if wire is not None and wire["form"] == form:
         values, template = list(_values(message.blocks)), wire["template"]
@@ -57,19 +57,19 @@ def in_form(form: str, message: Message) -> list[Json]:
 
 
 def with_blocks(message: Message, blocks: tuple[ContentBlock, ...]) -> Message:
-    """Replace the blocks of a message; what its client wrote is kept as far as it refers to them."""
+    """Replace the blocks of a message; the client's template is kept if it refers to blocks."""
     wire = message.wire
     is_whole = wire is not None and isinstance(wire["template"], dict) and wire["template"].keys() == {"whole"}
     return replace(message, blocks=blocks, wire=None if is_whole else wire)
 
 
 def all_in_form(form: str, messages: Sequence[Message]) -> list[Json]:
-    """Write messages one after the other."""
+    """Return several messages in a wire form, in order."""
     return [written for message in messages for written in in_form(form, message)]
 
 
 def _values(blocks: Sequence[ContentBlock]) -> Iterator[Json]:
-    """List what blocks hold, in order."""
+    """Yield the values that the blocks hold, in order."""
     for block in blocks:
         match block:
             case TextBlock():

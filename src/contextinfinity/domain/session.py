@@ -1,8 +1,8 @@
-"""Conversations and their lines: sessions, branches, lineages.
+"""Sessions, branches and lineages.
 
-A session belongs to one owner and holds branches. A branch owns the turns said on it and knows where it
-left its parent; everything before that point is its parent's, shared and never copied. The lineage of a
-branch is the short list of whose turns it sees, and up to where.
+A session belongs to one owner and holds branches. A branch owns the turns added on it and records where it was forked
+from its parent; earlier turns belong to the parent and are shared, never copied. The lineage of a branch lists the
+ranges of turns visible on it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ SessionKind: TypeAlias = Literal["thread", "chat"]
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """Who a session belongs to: the same user in two organisations shares nothing."""
+    """The owner of a session; the same user in two organisations shares nothing."""
 
     user_id: str = "local"
     org_id: str = ""
 
 
 class IdempotencyKey(Struct, frozen=True, kw_only=True):
-    """A request that may come again and is done once: what its caller calls it, and what it asks for.
+    """The idempotency key of a request, and a hash of its content.
 
-    Both are SHA-256 in hex. ``key`` is of the caller and the name together: two callers never share one.
+    Both are SHA-256 in hex. ``key`` hashes the caller and the caller's key together, so two callers never share one.
     """
 
     key: str
@@ -38,7 +38,7 @@ class IdempotencyKey(Struct, frozen=True, kw_only=True):
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
-    """What is asked for when a session is made. ``once``: the same request never makes a second one."""
+    """The parameters of a new session. ``once`` is an idempotency key: a repeated request creates no second session."""
 
     owner: Owner = Owner()
     id: SessionId | None = None
@@ -48,7 +48,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     system: str | None = None
     ttl_hours: float | None = None
     branch_id: BranchId | None = None
-    """The id of its first branch, where that was given out before the session could be made."""
+    """The id of its first branch, if that was announced before the session could be created."""
     once: IdempotencyKey | None = None
     metadata: dict[str, Json] = {}
 
@@ -67,16 +67,16 @@ class Session(Struct, frozen=True, kw_only=True):
     system: str | None = None
     ttl_hours: float | None = None
     metadata: dict[str, Json] = {}
-    """What doors keep of it beside what is said in it."""
+    """Data that the APIs store with the session besides its messages."""
 
     @property
     def position(self) -> Position:
-        """Where it stood in its owner's list when it was read."""
+        """Its position in its owner's list when it was read."""
         return Position(self.updated_at, self.id)
 
 
 class Branch(Struct, frozen=True, kw_only=True):
-    """One line of turns. ``head_state`` is the only source of committed state."""
+    """One sequence of turns. ``head_state`` is the only source of committed state."""
 
     id: BranchId
     session_id: SessionId
@@ -91,7 +91,7 @@ class Branch(Struct, frozen=True, kw_only=True):
 
 
 class TurnRange(Struct, frozen=True, kw_only=True):
-    """The turns ``first`` to ``last`` of one branch; ``last`` None: to its end."""
+    """The turns ``first`` to ``last`` of one branch; ``last`` is None for all turns to its end."""
 
     branch_id: BranchId
     first: int
@@ -99,13 +99,13 @@ class TurnRange(Struct, frozen=True, kw_only=True):
 
 
 class Lineage(Struct, frozen=True, kw_only=True):
-    """Whose turns a branch sees, oldest stretch first, its own last. Stretches neither overlap nor leave gaps."""
+    """The ranges of turns visible on a branch, oldest first, its own last. They neither overlap nor leave gaps."""
 
     stretches: tuple[TurnRange, ...]
 
     @staticmethod
     def of(chain: list[tuple[BranchId, int]]) -> Lineage:
-        """Build it from (branch, turn_seq where it left its parent), the branch itself first, its root last."""
+        """Build it from (branch, fork turn_seq) pairs, from the branch itself to its root."""
         ends = [None, *(fork_seq for _, fork_seq in chain)]
         stretches = [
             TurnRange(branch_id=branch, first=fork_seq + 1, last=end)
@@ -115,14 +115,14 @@ class Lineage(Struct, frozen=True, kw_only=True):
         return Lineage(stretches=tuple(reversed(stretches)))
 
     def owner_of(self, turn_seq: int) -> BranchId:
-        """Name the branch whose turn stands at that place; the last one for places not reached yet."""
+        """Return the branch that owns the turn with that turn_seq; for future turns, the branch itself."""
         for stretch in self.stretches:
             if stretch.first <= turn_seq and (stretch.last is None or turn_seq <= stretch.last):
                 return stretch.branch_id
         return self.stretches[0].branch_id if turn_seq < 1 else self.stretches[-1].branch_id
 
     def backwards(self, before: int) -> Iterator[tuple[BranchId, int, int]]:
-        """Walk (branch, first, last) from the newest stretch to the oldest, only turns under ``before``."""
+        """Yield (branch, first, last) from the newest range to the oldest, limited to turns before ``before``."""
         for stretch in reversed(self.stretches):
             last = before - 1 if stretch.last is None else min(stretch.last, before - 1)
             if last >= stretch.first:

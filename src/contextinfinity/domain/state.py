@@ -1,9 +1,9 @@
-"""Checkpoints: what of a branch is committed.
+"""Checkpoints: the committed state of a branch.
 
-A state is a summary, the pinned facts, and how far both reach. ``turn_seq`` is the last turn committed
-when it was made, ``covers_turn_seq`` the last turn its summary stands for; every later turn is shown to
-the model word for word. States form a chain; a branch's head is the end of its chain. A fold that was worked
-out and not committed yet is a candidate: it is shown to people, and committed as they saw it.
+A state is a summary, the pinned facts, and how far both reach. ``turn_seq`` is the last turn committed when it was
+made, ``covers_turn_seq`` the last turn that its summary covers; later turns are shown to the model verbatim. States
+form a chain; a branch's head is the end of its chain. A fold that was computed but not committed is a candidate: it can
+be previewed and then committed exactly as shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDS: frozenset[StateReason] = frozenset({"fold", "unfold", "delete"})
 """The reasons that change what the summary covers."""
 
 SCHEMA_VERSION = 1
-"""The shape of a state's content; stored with each state."""
+"""The schema version of a state's content; stored with each state."""
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -46,9 +46,9 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 class StateDraft(Struct, frozen=True, kw_only=True):
-    """A state to be committed. What is None is inherited from the head; pins always are.
+    """A state to commit. Fields that are None are inherited from the head; pinned facts always are.
 
-    With ``turn_id`` it commits that turn; without, it changes the state only (a fold or its undoing).
+    With ``turn_id`` it commits that turn; without, it changes only the state (a fold or its undoing).
     """
 
     branch_id: BranchId
@@ -60,10 +60,10 @@ class StateDraft(Struct, frozen=True, kw_only=True):
 
 
 class FoldCandidate(Struct, frozen=True, kw_only=True):
-    """A fold that could be committed: the summary, and how far it would reach.
+    """A fold that could be committed: the summary, and the last turn it would cover.
 
-    It goes on from a summary that covers ``base_covers`` and has the SHA-256 ``base_summary`` (in hex); on another
-    one it is out of date. ``by`` names who wrote it: a model, or ``offline``.
+    It is based on a summary that covers ``base_covers`` and has the SHA-256 ``base_summary`` (in hex); on any other it
+    is out of date. ``by`` names its author: a model, or ``offline``.
     """
 
     branch_id: BranchId
@@ -78,12 +78,12 @@ class FoldCandidate(Struct, frozen=True, kw_only=True):
     boundary_reason: str = ""
     by: str = "offline"
     base_state_seq: int = 0
-    """The number of the head when the turns were read: of what was deleted since, it may say something."""
+    """The state_seq of the head when the turns were read; the summary may contain text that was deleted since then."""
     spent: Usage = Usage()
-    """What models used for the summaries of this branch so far, this one included."""
+    """The model usage of all summaries of this branch so far, including this one."""
 
     def continues(self, head: State) -> bool:
-        """Tell whether it goes on from the summary of that head."""
+        """Return whether it is based on the summary of that head."""
         same = (self.base_covers, self.base_summary) == (head.covers_turn_seq, summary_hash(head.summary))
         return same and self.covers_turn_seq <= head.turn_seq
 

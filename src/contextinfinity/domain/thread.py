@@ -1,4 +1,4 @@
-"""A conversation as a plain list of turns: the form in which applications log it and steps read it."""
+"""A conversation as a plain list of turns: the form in which applications log it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from contextinfinity.errors import InvalidInput
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}
 
 LONGEST_ID = 128
-"""No backend takes a longer thread id: a conversation can move from any of them to any other."""
+"""The maximum length of a thread id in every backend, so that threads can move between backends."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One thing said by one role: user, assistant, system or tool."""
+    """One message of one role: user, assistant, system or tool."""
 
     role: str
     content: str
 
 
 class Thread:
-    """One conversation. ``turns`` are as they stand now, the oldest first."""
+    """One conversation. ``turns`` is its current list of turns, oldest first."""
 
     def __init__(self, thread_id: str, turns: Iterable[Turn] = ()) -> None:
         self._thread_id = thread_id
@@ -33,12 +33,12 @@ class Thread:
 
     @property
     def thread_id(self) -> str:
-        """Its name, for good."""
+        """The id of the thread; it never changes."""
         return self._thread_id
 
     @property
     def turns(self) -> list[Turn]:
-        """What was said; ``add_turn`` and ``clear_thread`` change it, nothing else."""
+        """The turns; only ``add_turn`` and ``clear_thread`` change them."""
         return self._turns
 
     def __repr__(self) -> str:
@@ -46,12 +46,12 @@ class Thread:
 
 
 def can_be_a_thread(thread_id: str) -> bool:
-    """Tell whether there can be a thread of that id at all."""
+    """Return whether a thread id is valid."""
     return 1 <= len(thread_id) <= LONGEST_ID and _is_unicode(thread_id)
 
 
 def check_thread_id(thread_id: str) -> None:
-    """Refuse an id that no backend could keep."""
+    """Raise ``InvalidInput`` if a thread id is too long, empty or not valid Unicode."""
     if not can_be_a_thread(thread_id):
         raise InvalidInput(
             f"A thread id of {len(thread_id)} characters cannot be used.",
@@ -60,7 +60,7 @@ def check_thread_id(thread_id: str) -> None:
 
 
 def check_turn(turn: Turn) -> None:
-    """Refuse a turn that could not come back as it was given."""
+    """Raise ``InvalidInput`` if a turn has an unknown role or content that cannot be stored."""
     if turn.role not in ROLES:
         raise InvalidInput(f"The role of a turn is {turn.role!r}; it may be {', '.join(ROLES)}.")
     if not isinstance(turn.content, str):
@@ -72,7 +72,7 @@ def check_turn(turn: Turn) -> None:
 
 
 def logged(turn: LedgerTurn) -> list[Turn]:
-    """Return a turn of the ledger as one or two plain turns: what was said, and the answer where there is one."""
+    """Return a ledger turn as one or two plain turns: the message, and the answer if there is one."""
     said = [Turn(role=turn.user_message.role, content=turn.user_message.rendered_text)]
     if turn.answer is not None:
         said.append(Turn(role=turn.answer.role, content=turn.text))

@@ -1,7 +1,7 @@
-"""Tokens: who may use a server, and for whom.
+"""Access tokens of a server.
 
-The text of a token is shown once, when it is created; only its hash is kept. A revoked or expired token stays on the
-list. From the first token on a server refuses every request without a valid one, also when no valid one is left:
+The text of a token is shown once, when it is created; only its hash is stored. Revoked and expired tokens stay listed.
+Once a first token exists, a server rejects every request without a valid one, even when no valid token is left:
 revoking a token never opens a server.
 """
 
@@ -21,7 +21,7 @@ TokenState: TypeAlias = Literal["valid", "expired", "revoked"]
 
 
 class NewToken(Struct, frozen=True, kw_only=True):
-    """A token to be kept: the SHA-256 (in hex) of its text, and whom it stands for. ``expires_at`` None: never."""
+    """A token to store: the SHA-256 (in hex) of its text and its owner. ``expires_at`` None means never."""
 
     sha256: str
     owner: Owner = Owner()
@@ -30,7 +30,7 @@ class NewToken(Struct, frozen=True, kw_only=True):
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """A token that was given to somebody."""
+    """A stored token."""
 
     id: TokenId
     owner: Owner
@@ -40,13 +40,13 @@ class Token(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
 
     def state(self, at: datetime) -> TokenState:
-        """Return whether it is valid at a moment."""
+        """Return whether it is valid, expired or revoked at a time."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= at else "valid"
 
     def may_act_for(self, owner: Owner) -> bool:
-        """Tell whether it opens what belongs to that owner."""
+        """Return whether it gives access to that owner's data."""
         if self.scope == "app":
             return owner.org_id == self.owner.org_id
         return owner == self.owner

@@ -1,11 +1,11 @@
-"""The life of a turn.
+"""The life cycle of a turn.
 
     Accepted → ContextPrepared → Responding → ResponseFinalized → StateCommitted → Indexed → Done
-        ↘            ↘    (a question asked back skips Responding)
+        ↘            ↘    (a clarification question skips Responding)
        Failed  ←  from any phase before ResponseFinalized
 
-A turn is what one request brings and the answer to it. It may take several steps, each one provider
-call. ``TRANSITIONS`` is the whole of what may follow what; the stores enforce it too.
+A turn is one user message and its answer. It may take several steps; each is one provider call. ``TRANSITIONS`` lists
+all allowed transitions; the stores enforce it too.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from contextinfinity.domain.session import IdempotencyKey, NewSession
 
 
 class Phase(StrEnum):
-    """Where a turn stands."""
+    """The phase of a turn."""
 
     ACCEPTED = "Accepted"
     """Its message is durable; nothing else has happened."""
     CONTEXT_PREPARED = "ContextPrepared"
-    """It is its branch's turn to be answered; what the model will see is being put together."""
+    """It is next on its branch; its prompt is being built."""
     RESPONDING = "Responding"
-    """A provider call is under way."""
+    """A provider call is in progress."""
     RESPONSE_FINALIZED = "ResponseFinalized"
     """The answer is durable; the branch is free for the next message."""
     STATE_COMMITTED = "StateCommitted"
-    """The branch head counts past it."""
+    """The branch head includes it."""
     INDEXED = "Indexed"
-    """It can be found by search."""
+    """Search finds it."""
     DONE = "Done"
-    """Nothing is left to do."""
+    """All its jobs are done."""
     FAILED = "Failed"
-    """It ended before an answer was final; why stands in ``error``."""
+    """It ended before an answer was final; ``error`` says why."""
 
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
@@ -58,37 +58,37 @@ OPEN_PHASES = frozenset({Phase.CONTEXT_PREPARED, Phase.RESPONDING})
 """At most one turn of a branch is in one of these."""
 
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
-"""Turns without an end yet."""
+"""Turns that have not ended yet."""
 
 UNSETTLED_PHASES = OPEN_PHASES | {Phase.ACCEPTED, Phase.RESPONSE_FINALIZED}
-"""Turns a later turn of the branch cannot be committed past."""
+"""Turns in these phases block the commit of later turns of their branch."""
 
 
 class Completed(Struct, frozen=True, kw_only=True, tag="completed"):
-    """The model said all it wanted to."""
+    """The model finished its answer."""
 
 
 class Incomplete(Struct, frozen=True, kw_only=True, tag="incomplete"):
-    """Cut short: length, filter, interrupted."""
+    """The answer was cut short: length limit, content filter, or interruption."""
 
     reason: str
 
 
 class Paused(Struct, frozen=True, kw_only=True, tag="paused"):
-    """The model waits for tools."""
+    """The model waits for tool results."""
 
     reason: str
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
-    """No answer came."""
+    """The provider returned no answer."""
 
     code: str
     message: str
 
 
 class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled"):
-    """A person stopped it."""
+    """A user cancelled it."""
 
 
 StepOutcome: TypeAlias = Completed | Incomplete | Paused | Failed | Cancelled
@@ -96,25 +96,27 @@ TurnOutcome: TypeAlias = Literal["completed", "incomplete", "paused", "failed", 
 
 
 AS_SENT = "as_sent"
-"""The metadata field of a turn that keeps messages of its request which differ from what the prompt would show of the
-stored ones: by the id of the earlier turn the messages that stand in its place, by ``this`` the message to answer."""
+"""The metadata field for messages of a request that differ from what the prompt would show of the stored ones.
+
+Keys are the ids of the earlier turns they replace; ``this`` is the message to answer.
+"""
 
 SIDE = "side"
-"""The metadata field, of a turn and of a session, that says what a side request is for (``engine.side_requests``)."""
+"""The metadata field, of turns and sessions, with the purpose of a side request (``engine.side_requests``)."""
 COMPACTION = "compaction"
-"""The metadata field of a session that names the turn in which its client had it summarised last."""
+"""The metadata field of a session with the turn in which its client last compacted it."""
 CONTINUES = "continues"
-"""The metadata field of a turn that names the branch with whose summary its own branch begins."""
+"""The metadata field of a turn with the branch whose summary its own branch starts from."""
 
 PARAGRAPH = "\n\n"
-"""Stands between what an answer says before tools ran and after."""
+"""The separator between the text of an answer before and after tool calls."""
 
 Keeping: TypeAlias = Literal["ledger", "local"]
-"""Where the newest of a turn is durable; ``local``: in the spool of its process, until the ledger is there again."""
+"""Where the latest data of a turn is durable; ``local``: in the spool of its process until the ledger is back."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens as the provider counted them, and what they cost (US dollars; None: unknown)."""
+    """Token counts as reported by the provider, and their cost in US dollars (None if unknown)."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -132,7 +134,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """What went wrong with a turn, for programs and for people."""
+    """The error of a turn, for programs and for people."""
 
     code: str
     message: str
@@ -140,29 +142,29 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class PrefixHashes(Struct, frozen=True, kw_only=True):
-    """The hashes (``domain.trail``) of a message that came with a resent conversation, and which request brought it."""
+    """The hashes (``domain.prefix_hash``) of a message from a resent conversation, and of the request."""
 
     asked: int | None = None
-    """The prefix hash up to and with the message. None: the store derives it from the turn before, as for any turn."""
+    """The prefix hash including the message. None: the store derives it from the previous turn."""
     before: int | None = None
-    """The prefix hash up to the message, without it."""
+    """The prefix hash before the message."""
     body: int
     """A hash of the whole request, or of its Idempotency-Key."""
     alone: int | None = None
-    """The hash of the message alone; None: as of a message without an end user."""
+    """The hash of the message alone; None: hashed as for a message without an end user."""
     follows: int | None = None
-    """The turn_seq it has to follow, behind failed attempts of the same message at most: else ``BranchBusy``."""
+    """The turn_seq it must follow, except for failed attempts of the same message; otherwise ``BranchBusy``."""
     is_open: bool = True
-    """Whether the request's connection waits for the answer; a turn that lands later came with one of the past."""
+    """Whether the request's connection waits for the answer; False for turns replayed from the spool."""
 
 
 class NewTurn(Struct, frozen=True, kw_only=True):
-    """A message to be accepted.
+    """A message to accept.
 
-    ``queue_limit``: refuse when that many already wait on the branch. ``begin``: when nothing stands before it, it
-    is ContextPrepared at once, in the same transaction: one flush less before the model is asked. ``once``: the same
-    request never makes a second turn. ``trail``: where it stands in what its sender knows, where they said so.
-    ``creates``: the session that is created with it, whose ``branch_id`` is this one.
+    ``queue_limit``: reject it when that many turns already wait on the branch. ``begin``: if no turn is before it, it
+    becomes ContextPrepared in the same transaction, which saves one flush. ``once``: an idempotency key, so that a
+    repeated request creates no second turn. ``trail``: the prefix hashes of the conversation that its client sent.
+    ``creates``: the session to create with it, whose ``branch_id`` is this one.
     """
 
     branch_id: BranchId
@@ -179,10 +181,10 @@ class NewTurn(Struct, frozen=True, kw_only=True):
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
-    """A provider call about to be made.
+    """A provider call that is about to be made.
 
-    ``closes`` is the end of the step it goes on from, ``inputs`` are the tool outputs it answers, ``texts`` what the
-    plan refers to by hash: all of it becomes durable together, so that no crash leaves calls whose results are lost.
+    ``closes`` is the end of the previous step, ``inputs`` are the tool outputs it answers, ``texts`` are the texts that
+    the plan refers to by hash. All of it becomes durable in one transaction, so that a crash never loses tool results.
     """
 
     id: StepId
@@ -208,10 +210,10 @@ class StepEnd(Struct, frozen=True, kw_only=True):
 
 
 class TurnEnd(Struct, frozen=True, kw_only=True):
-    """How a turn ended: the answer or what was shown of it, the last step, the reason if it failed.
+    """The end of a turn: the answer or the part that was shown, the last step, and the error if it failed.
 
-    A question asked back has no step: its candidates stand in ``plan``. ``metadata`` is added to the turn's own;
-    ``latency_ms`` says how long each stage took.
+    A clarification question has no step: its candidates are in ``plan``. ``metadata`` is merged into the turn's own;
+    ``latency_ms`` gives the duration of each stage.
     """
 
     outcome: TurnOutcome
@@ -223,16 +225,16 @@ class TurnEnd(Struct, frozen=True, kw_only=True):
     latency_ms: dict[str, float] = {}
 
     def notes(self, turn: Turn) -> dict[str, Any]:
-        """Give the fields of the turn besides its answer: its metadata with what is added, and the latencies."""
+        """Return the turn's metadata merged with the additions, and the latencies."""
         metadata = {**(turn.metadata or {}), **self.metadata} if self.metadata else turn.metadata
         return {"metadata": metadata, "latency_ms": self.latency_ms}
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """A finished turn from elsewhere (an import, a small log), to be recorded as it is.
+    """A finished turn from an import or an application log, to be recorded unchanged.
 
-    With an ``id`` it is recorded once, however often it is brought. ``asked`` is the trail up to its message, ``alone``
-    that of its message alone.
+    With an ``id`` it is recorded only once, even if it is submitted again. ``asked`` is the prefix hash including its
+    message, ``alone`` the hash of the message alone.
     """
 
     message: Message
@@ -259,7 +261,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     updated_at: datetime
     state_after: StateId | None = None
     rounds: tuple[TranscriptItem, ...] = ()
-    """What went to and fro between model and tools before the answer, in order; known once the turn has ended."""
+    """Tool calls, results and text before the answer, in order; set when the turn has ended."""
     answer: Message | None = None
     outcome: TurnOutcome | None = None
     error: Problem | None = None
@@ -272,14 +274,14 @@ class Turn(Struct, frozen=True, kw_only=True):
     cancel_requested: bool = False
     metadata: Json = None
     latency_ms: dict[str, float] = {}
-    """How long the stages took, in milliseconds; those that run after the answer are added as they end."""
+    """The duration of each stage in milliseconds; stages after the answer are added when they end."""
     durability: Keeping = "ledger"
     has_place: bool = True
-    """False: the ledger does not know it yet, and ``turn_seq`` is the place it takes if nobody else speaks first."""
+    """False: the ledger has not accepted it, and ``turn_seq`` is only the expected number."""
 
     @property
     def text(self) -> str:
-        """The words of the answer; what was said before tools ran and what was said after are two paragraphs."""
+        """The text of the answer; the texts before and after tool calls are separate paragraphs."""
         answer = "" if self.answer is None else self.answer.rendered_text
         if not self.rounds:
             return answer

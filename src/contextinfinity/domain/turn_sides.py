@@ -1,11 +1,11 @@
 """The texts of a turn that chunks are cut from.
 
-    user        the user's own words
+    user        the user's message
     assistant   the answer
-    tool        what went to and fro with tools: results the user's message brought, then what the model said between
-                calls and what each call gave back, with an empty line between them
+    tool        tool results in the user's message, then the model's text between calls and the result of each call,
+                separated by empty lines
 
-Offsets of a chunk count the characters of the text of its side; for a turn that has ended that text never changes.
+Chunk offsets are character positions in the text of their side; that text never changes once the turn has ended.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Side: TypeAlias = ChunkSide
 
 BETWEEN = "\n\n"
 _LONGEST_CALL = 300
-"""Characters of a call's arguments that tell what its result is about."""
+"""The number of characters of a call's arguments that are kept to describe its result."""
 
 
 class Passage(Struct, frozen=True):
-    """A stretch of a side that was said in one go; ``call`` is the call it is the result of."""
+    """A contiguous passage of a side; ``call`` is the tool call whose result it is."""
 
     start: int
     end: int
@@ -45,14 +45,14 @@ class TurnSide(Struct, frozen=True):
 
 
 def sides_of(turn: Turn) -> tuple[TurnSide, ...]:
-    """Give the sides of a turn on which anything was said."""
+    """Return the non-empty sides of a turn."""
     answer = turn.answer.rendered_text if turn.answer else ""
     sides = (_plain("user", turn.user_message.rendered_text), _tools(turn), _plain("assistant", answer))
     return tuple(spoken for spoken in sides if spoken.text.strip())
 
 
 def side_text(turn: Turn, side: Side) -> str:
-    """Give the text that the offsets of a side count in."""
+    """Return the text of a side, to which chunk offsets refer."""
     return next((spoken.text for spoken in sides_of(turn) if spoken.side == side), "")
 
 

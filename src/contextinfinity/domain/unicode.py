@@ -1,6 +1,6 @@
-"""Text that is refused: NUL, and a lone surrogate, which is half a character and has no form in UTF-8.
+"""Detect text that is rejected: NUL, and lone surrogates, which have no UTF-8 encoding.
 
-Messages name it by its code and place, so that the sender can find it.
+Error messages give the code point and position, so that the sender can find it.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ import re
 
 NUL = "\0"
 LOOKED_AT = 1 << 20
-"""Bytes at the front of a document that are searched, so that a large document does not delay other requests."""
+"""Only this many bytes at the start of a document are searched, so that a large one does not delay other requests."""
 PAIR = len(r"\ud83d\ude00")
 _WHOLE = re.compile(
     rb"(?:[^\\\xed]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|\xed[^\xa0-\xbf])*+",
     re.DOTALL,
 )
-"""The front of a JSON document that holds whole characters only."""
+"""The longest start of a JSON document without a lone surrogate."""
 _HALF = re.compile(rb"\\u([dD][89a-fA-F][0-9a-fA-F]{2})|\xed([\xa0-\xbf])([\x80-\xbf])")
-"""A surrogate as an escape, or written as if it had a form in UTF-8."""
+"""A surrogate as an escape, or encoded as if UTF-8 allowed it."""
 
 
 def lone_surrogate(error: UnicodeEncodeError) -> str:
-    """Describe the surrogate that kept a text from being encoded."""
+    """Describe the surrogate that made an encoding fail."""
     return f"a lone surrogate at {error.start} (U+{ord(error.object[error.start]):04X}, half a character)"
 
 
 def lone_surrogate_in(body: bytes) -> str | None:
-    """Describe the first lone surrogate near the front of a JSON document; None when there is none."""
+    """Describe the first lone surrogate near the start of a JSON document; None if there is none."""
     whole = _WHOLE.match(body, 0, LOOKED_AT)
     place = 0 if whole is None else whole.end()
     found = _HALF.match(body, place) if place + PAIR <= LOOKED_AT else None
@@ -38,13 +38,13 @@ def lone_surrogate_in(body: bytes) -> str | None:
 
 
 def unreadable(body: bytes, error: Exception) -> str:
-    """Say why a JSON document cannot be read; a lone surrogate is named where a decoder says something else of it."""
+    """Return why a JSON document cannot be read, naming a lone surrogate if there is one."""
     found = lone_surrogate_in(body)
     return str(error) if found is None else f"it holds {found}"
 
 
 def has_nul(value: object) -> bool:
-    """Tell whether a text, or one inside a value of JSON, holds a NUL character."""
+    """Return whether a text, or any text inside a JSON value, contains a NUL character."""
     left: list[object] = [value]
     while left:
         one = left.pop()

@@ -1,7 +1,6 @@
-"""Vectors as they are kept: a 32-bit scale, then a signed byte for each number.
+"""The stored form of vectors: a 32-bit scale, then a signed byte per component.
 
-A quarter of the disk that plain floats take, and a search cannot tell: the cosine of two such vectors is off by less
-than a hundredth.
+It takes a quarter of the space of 32-bit floats and changes the cosine of two vectors by less than 0.01.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     Rows: TypeAlias = NDArray[np.float32]
 
 HEAD = 4
-"""Bytes of the scale in front."""
+"""The size of the scale in bytes."""
 
 
 def packed(row: Row) -> bytes:
-    """Give a row as it is kept."""
+    """Encode a vector for storage."""
     import numpy as np
 
     largest = float(np.abs(row).max()) if row.size else 0.0
@@ -32,7 +31,7 @@ def packed(row: Row) -> bytes:
 
 
 def unpacked(body: bytes) -> Row:
-    """Give back the row, nearly as it was."""
+    """Decode a stored vector, with a small rounding error."""
     import numpy as np
 
     (scale,) = struct.unpack_from("<f", body)
@@ -40,7 +39,7 @@ def unpacked(body: bytes) -> Row:
 
 
 def unpacked_rows(bodies: Sequence[bytes]) -> Rows:
-    """Give back many rows of one size at once."""
+    """Decode many vectors of the same dimension at once."""
     import numpy as np
 
     whole = np.frombuffer(b"".join(bodies), dtype=np.int8).reshape(len(bodies), -1)
@@ -50,5 +49,5 @@ def unpacked_rows(bodies: Sequence[bytes]) -> Rows:
 
 
 def dim_of(body: bytes) -> int:
-    """Tell how many numbers a kept vector has."""
+    """Return the dimension of a stored vector."""
     return len(body) - HEAD

@@ -1,9 +1,9 @@
-"""The one JSON form of every noun.
+"""The JSON encoding of all domain values.
 
-``dumps`` gives ``{"v":1,"is":<value>}`` in UTF-8; ``loads`` reads it back into the type it is asked for.
-What always holds: ``loads(type, dumps(value)) == value``; a form written by an older release stays
-readable, because ``UPGRADES`` turns each version into the next; a form of a newer release is refused by
-name; a block or item of a kind this release does not know comes back as it is, marked unknown.
+``dumps`` writes ``{"v":1,"is":<value>}`` in UTF-8; ``loads`` reads it into a given type. Invariants: ``loads(type,
+dumps(value)) == value``; values of older releases stay readable, because ``UPGRADES`` converts each version to the
+next; values of newer releases are rejected with ``InvalidInput``; blocks and items of unknown type are kept unchanged
+as unknown.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Upgrade = Callable[[Json], Json]
 
 VERSION = 1
 UPGRADES: Mapping[int, Upgrade] = {}
-"""From each older version to the next one, on plain JSON."""
+"""Functions that convert the JSON of each older version to the next."""
 
 _BLOCKS = (TextBlock, ToolUseBlock, ToolResultBlock, ImageBlock, ReasoningBlock, UnknownBlock)
 _ITEMS = (AssistantItem, ToolCallItem, ToolOutputItem, ReasoningItem, MetadataItem, UnknownItem)
 _BLOCK_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _BLOCKS)
-_ITEM_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _ITEMS) | {"answer", "call"}  # what stores refer by
+_ITEM_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _ITEMS) | {"answer", "call"}  # stored references
 _OPEN_UNIONS: Mapping[Any, frozenset[str]] = {ContentBlock: _BLOCK_TAGS, TranscriptItem: _ITEM_TAGS}
 _encoder = msgspec.json.Encoder()
 _canonical = msgspec.json.Encoder(order="sorted")
@@ -65,31 +65,31 @@ _preparing = threading.Lock()
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    with _preparing:  # msgspec takes the whole process down when two threads prepare one type at the same time
+    with _preparing:  # msgspec crashes the process if two threads prepare the same type concurrently
         return msgspec.json.Decoder(kind)
 
 
 def dumps(value: object) -> bytes:
-    """Write a value in the current version."""
+    """Encode a value in the current version; raise ``InvalidInput`` for text that is not valid Unicode."""
     with unicode_only():
         return b'{"v":%d,"is":%b}' % (VERSION, _encoder.encode(value))
 
 
 def loads(kind: Any, data: bytes | str) -> Any:
-    """Read a value of any version up to the current one."""
+    """Decode a value of any version up to the current one; raise ``InvalidInput`` for a newer version."""
     envelope, decoder = _open_envelope.decode(data), _decoder(kind)
     if envelope.v == VERSION:
         try:
             return decoder.decode(envelope.is_)
         except msgspec.ValidationError:
-            pass  # perhaps a block or item of a kind we do not know: look closer
+            pass  # it may contain a block or item of unknown type
     body = upgrade(msgspec.json.decode(envelope.is_), envelope.v)
     known = _OPEN_UNIONS.get(kind)
     return msgspec.convert(_mark_unknown(body) if known is None else _mark_one(body, known), kind)
 
 
 def upgrade(body: Json, version: int, *, to: int = VERSION, steps: Mapping[int, Upgrade] = UPGRADES) -> Json:
-    """Turn the plain JSON of an older version into that of ``to``, one version at a time."""
+    """Convert JSON of an older version to version ``to``, step by step; raise ``InvalidInput`` for unknown versions."""
     if version > to:
         raise InvalidInput(
             f"This value has form {version}; this release reads forms up to {to}.",
@@ -103,7 +103,7 @@ def upgrade(body: Json, version: int, *, to: int = VERSION, steps: Mapping[int, 
 
 
 def content_hash(message: Message) -> bytes:
-    """Hash what a message says, whatever release wrote it: SHA-256 over role and blocks, keys sorted."""
+    """Hash the content of a message, independent of the release: SHA-256 over role and blocks, keys sorted."""
     with unicode_only():
         return hashlib.sha256(_canonical.encode(message)).digest()
 
@@ -115,7 +115,7 @@ def text_hash(text: str) -> bytes:
 
 
 class unicode_only:  # noqa: N801 - used like a function; a class costs a fifth of a generator here
-    """Refuse text that cannot be written as UTF-8, wherever in the block it turns up."""
+    """Raise ``InvalidInput`` if the block fails to encode text as UTF-8."""
 
     def __enter__(self) -> None:
         pass
@@ -126,10 +126,10 @@ class unicode_only:  # noqa: N801 - used like a function; a class costs a fifth 
 
 
 def _mark_unknown(value: Json) -> Json:
-    """Wrap every block or item of an unknown kind as ``unknown``, keeping it raw."""
+    """Wrap every block or item of unknown type as ``unknown``, unchanged."""
     if not isinstance(value, dict):
         return value
-    # Only fields that hold blocks or items are entered: what stands inside ``raw`` or ``input`` is not ours.
+    # Only fields with blocks or items are visited: the content of ``raw`` and ``input`` is not ours.
     marked = dict(value)
     for name, known in (("blocks", _BLOCK_TAGS), ("content", _BLOCK_TAGS), ("items", _ITEM_TAGS)):
         if isinstance(marked.get(name), list):
@@ -138,7 +138,7 @@ def _mark_unknown(value: Json) -> Json:
         if isinstance(marked.get(name), dict):
             marked[name] = _mark_unknown(marked[name])
     if marked.get("type") == "clarification" and isinstance(names := marked.get("candidates"), list):
-        # Older releases wrote names alone; the id of a candidate is its place.
+        # Older releases wrote only names; a candidate's id is its position.
         marked["candidates"] = [
             {"id": str(number), "name": name} if isinstance(name, str) else name for number, name in enumerate(names, 1)
         ]

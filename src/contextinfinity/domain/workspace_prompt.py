@@ -1,4 +1,4 @@
-"""What a conversation about a repository adds to a prompt: files and symbols, written in cache tiers."""
+"""The prompt section of a workspace: files and symbols in cache tiers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextinfinity.domain.message import Message
 
 
 class WorkspaceText(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The section of a workspace. What changes rarely stands in front, so that a prompt cache keeps it."""
+    """The prompt section of a workspace. Rarely changing parts come first, so that a prompt cache keeps them."""
 
     system: str = ""
     """Tier L0: the last system text."""
@@ -17,4 +17,4 @@ class WorkspaceText(Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: tuple[Message, ...] = ()
     """The file tree, fetched pages and working files, behind the tiers."""
     history_to: int = 0
-    """The last turn that stands in tier L3, before ``context``; later turns stand behind it."""
+    """The last turn in tier L3, before ``context``; later turns follow it."""
