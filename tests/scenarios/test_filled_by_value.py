@@ -136,6 +136,19 @@ async def test_the_newest_statement_is_placed_and_the_older_one_is_marked(
 
 
 @pytest.mark.req("RETRIEVE-13")
+async def test_a_statement_is_marked_that_a_turn_shown_word_for_word_supersedes(tmp_path: Path) -> None:
+    old, new = "The budget of the kitchen is 4000 euros.", "The budget of the kitchen is 5500 euros."
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await told(desk, old)
+        await desk.ask(new)
+        await desk.settle()
+        turn_id = await desk.ask("What is the budget of the kitchen?")
+        (piece,) = [piece for piece in artifacts(desk) if old in piece]
+        assert 'superseded-by-turn="' in piece
+        assert (await desk.engine.explain(turn_id)).matches, "and the request can be written again"
+
+
+@pytest.mark.req("RETRIEVE-13")
 async def test_different_things_do_not_supersede_each_other(tmp_path: Path) -> None:
     facts = ("My brother Tom lives in Leeds.", "My sister Ann now lives in York.", "Our office is in Hull now.")
     async with Desk(tmp_path, setup=setup()) as desk:

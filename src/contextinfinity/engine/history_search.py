@@ -23,6 +23,7 @@ from contextinfinity.domain.vectors import packed, unpacked, unpacked_rows
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import Need, artifact_of
 from contextinfinity.engine.indexing import placing
+from contextinfinity.engine.newer_statements import answered_later, newer_statements, with_mark
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import run_optional
 from contextinfinity.errors import ProviderError
@@ -30,7 +31,7 @@ from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.quoting import quote
 from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.retrieval.calibration import KNOWN, RARE, Calibration, calibration_of
-from contextinfinity.retrieval.candidates import Candidate, candidate_of, spots_of
+from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.chunking import ENCODING
 from contextinfinity.retrieval.packing import PackedPassage, PackingBudget, pack
 from contextinfinity.retrieval.question import (
@@ -42,7 +43,6 @@ from contextinfinity.retrieval.question import (
 )
 from contextinfinity.retrieval.ranking import RankingInputs, SearchResults, rank
 from contextinfinity.retrieval.speakers import speakers_of, with_speakers
-from contextinfinity.retrieval.superseding import may_state, supersedes
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turn_metrics import RetrievalFigures, note
 from contextinfinity.text.cues import carries_content, words
@@ -74,8 +74,6 @@ AWAY_SECONDS = 30.0
 """How long an embedder that did not answer is not asked again."""
 EMPTY = 2
 """Words with content up to which a message is searched for with words of the conversation as if they were its own."""
-STATEMENTS, SIMILAR = 3, 8
-"""For how many of the best statements newer ones are looked for, and among how many similar ones."""
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
@@ -89,6 +87,8 @@ class SearchOutcome:
     placed: _Placed
     namespace: str
     """Whose vectors were compared."""
+    vector: bytes
+    """The vector of the question; empty where none could be made."""
     worded: frozenset[TextPosition]
     """Where words of the question stand."""
     missing: tuple[LeftOut, ...] = ()
@@ -116,12 +116,14 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     looked = await look(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
-    newer = await run_optional("newer statements", missing, lambda: _newer(parts, looked, good, scope))
+    newer = await run_optional("newer statements", missing, lambda: newer_statements(parts, looked, good, scope))
     good += newer or ()
     vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
     chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
     missing += chosen.left_out[:MOST_LEFT_OUT]
-    pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in chosen.pieces]
+    later = await run_optional("newer turns", missing, lambda: answered_later(parts, need, looked, good)) or {}
+    marked = [with_mark(piece, later) for piece in chosen.pieces]
+    pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in marked]
     placed = [piece for piece in pieces if piece.text.strip()]
     similarities = tuple(piece.score for piece in placed)
     note(RetrievalFigures(len(looked.candidates), chosen.tokens, similarities))
@@ -193,23 +195,6 @@ def _without_halves(
     return msgspec.structs.replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
 
 
-async def _newer(parts: Parts, looked: SearchOutcome, good: Sequence[Candidate], scope: Scope) -> list[Candidate]:
-    """Return newer statements similar to the best ones: they may supersede them in other words than the question's."""
-    known = {one.chunk.id for one in looked.candidates}
-    stated = [one for one in good if may_state(one) and one.chunk.id in looked.placed.places][:STATEMENTS]
-    found: list[Candidate] = []
-    for one in stated:
-        row = looked.placed.by_chunk([one])[one.chunk.id]
-        hits = await parts.store.vectors.near(packed(row), looked.namespace, scope, most=SIMILAR)
-        places = [hit.place for hit in hits if hit.chunk_id not in known and hit.place.side == one.chunk.side]
-        for entry in await parts.store.index.read(places) if places else ():
-            looked.entries[entry.place] = entry
-            for spot in spots_of([entry], {}) if entry.turn_seq > one.turn_seq else ():
-                made = candidate_of(spot, one.score, encoding(ENCODING).count, exact=False, lists=one.lists)
-                found += [made] if supersedes(made, one) else []
-    return found
-
-
 # --- looking ---
 
 
@@ -258,6 +243,7 @@ async def look(
         entries=entries,
         placed=placed,
         namespace=near.namespace,
+        vector=near.vector,
         worded=frozenset(hit.place for hit in words.hits if hit.own),
         missing=tuple(missing),
     )

@@ -6,6 +6,8 @@ asks for, the other reports as done. The older one says something that the newer
     the newer one says that something changed, and shares two words with the older that hardly any other text found has
     the newer one says that something changed, and both share many words, or one and nearly the same vector
     both are almost the same sentence with another value
+    in a chat with an assistant: the older one is among the two best of a question for one thing, the newer one among
+    the four best, and their vectors are near: both answer, and one of them later
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ MOST = 24
 """Candidates that are compared, the best first."""
 RARE_WORDS, HELD_BY = 2, 3
 """How many words two exchanges share that are about the same thing, if so many of the exchanges found hold each."""
+BEST_OLD, BEST_NEW, RIVALS = 2, 4, 0.4
+"""Among how many of the best exchanges an older and a newer answer to the same question are, and their cosine."""
 LONGEST = 240
 """Characters of a passage that may be one statement."""
 NEAR = 0.6
@@ -59,7 +63,9 @@ def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) 
     turns: dict[tuple[str, str, int], list[Candidate]] = {}
     for each in [each for each in candidates if _is_statement(each)][:MOST]:
         turns.setdefault((each.chunk.session_id, each.speaker, each.turn_seq), []).append(each)
-    newest = sorted(map(_Exchange, turns.values()), key=lambda exchange: exchange.turn_seq, reverse=True)
+    found_exchanges = [*map(_Exchange, turns.values())]
+    ranks = {id(exchange): rank for rank, exchange in enumerate(found_exchanges)}
+    newest = sorted(found_exchanges, key=lambda exchange: exchange.turn_seq, reverse=True)
     held = Counter(word for exchange in newest for word in exchange.words)
     found: dict[Key, Candidate] = {}
     for new, old in combinations(newest, 2):
@@ -67,12 +73,21 @@ def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) 
             continue
         rare = [word for word in new.words & old.words if held[word] <= HELD_BY]
         is_about_it = new.changes and len(rare) >= RARE_WORDS and not old.said[0].speaker
+        if ranks[id(old)] < BEST_OLD and ranks[id(new)] < BEST_NEW:
+            is_about_it |= _answer_the_same(new, old, vectors)
         for each in old.said:
             if (is_about_it and _words(each.text) - new.words) or any(
                 supersedes(one, each, _cosine(each, one, vectors)) for one in new.said
             ):
                 found.setdefault((each.chunk.id, each.start), new.said[0])
     return found
+
+
+def _answer_the_same(new: _Exchange, old: _Exchange, vectors: Vectors | None) -> bool:
+    """Return whether two of the best exchanges for a question for one thing are near each other."""
+    if not may_be_outdated(old.said[0]):
+        return False
+    return any(_cosine(one, other, vectors) >= RIVALS for one in new.said for other in old.said)
 
 
 def supersedes(new: Candidate, old: Candidate, cosine: float = 1.0) -> bool:
@@ -102,6 +117,11 @@ def _changes(text: str) -> bool:
 def may_state(candidate: Candidate) -> bool:
     """Return whether a passage is short, by a person, and more than a question."""
     return (candidate.chunk.side == "user" or bool(candidate.speaker)) and _is_statement(candidate)
+
+
+def may_be_outdated(candidate: Candidate) -> bool:
+    """Return whether a later answer to a question for one thing supersedes it, in a chat with an assistant."""
+    return not candidate.speaker and not candidate.lists and _is_statement(candidate)
 
 
 def _is_statement(candidate: Candidate) -> bool:
