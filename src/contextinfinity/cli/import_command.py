@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 
 INDEXED_AT_ONCE = 20_000
 """Messages: some twenty seconds."""
-NOT_YET = ("cix", "chatgpt", "claude")
 FORMAT_HELP = (
-    "jsonl: a message a line; openai: a JSON list of messages, or lines; auto: what the file looks like. "
-    "cix, chatgpt and claude are for a later release."
+    "auto: what the file looks like. chatgpt, claude, openwebui, librechat: their exports; llm: its logs.db; "
+    "jsonl: a message a line; openai: a JSON list of messages, or lines; cix: our own."
 )
 SESSION_HELP = "The conversation for messages that name none: one that is there, or a name for a new one."
 MOST_SHOWN = 100
 """How many bad records a person is shown."""
 
-FILE_HELP = "A file of messages, plain or gzip; - is what is piped in."
+MOST_ROWS = 40
+"""How many conversations a person is shown one by one."""
+
+FILE_HELP = "An export: JSON, JSON Lines, zip, gzip, a folder, or logs.db; - is what is piped in."
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP, show_default=False)]
-Form = Annotated[str, typer.Option("--format", metavar="auto|openai|jsonl|…", help=FORMAT_HELP)]
+Form = Annotated[str, typer.Option("--format", metavar="auto|cix|chatgpt|claude|…", help=FORMAT_HELP)]
 Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=SESSION_HELP)]
 
 
@@ -75,14 +77,10 @@ def _index(work: EngineThread, imported: Imported) -> None:
 def _known(form: str) -> Format:
     from contextinfinity.exchange.import_progress import Format
 
-    if form in NOT_YET:
-        raise InvalidInput(
-            f"This release cannot import the format {form} yet.", hint="It imports auto, openai and jsonl."
-        )
     for known in get_args(Format):
         if form == known:
             return known  # type: ignore[no-any-return]
-    raise InvalidInput(f"There is no format {form!r}.", hint="There are auto, openai and jsonl.")
+    raise InvalidInput(f"There is no format {form!r}.", hint=f"There are {', '.join(get_args(Format))}.")
 
 
 def _home(work: EngineThread, means: CommonOptions, session: str) -> str:
@@ -103,11 +101,14 @@ def _print(imported: Imported) -> None:
     if not imported.sessions:
         return remark("The file holds no messages.")
     heads = ("conversation", "messages", "added", "there before", "bad")
-    counts = [(one.thread_id, one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
-    print_table(heads, ([str(cell) for cell in row] for row in counts))
-    told = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: bad.line)
+    counts = [(one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
+    rows = [(one.thread_id, *counted) for one, counted in zip(imported.sessions, counts, strict=True)]
+    if len(rows) > MOST_ROWS:
+        rows = [(f"{len(rows):,} conversations", *map(sum, zip(*counts, strict=True)))]
+    print_table(heads, ([str(cell) for cell in row] for row in rows))
+    told = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: (bad.file, bad.line))
     for bad in told[:MOST_SHOWN]:
-        remark(f"line {bad.line}: left out, {bad.reason}")
+        remark(f"{bad.file + ', ' if bad.file else ''}line {bad.line}: left out, {bad.reason}")
     more = sum(bad.count for bad in told[MOST_SHOWN:])
     return remark(f"{more} more were left out; `--json` lists them.") if more else None
 

@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.message import Json, Message, TranscriptItem
 
 Side: TypeAlias = Literal["user", "assistant"]
 
@@ -26,6 +27,24 @@ class ImportedMessage(Struct, frozen=True, kw_only=True):
     model: str = ""
     details: Json = None
     """All other fields of the record, unchanged."""
+
+
+class ImportedTurn(Struct, frozen=True, kw_only=True):
+    """One turn of a conversation with branches, as another program had it.
+
+    ``id`` is derived from its last message, so that it is the same in every import; ``parent`` is the turn that it
+    follows, None at the beginning. ``rounds`` are the tool calls and results before the answer, as ``Turn.rounds``.
+    ``messages`` are those it is made of, the question first.
+    """
+
+    id: TurnId
+    parent: TurnId | None
+    message: Message
+    answer: Message | None = None
+    rounds: tuple[TranscriptItem, ...] = ()
+    created_at: datetime | None = None
+    model: str = ""
+    messages: tuple[ImportedMessage, ...] = ()
 
 
 class Origin(Struct, frozen=True, kw_only=True):

@@ -9,19 +9,23 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import SessionId
 
-Format: TypeAlias = Literal["auto", "openai", "jsonl"]
-"""``jsonl``: a record a line; ``openai``: a list of records, or lines; ``auto``: whichever the file looks like."""
+Format: TypeAlias = Literal["auto", "cix", "chatgpt", "claude", "openwebui", "librechat", "llm", "jsonl", "openai"]
+"""``jsonl``: a message a line; ``openai``: a list of messages, or lines; ``auto``: whichever the file looks like."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Is told how many bytes of the file were read, and how many messages."""
 
 
 class BadRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record that was left out: where it begins, and why. The last of very many may stand for ``count``."""
+    """A record that was left out: where it begins, and why. The last of very many may stand for ``count``.
+
+    ``file`` is the file of an archive or a folder it stands in.
+    """
 
     line: int
     reason: str
     count: int = 1
+    file: str = ""
 
 
 class ImportedSession(Struct, frozen=True, kw_only=True):

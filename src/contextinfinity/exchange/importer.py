@@ -16,22 +16,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, aclosing, suppress
-from itertools import count
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from contextinfinity.domain.ids import SessionId, is_id
 from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerAway, OutOfOrder
+from contextinfinity.errors import AccessDenied, AlreadyExists, InvalidInput, LedgerAway, OutOfOrder
+from contextinfinity.exchange.conversation_tree import ExportedConversation, turns_of
+from contextinfinity.exchange.export_files import ExportFile, ImportRecord, open_export
 from contextinfinity.exchange.import_progress import BadRecord, Format, Imported, Progress
-from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, Unfit, said_in
-from contextinfinity.exchange.records import STDIN, Record, RecordFile, opened
+from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, Unfit
+from contextinfinity.exchange.records import STDIN
 from contextinfinity.exchange.tally import ImportTally, Tally, result_of
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.imports import hash_of
@@ -39,6 +41,8 @@ from contextinfinity.storage.imports import hash_of
 BATCH = 1000
 LONGEST_BATCH = 1250
 BATCH_BYTES = 8 << 20
+TURNS = 500
+"""Of a conversation with branches, in one transaction."""
 COMPARED = 64
 """How many messages two beginnings have to share, where both have as many, to be the same conversation's."""
 
@@ -51,13 +55,6 @@ T = TypeVar("T")
 
 Key = str | None
 """What names a conversation; None: nothing does, it is the file's own."""
-
-
-class ImportRecord(Struct, frozen=True):
-    """A record as it was read: a message, or the reason why it is none."""
-
-    line: int
-    said: ParsedMessage | Unfit
 
 
 async def import_file(
@@ -75,7 +72,7 @@ async def import_file(
     is piped in.
     """
     with ExitStack() as stack:
-        source = await _in_a_thread(lambda: stack.enter_context(opened(path, form)))
+        source = await _in_a_thread(lambda: stack.enter_context(open_export(path, form)))
         work = _Import(store, owner, thread_id, title=_title(path))
         async with aclosing(_read_ahead(_batches(source))) as batches:
             async for batch in batches:
@@ -130,16 +127,15 @@ def _in_a_thread(read: Callable[[], T]) -> asyncio.Future[T]:
     return done
 
 
-def _batches(source: RecordFile) -> Iterator[list[ImportRecord]]:
+def _batches(source: ExportFile) -> Iterator[list[ImportRecord]]:
     batch: list[ImportRecord] = []
     size = 0
-    for record in source.records:
-        entry = ImportRecord(record.line, _read(record))
+    for entry in source.records:
         if _is_full(batch, size, entry):
             yield batch
             batch, size = [], 0
         batch.append(entry)
-        size += len(record.data)
+        size += entry.size
     if batch:
         yield batch
 
@@ -148,23 +144,15 @@ def _is_full(batch: Sequence[ImportRecord], size: int, following: ImportRecord) 
     if len(batch) >= LONGEST_BATCH or size >= BATCH_BYTES:
         return True
     said = following.said
-    return len(batch) >= BATCH and isinstance(said, ParsedMessage) and said.arrival.message.role in ("user", "system")
-
-
-def _read(record: Record) -> ParsedMessage | Unfit:
-    if record.problem:
-        return Unfit(record.problem)
-    try:
-        return said_in(record.data)
-    except Unfit as unfit:
-        return unfit
+    opens = not isinstance(said, ParsedMessage) or said.arrival.message.role in ("user", "system")
+    return len(batch) >= BATCH and not isinstance(said, Unfit) and opens
 
 
 def _stranger(path: Path, first: BadRecord) -> InvalidInput:
     """Say of a file that nothing in it is a message."""
     return InvalidInput(
         f"{path} holds no messages that could be read; line {first.line}: {first.reason}.",
-        hint='A file of messages is a JSON list, or a line each, of {"role": …, "content": …}.',
+        hint="`cix import --help` lists the formats that can be read.",
     )
 
 
@@ -190,16 +178,60 @@ class _Import:
         await self._meet(batch)
         new: dict[ImportTally, list[tuple[int, ImportedMessage]]] = {}
         blobs: Blobs = {}
-        for line, said in ((entry.line, entry.said) for entry in batch):
+        conversations: list[ImportRecord] = []
+        for entry in batch:
+            line, said = entry.line, entry.said
+            if isinstance(said, ExportedConversation):
+                conversations.append(entry)
+                continue
             talk = self._talk(said)
             place = talk.next_place()
             if isinstance(said, Unfit):
-                self.tally.bad(talk, line, said.reason)
+                self.tally.bad(talk, line, said.reason, entry.file)
                 continue
             new.setdefault(talk, []).append((line, msgspec.structs.replace(said.arrival, place=place)))
             blobs |= said.blobs
         await asyncio.gather(*(self._store.contents.keep_blob(*blob) for blob in blobs.values()))
         await asyncio.gather(*(self._add(talk, numbered) for talk, numbered in new.items()))
+        await asyncio.gather(*map(self._put_conversation, conversations))
+
+    async def _put_conversation(self, entry: ImportRecord) -> None:
+        """Put one conversation in, its turns in batches; what of it cannot be kept is told."""
+        conversation = entry.said
+        assert isinstance(conversation, ExportedConversation)  # noqa: S101 - only those are given
+        talk = self._of(conversation.id)
+        for place, reason in conversation.bad:
+            self.tally.bad(talk, entry.line, f"{place}: {reason}", entry.file)
+        if not conversation.size:
+            return
+        try:
+            session = await self._session_of(conversation)
+            talk.thread_id, talk.branch_id = session.id, session.active_branch
+            for body, media_type in conversation.blobs.values():
+                await self._store.contents.keep_blob(body() if callable(body) else body, media_type)
+            added = 0
+            turns = turns_of(conversation, session.id)
+            while batch := list(islice(turns, TURNS)):
+                counts = await _patiently(partial(self._store.arrivals.add_turns, session.id, batch))
+                added += counts.added
+                for place in counts.clashing:
+                    name = conversation.messages[place].id
+                    self.tally.bad(talk, entry.line, f"message {name}: it follows one that was deleted", entry.file)
+        except (InvalidInput, AlreadyExists, AccessDenied) as error:
+            self.tally.bad(talk, entry.line, f"conversation {conversation.id[:80]}: {error.message}", entry.file)
+            return
+        self.tally.count(talk, added, conversation.size - added)
+
+    async def _session_of(self, conversation: ExportedConversation) -> Session:
+        """Find the owner's session of a conversation by the id it has elsewhere; make it if there is none."""
+        new = NewSession(
+            owner=self._owner,
+            external_id=conversation.id,
+            title=None if conversation.title is None else conversation.title[:LONGEST_TITLE],
+            system=conversation.system,
+            metadata={"imported": conversation.metadata} if conversation.metadata else {},
+        )
+        return await self._named(conversation.id, new)
 
     async def _meet(self, batch: Sequence[ImportRecord]) -> None:
         """Find the conversations that messages name for the first time; two names may mean the same one."""
@@ -232,7 +264,7 @@ class _Import:
         if talk.branch_id is None:
             session = await self._own(arrivals[:COMPARED])
             talk.thread_id, talk.branch_id = session.id, session.active_branch
-        arrived = await _patiently_added(self._store, talk.branch_id, arrivals)
+        arrived = await _patiently(partial(self._store.arrivals.add, talk.branch_id, arrivals))
         self.tally.count(talk, arrived.added, arrived.skipped)
         clashing = set(arrived.clashing)
         for line, each in numbered if clashing else ():
@@ -240,7 +272,7 @@ class _Import:
                 reason = f"its id {each.external_id!r} is taken by a message with other words, which stays as it is"
                 self.tally.bad(talk, line, reason)
 
-    async def _named(self, name: str) -> Session:
+    async def _named(self, name: str, new: NewSession | None = None) -> Session:
         """Find a conversation of the owner by the id it has elsewhere or here; make it if there is none."""
         sessions, owner = self._store.sessions, self._owner
         while (session := await sessions.find(owner, name)) is None:
@@ -248,7 +280,7 @@ class _Import:
             if there is not None and there.owner == owner:
                 return there
             with suppress(AlreadyExists):  # somebody was quicker: it is found now
-                return await sessions.create(NewSession(owner=owner, external_id=name))
+                return await sessions.create(new or NewSession(owner=owner, external_id=name))
         return session
 
     async def _own(self, begins: Sequence[ImportedMessage]) -> Session:
@@ -292,13 +324,13 @@ def _same_beginning(there: Iterable[Origin], begins: Sequence[ImportedMessage]) 
     return True
 
 
-async def _patiently_added(store: Store, branch_id: str, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
-    """Add messages; wait for a while where a turn of the branch is being answered, or the ledger is away."""
+async def _patiently(add: Callable[[], Awaitable[ImportCounts]]) -> ImportCounts:
+    """Add something; wait for a while where a turn of the branch is being answered, or the ledger is away."""
     clock = asyncio.get_running_loop().time
     end = clock() + PATIENCE_SECONDS
     while True:
         try:
-            return await store.arrivals.add(branch_id, arrivals)
+            return await add()
         except (LedgerAway, OutOfOrder):
             if clock() > end:
                 raise

@@ -46,18 +46,11 @@ ROLES: dict[str, Role] = {
 SESSION_FIELDS = ("thread_id", "session_id", "conversation_id")
 TIME_FIELDS = ("created_at", "timestamp")
 ROOMY = 1 << 20
-MOST_VALUES = 200_000
+MOST_VALUES = 1_000_000
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _READ = frozenset({"role", "content", "id", "tool_calls", "tool_call_id", "function_call", "refusal", *SESSION_FIELDS})
 _DEEPEST_RESULT = 8
-_FOREIGN = {
-    "mapping": "it is a conversation as ChatGPT exports them, which this release cannot import yet",
-    "chat_messages": "it is a conversation as Claude exports them, which this release cannot import yet",
-    "messages": "it holds a list of messages; import that list itself",
-}
-"""What a record without a role is by its fields."""
-
 _NOTHING = TextBlock(text="")
 
 Blobs = dict[str, tuple[bytes, str]]
@@ -82,7 +75,12 @@ class ParsedMessage(NamedTuple):
 
 
 def said_in(data: bytes) -> ParsedMessage:
-    """Read a record."""
+    """Read a record as a message."""
+    return parsed_message(decoded(data))
+
+
+def decoded(data: bytes) -> dict[str, Json]:
+    """Decode a record, which has to be an object of bounded size."""
     if _is_overfull(data):
         raise Unfit(f"it holds more than {MOST_VALUES:,} values")
     try:
@@ -93,6 +91,11 @@ def said_in(data: bytes) -> ParsedMessage:
         raise Unfit(f"it is no JSON: {error}") from None
     if not isinstance(record, dict):
         raise Unfit(f"it is {_kind(record)}, no object with a role and content")
+    return record
+
+
+def parsed_message(record: dict[str, Json]) -> ParsedMessage:
+    """Read a decoded record as a message."""
     session = _session(record)
     try:
         return _said(record, session)
@@ -152,8 +155,9 @@ def _name(record: dict[str, Json], field: str) -> str | None:
 def _message(record: dict[str, Json], blobs: Blobs) -> Message:
     role = record.get("role")
     if not isinstance(role, str) or role not in ROLES:
-        what = next((words for field, words in _FOREIGN.items() if field in record), "it has no role")
-        raise Unfit(what if role is None else f"its role is {_shown(role)}, which is none of {', '.join(ROLES)}")
+        raise Unfit(
+            "it has no role" if role is None else f"its role is {_shown(role)}, which is none of {', '.join(ROLES)}"
+        )
     blocks = [*_content(record.get("content"), blobs), *_calls(record)]
     if not blocks and isinstance(refusal := record.get("refusal"), str):
         blocks = [TextBlock(text=refusal)]

@@ -14,12 +14,13 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange.archive import MOST_EXPANSION, SMALL_ENOUGH
 from contextinfinity.exchange.import_progress import Format
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ UNFINISHED = "the file ends before it does; what came after it is lost with it"
 AFTER_THE_END = "it stands after the end of the list"
 DAMAGED = "the compressed file is damaged from here on"
 
-Layout: TypeAlias = Literal["list", "lines"]
+Layout: TypeAlias = Literal["list", "lines", "object"]
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 _STRANGERS = {
     b"\xff\xfe": "is UTF-16; save it as UTF-8",
     b"\xfe\xff": "is UTF-16; save it as UTF-8",
-    b"PK\x03\x04": "is a zip archive; unpack it and import what is in it",
-    b"SQLite format 3": "is a database",
+    b"PK\x03\x04": "is a zip archive in a place where none can be read; unpack it and import what is in it",
+    b"SQLite format 3": "is a database in a place where none can be read",
     b"%PDF": "is a PDF",
 }
 _SPACE = b" \t\r\n"
@@ -69,8 +70,9 @@ class RecordFile:
 
     def __init__(self, raw: BinaryIO, stream: BinaryIO, layout: Layout, unpacked: _Unpacked | None) -> None:
         self._raw = raw
+        self._held = (stream, unpacked)  # a buffer that is let go closes what it reads
         self.layout = layout
-        self.records = _with_damage(lines_of(stream) if layout == "lines" else elements_of(stream), unpacked)
+        self.records = _with_damage(_READERS[layout](stream), unpacked)
 
     @property
     def position(self) -> int:
@@ -87,21 +89,29 @@ def opened(path: Path, form: Format = "auto") -> Iterator[RecordFile]:
     with ExitStack() as stack:
         try:
             raw = stack.enter_context(_raw(path))
-            stream = io.BufferedReader(raw, PIECE)
-            unpacked = _Unpacked(stream) if stream.peek(2).startswith(_GZIP) else None
-            stream = stream if unpacked is None else io.BufferedReader(unpacked, PIECE)  # type: ignore[arg-type]
-            begins = stream.peek(PIECE)
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read ({error.strerror or error}).") from error
-        if unpacked is not None and unpacked.is_damaged and not begins:
-            raise InvalidInput(f"{path} cannot be read: it is a damaged gzip file.")
-        if begins.startswith(_BOM):
-            stream.read(len(_BOM))
-            begins = begins[len(_BOM) :]
-        for sign, words in _STRANGERS.items():
-            if begins.startswith(sign):
-                raise InvalidInput(f"{path} {words}.")
-        yield RecordFile(raw, stream, "lines" if form == "jsonl" else layout_of(begins), unpacked)
+        yield record_file(raw, path, form)
+
+
+def record_file(raw: BinaryIO, path: Path | str, form: Format = "auto") -> RecordFile:
+    """Read an open file of records; ``path`` is its name in errors. The caller closes it."""
+    try:
+        stream = io.BufferedReader(raw, PIECE)  # type: ignore[arg-type]
+        unpacked = _Unpacked(stream, path) if stream.peek(2).startswith(_GZIP) else None
+        stream = stream if unpacked is None else io.BufferedReader(unpacked, PIECE)
+        begins = stream.peek(PIECE)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read ({error.strerror or error}).") from error
+    if unpacked is not None and unpacked.is_damaged and not begins:
+        raise InvalidInput(f"{path} cannot be read: it is a damaged gzip file.")
+    if begins.startswith(_BOM):
+        stream.read(len(_BOM))
+        begins = begins[len(_BOM) :]
+    for sign, words in _STRANGERS.items():
+        if begins.startswith(sign):
+            raise InvalidInput(f"{path} {words}.")
+    return RecordFile(raw, stream, "lines" if form == "jsonl" else layout_of(begins), unpacked)
 
 
 def _raw(path: Path) -> io.FileIO:
@@ -112,8 +122,11 @@ def _raw(path: Path) -> io.FileIO:
 class _Unpacked(io.RawIOBase):
     """What a gzip file holds, as far as it can be read."""
 
-    def __init__(self, packed: BinaryIO) -> None:
+    def __init__(self, packed: BinaryIO, path: Path | str) -> None:
+        self._packed = packed
+        self._path = path
         self._file = gzip.GzipFile(fileobj=packed, mode="rb")
+        self._size = 0
         self.is_damaged = False
 
     def readable(self) -> bool:
@@ -129,12 +142,26 @@ class _Unpacked(io.RawIOBase):
             self.is_damaged = True
             return 0
         space[: len(piece)] = piece
+        self._size += len(piece)
+        if self._size > SMALL_ENOUGH and self._size > MOST_EXPANSION * self._read():
+            raise InvalidInput(
+                f"{self._path} unpacks to more than {MOST_EXPANSION} times its size.",
+                hint="No export of conversations repeats itself so much; if this one does, unpack it first.",
+            )
         return len(piece)
+
+    def _read(self) -> int:
+        try:
+            return max(self._packed.tell(), 1)
+        except OSError:  # a pipe does not know
+            return self._size
 
 
 def layout_of(begins: bytes) -> Layout:
     """Tell from the beginning of a file how its records stand."""
     written = [line.strip(_SPACE) for line in begins.split(b"\n") if line.strip(_SPACE)]
+    if written and written[0].startswith(b"{") and written[0].endswith((b"{", b",", b"[", b":")):
+        return "object"  # it goes on in its next line; a record of many stands in one
     if not written or not written[0].startswith(b"["):
         return "lines"
     first, others = written[0], written[1:]
@@ -164,6 +191,12 @@ def lines_of(stream: BinaryIO) -> Iterator[Record]:
             yield Record(number, b"", TOO_LARGE)
         elif data := line.strip(_SPACE):
             yield Record(number, data)
+
+
+def object_of(stream: BinaryIO) -> Iterator[Record]:
+    """Yield the one object that a file is."""
+    data = stream.read(LARGEST_RECORD + 1).strip(_SPACE)
+    yield Record(1, b"", TOO_LARGE) if len(data) > LARGEST_RECORD else Record(1, data)
 
 
 def elements_of(stream: BinaryIO) -> Iterator[Record]:
@@ -295,3 +328,10 @@ class _ListReader:
         return (
             self._held.count(b"\n", self._from, max(self._held.find(data[:1], self._from), self._from)) if data else 0
         )
+
+
+_READERS: dict[Layout, Callable[[BinaryIO], Iterator[Record]]] = {
+    "lines": lines_of,
+    "list": elements_of,
+    "object": object_of,
+}

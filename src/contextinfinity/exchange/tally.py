@@ -51,9 +51,9 @@ class Tally:
         talk.skipped += skipped
         self.messages += added + skipped
 
-    def bad(self, talk: ImportTally, line: int, reason: str) -> None:
+    def bad(self, talk: ImportTally, line: int, reason: str, file: str = "") -> None:
         """A record was left out."""
-        record = BadRecord(line=line, reason=reason)
+        record = BadRecord(line=line, reason=reason, file=file)
         self.first_bad = self.first_bad or record
         if self._told < MOST_TOLD:
             self._told += 1

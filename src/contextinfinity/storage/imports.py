@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
-from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage, ImportedTurn, Origin
 from contextinfinity.domain.message import Message, ToolResultBlock
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput
@@ -34,6 +34,16 @@ class ImportStore(Protocol):
         answer, from a place before it, and nothing came after it, it is that turn's answer. Two that are new with one
         between them that was there before do not become one turn. ``OutOfOrder`` while turns of the branch are not
         settled, unless there is nothing to add.
+        """
+        ...
+
+    async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
+        """Add those turns that the session does not have yet, in one transaction; parents come before their children.
+
+        A turn goes to the end of its parent's branch or, where that has gone on, to a new branch that leaves it there;
+        the first one without a parent begins the main branch. What is counted are messages; one that several branches
+        have is counted once. Turns that follow one that was deleted are left out (``clashing``). ``OutOfOrder`` while
+        turns of a branch are not settled.
         """
         ...
 

@@ -233,8 +233,6 @@ async def test_pictures_are_kept_with_their_message(store: Store, tmp_path: Path
     [
         ("Dear diary,\n", "line 1: it is no JSON"),
         ('{"a": 1}', "it has no role"),
-        ('[{"title": "x", "mapping": {}}]', "as ChatGPT exports them"),
-        ('[{"name": "x", "chat_messages": []}]', "as Claude exports them"),
     ],
 )
 async def test_a_file_that_is_something_else_is_refused_whole(

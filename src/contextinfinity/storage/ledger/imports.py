@@ -8,11 +8,11 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis, to_millis
-from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage, ImportedTurn, Origin
 from contextinfinity.domain.state import State
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.imports import Pair, check_arrivals, exchange_of, hash_of, pairs_of
-from contextinfinity.storage.invariants import can_be_answered, row_limit
+from contextinfinity.storage.invariants import can_be_answered, check_message, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.recording import answer, append, last_turn, settled_head
@@ -45,7 +45,7 @@ def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[H
         if keys:
             rest, head = rest[1:], settled_head(connection, branch_id)
         keys += _appended(connection, branch_id, head, pairs_of(rest, there)) if rest else []
-        rows = [_columns(key, answers, session_id, *of) for (key, answers), of in zip(keys, fresh, strict=True)]
+        rows = [origin_columns(key, answers, session_id, *of) for (key, answers), of in zip(keys, fresh, strict=True)]
         connection.execute_many("insert_origin", rows)
     skipped = len(hashed) - len(fresh) - len(clashing)
     return ImportCounts(added=len(fresh), skipped=skipped, clashing=tuple(clashing))
@@ -61,7 +61,7 @@ def _sift(
     new: dict[object, bytes] = {}
     for each, digest in hashed:
         key = each.external_id or (each.place, digest)
-        before = _kept(connection, session_id, each, digest)
+        before = kept_hash(connection, session_id, each, digest)
         known = before or new.get(key)
         if known is None:
             new[key] = digest
@@ -73,7 +73,7 @@ def _sift(
     return fresh, there, clashing
 
 
-def _kept(connection: Connection, session_id: bytes, each: ImportedMessage, digest: bytes) -> bytes | None:
+def kept_hash(connection: Connection, session_id: bytes, each: ImportedMessage, digest: bytes) -> bytes | None:
     """Return the hash of the message that came as this one before."""
     if each.external_id is None:
         row = connection.one("select_by_place", (session_id, each.place, digest))
@@ -110,7 +110,10 @@ def _appended(connection: Connection, branch_id: BranchId, head: State, pairs: S
     return keys
 
 
-def _columns(key: int, answers: int, session_id: bytes, each: ImportedMessage, digest: bytes) -> tuple[object, ...]:
+def origin_columns(
+    key: int, answers: int, session_id: bytes, each: ImportedMessage, digest: bytes
+) -> tuple[object, ...]:
+    """Return the row that keeps where a message came from."""
     said_at = None if each.created_at is None else to_millis(each.created_at)
     mark, details = _mark(session_id, each.external_id), metadata_column(each.details)
     return key, each.place, session_id, answers, each.external_id, mark, digest, said_at, details
@@ -137,7 +140,7 @@ def _to_origin(row: Row) -> Origin:
 
 
 class LedgerImports(StoreResource):
-    """``Arrivals`` of the contract, on a database."""
+    """``ImportStore`` of the contract, on a database."""
 
     origins = looks(origins_of_turn)
     beginning = reads(read_beginning)
@@ -147,3 +150,14 @@ class LedgerImports(StoreResource):
         check_arrivals(arrivals)
         hashed = [(each, hash_of(each)) for each in arrivals]
         return await self._database.write(lambda connection: add_messages(connection, branch_id, hashed), bulk=True)
+
+    async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
+        """Add those turns that the session does not have yet."""
+        from contextinfinity.storage.ledger.imported_turns import add_turns  # it needs this module
+
+        for turn in turns:
+            check_message(turn.message)
+            check_arrivals(turn.messages)
+            if turn.answer is not None:
+                check_message(turn.answer)
+        return await self._database.write(lambda connection: add_turns(connection, session_id, turns), bulk=True)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
-from contextinfinity.domain.imported import ImportCounts, ImportedMessage
+from contextinfinity.domain.imported import ImportCounts, ImportedMessage, ImportedTurn
 from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
@@ -393,6 +393,14 @@ class ImportsProxy(Proxy[ImportStore]):
             await self._held.land()
         self._held.refuse_held(branch_id)
         return await self._ledger.add(branch_id, arrivals)
+
+    async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
+        """Add turns to a session; ``LedgerAway`` while the ledger does not have all of the session."""
+        if self._held.holds(session_id):
+            await self._held.land()
+        if self._held.holds(session_id):
+            raise LedgerAway(f"The ledger does not have all of session {session_id} yet.")
+        return await self._ledger.add_turns(session_id, turns)
 
 
 class PrefixHashesProxy(Proxy[PrefixHashStore]):

@@ -31,3 +31,22 @@ WHERE t.id = ? ORDER BY o.answers, o.place
 -- name: select_beginning
 -- The origins of a session with the lowest places.
 SELECT answers, place, hash, external_id, said_at, details FROM origin WHERE session_id = ? ORDER BY place LIMIT ?
+
+-- name: select_main_branch
+-- The branch that a session began with.
+SELECT id FROM branch WHERE session_id = ? AND parent_id IS NULL ORDER BY created_at, id LIMIT 1
+
+-- name: insert_recorded_step
+-- A provider call of a turn that was finished elsewhere.
+INSERT INTO step (id, session_id, turn_id, step_index, provider, model_id, inputs, items, outcome, started_at, ended_at)
+VALUES (:id, :session_id, :turn_id, :step_index, :provider, :model_id, :inputs, :items, :outcome, :now, :now)
+
+-- name: count_steps
+-- How many steps a recorded turn has.
+UPDATE turn SET steps = :steps WHERE id = :id
+
+-- name: date_session
+-- An imported conversation has the times of its turns.
+UPDATE session SET created_at = min(created_at, coalesce(:begun, created_at)), updated_at = coalesce(
+  (SELECT max(t.created_at) FROM branch AS b JOIN turn AS t ON t.branch_id = b.id WHERE b.session_id = :id), updated_at)
+WHERE id = :id

@@ -1,0 +1,148 @@
+"""Zip archives of exports: which of their files hold conversations, and the images beside them.
+
+Nothing is unpacked to disk. An archive is refused before anything of it is read if it is encrypted, if a name in it
+leads outside of it, or if a file in it would unpack to far more than conversations do (``MOST_EXPANSION``).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange.fields import LARGEST_IMAGE
+
+SMALL_ENOUGH = 64 << 20
+MOST_EXPANSION = 200
+MOST_MEMBERS = 200_000
+_FIRST = ("projects*.json", "projects*.jsonl")
+_CONVERSATIONS = ("conversations*.json", "conversations*.jsonl")
+_ANY = ("*.json", "*.jsonl")
+_ENCRYPTED = 0x1
+
+
+def is_bomb(packed: int, unpacked: int) -> bool:
+    """Return whether something unpacks to more than conversations do."""
+    return unpacked > SMALL_ENOUGH and unpacked > MOST_EXPANSION * max(packed, 1)
+
+
+class Archive:
+    """An open zip archive; ``members`` are the files with conversations, those of projects first."""
+
+    def __init__(self, path: Path, file: zipfile.ZipFile) -> None:
+        self._path = path
+        self._file = file
+        self._check()
+        self._assets: dict[str, zipfile.ZipInfo] | None = None
+        names = [name for name in file.namelist() if not name.endswith("/")]
+        found = _matching(names, _FIRST) + _matching(names, _CONVERSATIONS)
+        self.members = found or _matching(names, _ANY)
+        if not self.members:
+            raise InvalidInput(
+                f"{path} holds no conversations.", hint="An export has a file conversations.json, or other JSON files."
+            )
+
+    def _check(self) -> None:
+        infos = self._file.infolist()
+        if len(infos) > MOST_MEMBERS:
+            raise InvalidInput(f"{self._path} holds {len(infos):,} files; at most {MOST_MEMBERS:,} are read.")
+        for info in infos:
+            name = info.filename
+            if name.startswith(("/", "\\")) or ".." in PurePosixPath(name.replace("\\", "/")).parts or ":" in name[:3]:
+                raise InvalidInput(
+                    f"{self._path} holds a file named {name[:200]!r}, which leads outside of the archive.",
+                    hint="No program that exports conversations makes such an archive; it is not read.",
+                )
+            if info.flag_bits & _ENCRYPTED:
+                raise InvalidInput(f"{self._path} is encrypted.", hint="Unpack it, and import what is in it.")
+            if is_bomb(info.compress_size, info.file_size):
+                raise InvalidInput(
+                    f"{name[:150]!r} in {self._path} would unpack to "
+                    f"{info.file_size / max(info.compress_size, 1):,.0f} times its size, {info.file_size:,} bytes.",
+                    hint="No export of conversations repeats itself so much; if this one does, unpack it first.",
+                )
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[BinaryIO]:
+        """Open one of the members."""
+        with self._file.open(name) as stream:
+            yield stream  # type: ignore[misc]
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return the packed and the unpacked size of a member."""
+        info = self._file.getinfo(name)
+        return info.compress_size, info.file_size
+
+    def find(self, name: str) -> bytes | None:
+        """Return the image whose file name begins with that id."""
+        if self._assets is None:
+            self._assets = {}
+            for info in self._file.infolist():
+                stem = PurePosixPath(info.filename).name
+                self._assets.setdefault(_asset_id(stem), info)
+        info = self._assets.get(_asset_id(name))
+        if info is None or info.file_size > LARGEST_IMAGE:
+            return None
+        try:
+            return self._file.read(info)
+        except (zipfile.BadZipFile, OSError, EOFError):
+            return None
+
+
+class Folder:
+    """The files beside an unpacked conversations.json."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, Path] | None = None
+
+    def find(self, name: str) -> bytes | None:
+        """Return the image whose file name begins with that id."""
+        if self._files is None:
+            self._files = {_asset_id(path.name): path for path in _files_near(self._folder)}
+        path = self._files.get(_asset_id(name))
+        try:
+            return path.read_bytes() if path is not None and path.stat().st_size <= LARGEST_IMAGE else None
+        except OSError:
+            return None
+
+
+class NoAssets:
+    """No files: of what is piped in."""
+
+    def find(self, name: str) -> None:
+        """Return nothing."""
+        return
+
+
+def _files_near(folder: Path) -> Iterator[Path]:
+    for pattern in ("file[-_]*", "*/file[-_]*"):
+        yield from (path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink())
+
+
+def _asset_id(name: str) -> str:
+    """Return the id in a file's name: of ``file-A1b2-photo.png`` ``file-A1b2``, of ``file_00a1.webp`` ``file_00a1``."""
+    head = name[:5]
+    return head + name[5:].split("-")[0].split(".")[0].split("_")[0]
+
+
+def _matching(names: list[str], patterns: tuple[str, ...]) -> list[str]:
+    def fits(name: str) -> bool:
+        return any(fnmatch.fnmatch(PurePosixPath(name).name.lower(), pattern) for pattern in patterns)
+
+    return sorted(filter(fits, names))
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """Open a zip archive; one that is damaged or dangerous is ``InvalidInput``."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(zipfile.ZipFile(path))
+        except (zipfile.BadZipFile, OSError, ValueError) as error:
+            raise InvalidInput(f"{path} cannot be read: it is a damaged zip archive ({error}).") from error
+        yield Archive(path, file)

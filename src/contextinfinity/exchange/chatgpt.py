@@ -1,0 +1,160 @@
+"""ChatGPT's data export: a conversation is a ``mapping`` of nodes, each with a message, a parent and children.
+
+Texts, code, browsing results and tool output keep their order; a message to a tool (``recipient``) is a call, a
+message of role ``tool`` its result. Voice is kept as its transcript, a canvas document as its text. Thoughts are kept
+as details of their message. Custom instructions become the conversation's system text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import partial
+
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ContentBlock,
+    Json,
+    Message,
+    TextBlock,
+    ToolCallItem,
+    UnknownBlock,
+    arguments_of,
+)
+from contextinfinity.exchange.conversation_tree import (
+    Blobs,
+    ExportedConversation,
+    ExportedMessage,
+    ReplyItem,
+    ToolOutput,
+)
+from contextinfinity.exchange.fields import Assets, image, items, mapping, text, without
+from contextinfinity.exchange.times import moment_of
+
+PROVIDER = "chatgpt"
+_CANVAS = "canmore."
+_THINKING = frozenset({"thoughts", "reasoning_recap"})
+_POINTER = re.compile(r"(?:file-service|sediment)://(?:[^/]*#)?(file[-_][A-Za-z0-9]+)")
+_VOICE = frozenset({"audio_asset_pointer", "real_time_user_audio_video_asset_pointer"})
+
+
+def read_conversation(record: dict[str, Json], assets: Assets) -> ExportedConversation:
+    """Read one conversation; nodes that cannot be read are listed in ``bad``."""
+    blobs: Blobs = {}
+    messages: list[ExportedMessage] = []
+    bad: list[tuple[str, str]] = []
+    system = ""
+    for name, node in mapping(record, "mapping").items():
+        if not isinstance(node, dict):
+            bad.append((f"node {name[:80]}", "it is no object"))
+            continue
+        message = node.get("message")
+        parent = text(node, "parent") or None
+        if isinstance(message, dict):
+            system = system or _instructions(mapping(message, "content"))
+            messages.append(_message(name, parent, message, assets, blobs))
+        else:
+            messages.append(ExportedMessage(id=name, parent=parent))
+            if message is not None:
+                bad.append((f"node {name[:80]}", "its message is no object"))
+    return ExportedConversation(
+        id=text(record, "conversation_id", "id"),
+        title=text(record, "title") or None,
+        system=system or None,
+        created_at=moment_of(record.get("create_time")),
+        current=text(record, "current_node") or None,
+        messages=messages,
+        blobs=blobs,
+        metadata=without(record, "mapping", "title", "id", "conversation_id", "create_time", "current_node") or {},
+        bad=tuple(bad),
+    )
+
+
+def _message(name: str, parent: str | None, message: dict[str, Json], assets: Assets, blobs: Blobs) -> ExportedMessage:
+    content, author = mapping(message, "content"), mapping(message, "author")
+    role, kind = text(author, "role"), text(content, "content_type")
+    blocks = () if _instructions(content) or kind in _THINKING else tuple(_blocks(content, assets, blobs))
+    said, reply = None, tuple[ReplyItem, ...]()
+    if role == "user":
+        said = Message(role="user", blocks=blocks) if blocks else None
+    elif role == "tool":
+        reply = (ToolOutput(name=text(author, "name") or "tool", blocks=blocks, is_error=kind == "system_error"),)
+    elif role == "assistant":
+        reply = tuple(_reply(name, text(message, "recipient"), content, blocks))
+    elif blocks:
+        said = Message(role="system", blocks=blocks)
+    details = without(message, "id", "author", "content", "create_time", "recipient", "weight", "status")
+    if kind in _THINKING:
+        details = {**(details or {}), "content": content}
+    return ExportedMessage(
+        id=name,
+        parent=parent,
+        said=said,
+        reply=reply,
+        created_at=moment_of(message.get("create_time")),
+        model=text(mapping(message, "metadata"), "model_slug"),
+        details=details,
+    )
+
+
+def _reply(
+    name: str, recipient: str, content: dict[str, Json], blocks: tuple[ContentBlock, ...]
+) -> Iterable[ReplyItem]:
+    """Return what an assistant's message says: a text, or a call of the tool it is sent to."""
+    if recipient in ("", "all"):
+        return [AssistantItem(blocks=blocks)] if blocks else []
+    words = "".join(block.text for block in blocks if isinstance(block, TextBlock))
+    arguments = arguments_of(words)
+    if recipient.startswith(_CANVAS) and isinstance(arguments, dict) and text(arguments, "content"):
+        title, body = text(arguments, "name"), text(arguments, "content")
+        document = TextBlock(text=f"{title}\n\n{body}" if title else body)
+        rest = {key: value for key, value in arguments.items() if key != "content"}
+        return [AssistantItem(blocks=(document,)), ToolCallItem(call_id=name, name=recipient, arguments=rest)]
+    if not isinstance(arguments, dict):
+        arguments = {"code" if text(content, "content_type") == "code" else "input": words}
+    return [ToolCallItem(call_id=name, name=recipient, arguments=arguments)]
+
+
+def _instructions(content: dict[str, Json]) -> str:
+    """Return custom instructions, which stand in a hidden message."""
+    if text(content, "content_type") != "user_editable_context":
+        return ""
+    return "\n\n".join(filter(None, (text(content, "user_profile"), text(content, "user_instructions"))))
+
+
+def _blocks(content: dict[str, Json], assets: Assets, blobs: Blobs) -> Iterable[ContentBlock]:
+    kind = text(content, "content_type")
+    if "parts" in content:
+        for part in items(content, "parts"):
+            yield from _part(part, assets, blobs)
+        return
+    if kind == "tether_quote":
+        source = " · ".join(filter(None, (text(content, "title"), text(content, "url"))))
+        words = "\n".join(filter(None, (source, text(content, "text"))))
+    else:
+        words = text(content, "text", "result", "content", "summary")
+    if words:
+        yield TextBlock(text=words)
+    elif without(content, "content_type", "language", "response_format_name"):
+        yield UnknownBlock(provider=PROVIDER, raw=content)
+
+
+def _part(part: Json, assets: Assets, blobs: Blobs) -> Iterable[ContentBlock]:
+    if isinstance(part, str):
+        if part:
+            yield TextBlock(text=part)
+        return
+    kind = text(part, "content_type") if isinstance(part, dict) else ""
+    if kind == "audio_transcription":
+        yield TextBlock(text=text(part, "text"))
+    elif kind == "image_asset_pointer":
+        found = _POINTER.match(text(part, "asset_pointer"))
+        data = assets.find(found[1]) if found else None
+        again = partial(_again, assets, found[1]) if found else None
+        yield (image(data, blobs, again) if data else None) or UnknownBlock(provider=PROVIDER, raw=part)
+    elif kind not in _VOICE and part:  # the sound itself: its transcript stands beside it
+        yield UnknownBlock(provider=PROVIDER, raw=part)
+
+
+def _again(assets: Assets, name: str) -> bytes:
+    return assets.find(name) or b""

@@ -1,0 +1,289 @@
+"""Conversations of other programs as trees of messages, and the turns they become.
+
+Input: an ``ExportedConversation``, whose messages name their parents. Output: ``ImportedTurn`` values, parents first.
+A user message and the replies below it, up to the next user message, are one turn: texts, tool calls and tool results
+become its rounds and its answer. Where the tree divides, each way down is a turn of its own; the branch that was shown
+last (``current``) comes first, so that it becomes the main branch.
+
+Every tool result belongs to a call before it and every call has a result, as models require; what an export leaves
+out is filled in with a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+from uuid import UUID, uuid5
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contextinfinity.domain.imported import ImportedMessage, ImportedTurn
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ContentBlock,
+    Json,
+    Message,
+    TextBlock,
+    ToolCallItem,
+    ToolOutputItem,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptItem,
+    blocks_of,
+)
+from contextinfinity.domain.turn import PARAGRAPH
+
+NO_RESULT = "[the export has no result of this call]"
+UNKNOWN_TOOL = "tool"
+
+Blobs: TypeAlias = dict[str, tuple[bytes | Callable[[], bytes], str]]
+"""Images by their hash: their bytes, or what reads them again, and their media type."""
+
+
+class ToolOutput(Struct, frozen=True, kw_only=True):
+    """A tool result as an export has it; ``call_id`` may be missing."""
+
+    name: str = UNKNOWN_TOOL
+    call_id: str | None = None
+    blocks: tuple[ContentBlock, ...] = ()
+    is_error: bool = False
+
+
+ReplyItem: TypeAlias = AssistantItem | ToolCallItem | ToolOutput
+
+
+class ExportedMessage(Struct, frozen=True, kw_only=True):
+    """One message of a tree: what a user said, or a part of the reply to it. One that is empty only links others."""
+
+    id: str
+    parent: str | None
+    said: Message | None = None
+    reply: tuple[ReplyItem, ...] = ()
+    created_at: datetime | None = None
+    model: str = ""
+    details: Json = None
+
+
+class ExportedConversation(Struct, frozen=True, kw_only=True):
+    """One conversation of an export. ``bad`` are (place, reason) of messages that could not be read."""
+
+    id: str
+    messages: Sequence[ExportedMessage]
+    title: str | None = None
+    system: str | None = None
+    created_at: datetime | None = None
+    current: str | None = None
+    blobs: Blobs = {}
+    metadata: dict[str, Json] = {}
+    bad: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many messages it has, without those that only link others."""
+        return sum(1 for each in self.messages if _says(each))
+
+
+def reply_of(message: Message) -> tuple[ReplyItem, ...]:
+    """Return what an assistant or a tool said, as the parts of a reply."""
+    made: list[ReplyItem] = []
+    for block in message.blocks:
+        if isinstance(block, ToolUseBlock):
+            made.append(ToolCallItem(call_id=block.tool_use_id, name=block.name, arguments=block.input))
+        elif isinstance(block, ToolResultBlock):
+            made.append(ToolOutput(call_id=block.tool_use_id, blocks=block.content, is_error=block.is_error))
+        elif message.role == "tool":
+            made.append(ToolOutput(blocks=(block,)))
+        else:
+            made.append(AssistantItem(blocks=(block,)))
+    return tuple(made)
+
+
+class _Chain(NamedTuple):
+    """The messages of a turn up to one of them; linked, because a turn may have thousands of steps."""
+
+    message: ExportedMessage
+    place: int
+    before: _Chain | None
+
+
+def turns_of(conversation: ExportedConversation, session_id: str) -> Iterator[ImportedTurn]:
+    """Yield the turns of a conversation, parents first, the current branch before all others."""
+    by_id = {each.id: (place, each) for place, each in enumerate(conversation.messages)}
+    parents = {name: _effective_parent(each, by_id) for name, (_, each) in by_id.items() if _says(each)}
+    roots, children = _children(parents, _path(conversation.current, parents))
+    waiting: list[tuple[str, _Chain | None, str | None]] = [(root, None, None) for root in reversed(roots)]
+    while waiting:
+        name, chain, parent = waiting.pop()
+        place, message = by_id[name]
+        chain = _Chain(message, place, None if message.said is not None else chain)
+        replies = [child for child in children[name] if by_id[child][1].said is None]
+        questions = [child for child in children[name] if by_id[child][1].said is not None]
+        if questions or not replies:
+            turn = _turn(chain, parent, session_id)
+            yield turn
+            waiting.extend((child, None, turn.id) for child in reversed(questions))
+        waiting.extend((child, chain, parent) for child in reversed(replies))
+
+
+def turn_id_of(session_id: str, message_id: str) -> str:
+    """Return the id of the turn that ends with a message: the same for every import of it."""
+    return str(uuid5(UUID(session_id), message_id))
+
+
+def _says(message: ExportedMessage) -> bool:
+    return message.said is not None or bool(message.reply)
+
+
+def _effective_parent(message: ExportedMessage, by_id: Mapping[str, tuple[int, ExportedMessage]]) -> str | None:
+    """Return the nearest message above that says something; None at the top, or where parents lead in a circle."""
+    seen = {message.id}
+    parent = message.parent
+    while parent is not None and parent in by_id and parent not in seen:
+        if _says(by_id[parent][1]):
+            return parent
+        seen.add(parent)
+        parent = by_id[parent][1].parent
+    return None
+
+
+def _path(current: str | None, parents: Mapping[str, str | None]) -> set[str]:
+    """Return the messages from the current one up to the top."""
+    path: set[str] = set()
+    while current is not None and current in parents and current not in path:
+        path.add(current)
+        current = parents[current]
+    return path
+
+
+def _children(parents: Mapping[str, str | None], path: set[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the top messages and the children of each, those of the current path first; circles are cut open."""
+    children: dict[str, list[str]] = {name: [] for name in parents}
+    roots: list[str] = []
+    reached: dict[str, bool] = {}
+    for name in parents:
+        way: list[str] = []
+        at: str | None = name
+        while at is not None and at not in reached:
+            reached[at] = True
+            way.append(at)
+            at = parents[at]
+        if at is not None and at in way:
+            roots.append(at)  # the parents of its descendants lead back to it
+            parents = {**parents, at: None}
+    for name, parent in parents.items():
+        if parent is None:
+            if name not in roots:
+                roots.append(name)
+        else:
+            children[parent].append(name)
+    for names in (roots, *children.values()):
+        names.sort(key=lambda name: name not in path)
+    return roots, children
+
+
+def _turn(chain: _Chain, parent: str | None, session_id: str) -> ImportedTurn:
+    links: list[_Chain] = []
+    link: _Chain | None = chain
+    while link is not None:
+        links.append(link)
+        link = link.before
+    links.reverse()
+    first = links[0].message
+    replies = links if first.said is None else links[1:]
+    rounds, answer = _split(_paired([each.message.reply for each in replies]))
+    question = first.said
+    if question is None:  # the conversation begins with a reply
+        question = answer or Message(role="assistant", blocks=(TextBlock(text=""),))
+        answer = None
+    times = [each.message.created_at for each in links if each.message.created_at is not None]
+    models = [each.message.model for each in links if each.message.model]
+    return ImportedTurn(
+        id=turn_id_of(session_id, chain.message.id),
+        parent=parent,
+        message=question,
+        answer=answer,
+        rounds=rounds,
+        created_at=min(times, default=None),
+        model=models[-1] if models else "",
+        messages=tuple(_imported(each, question) for each in links),
+    )
+
+
+def _imported(link: _Chain, question: Message) -> ImportedMessage:
+    """Return a message as its origin is kept: replies by the words that they add to the turn."""
+    each = link.message
+    items = _paired([each.reply])
+    said = each.said or Message(role="assistant", blocks=blocks_of(items) or question.blocks)
+    return ImportedMessage(
+        message=said,
+        place=link.place,
+        external_id=each.id,
+        created_at=each.created_at,
+        model=each.model,
+        details=each.details,
+    )
+
+
+def _paired(replies: Sequence[Sequence[ReplyItem]]) -> list[TranscriptItem]:
+    """Give every tool result its call and every call its result, in order."""
+    made: list[TranscriptItem] = []
+    pending: dict[str, ToolCallItem] = {}
+    number = 0
+    for reply in replies:
+        for item in reply:
+            if isinstance(item, ToolOutput):
+                call_id = _call_of(item, pending)
+                if call_id is None:
+                    number += 1
+                    call = ToolCallItem(call_id=item.call_id or f"import_{number}", name=item.name, arguments={})
+                    made.append(call)
+                    call_id = call.call_id
+                pending.pop(call_id, None)
+                made.append(_output(call_id, item))
+                continue
+            if pending and made and isinstance(made[-1], ToolOutputItem):  # the next step begins
+                made.extend(ToolOutputItem(call_id=left, output=NO_RESULT, is_error=True) for left in pending)
+                pending.clear()
+            if isinstance(item, ToolCallItem):
+                number += 1
+                if item.call_id in pending or not item.call_id:
+                    item = replace(item, call_id=f"import_{number}")
+                pending[item.call_id] = item
+            made.append(item)
+    return made
+
+
+def _call_of(output: ToolOutput, pending: Mapping[str, ToolCallItem]) -> str | None:
+    """Return the pending call that a result answers: by its id, else by its name, else the oldest."""
+    if output.call_id is not None:
+        return output.call_id if output.call_id in pending else None
+    named = (call_id for call_id, call in pending.items() if call.name == output.name)
+    return next(named, next(iter(pending), None))
+
+
+def _output(call_id: str, output: ToolOutput) -> ToolOutputItem:
+    return ToolOutputItem(call_id=call_id, output=msgspec.to_builtins(output.blocks), is_error=output.is_error)
+
+
+def _split(items: Sequence[TranscriptItem]) -> tuple[tuple[TranscriptItem, ...], Message | None]:
+    """Split a reply into what happened up to its last tool result, and the answer after it."""
+    last = max((at for at, item in enumerate(items) if isinstance(item, ToolOutputItem)), default=-1)
+    blocks: list[ContentBlock] = []
+    for item in items[last + 1 :]:
+        if isinstance(item, AssistantItem) and blocks and isinstance(blocks[-1], TextBlock):
+            blocks.append(TextBlock(text=PARAGRAPH))
+        blocks.extend(blocks_of((item,)))
+    rounds = _closed(items[: last + 1])
+    return rounds, Message(role="assistant", blocks=tuple(blocks)) if blocks else None
+
+
+def _closed(items: Sequence[TranscriptItem]) -> tuple[TranscriptItem, ...]:
+    """Give calls that wait at the end of the rounds their result."""
+    waiting = dict.fromkeys(item.call_id for item in items if isinstance(item, ToolCallItem))
+    for item in items:
+        if isinstance(item, ToolOutputItem):
+            waiting.pop(item.call_id, None)
+    return (*items, *(ToolOutputItem(call_id=left, output=NO_RESULT, is_error=True) for left in waiting))

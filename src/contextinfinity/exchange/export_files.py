@@ -1,0 +1,239 @@
+"""Open whatever a person has of conversations: a file, a zip archive, a folder, a database of ``llm``.
+
+Output: ``ImportRecord`` values, one after the other, in bounded memory: a message, a whole conversation, or the reason
+why something is neither, with the file and the line where it stands. What a record is follows from its fields, so that
+every format works without being named; a format that is named has to be the one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.message import Json
+from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange import chatgpt, claude, librechat, open_webui
+from contextinfinity.exchange.archive import Archive, Folder, NoAssets, open_archive
+from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, reply_of
+from contextinfinity.exchange.fields import Assets, text
+from contextinfinity.exchange.import_progress import Format
+from contextinfinity.exchange.llm_logs import LlmLogs
+from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, Unfit, decoded, parsed_message
+from contextinfinity.exchange.records import STDIN, Record, RecordFile, opened, record_file
+
+_ZIP, _SQLITE = b"PK\x03\x04", b"SQLite format 3\0"
+_NAMES = {"chatgpt": "ChatGPT", "claude": "Claude", "openwebui": "Open WebUI", "librechat": "LibreChat"}
+CONVERSATIONS = ("projects*.json", "conversations*.json")
+
+
+class ImportRecord(Struct, frozen=True):
+    """A record as it was read: a message, a conversation, or the reason why it is none; ``size``: its bytes."""
+
+    line: int
+    said: ParsedMessage | ExportedConversation | Unfit
+    size: int = 0
+    file: str = ""
+
+
+class ExportFile:
+    """What is being imported: its records, and how many bytes of it were read."""
+
+    def __init__(self, records: Iterator[ImportRecord], position: Callable[[], int]) -> None:
+        self.records = records
+        self._position = position
+
+    @property
+    def position(self) -> int:
+        """How many bytes of the file were read; of a compressed one, compressed bytes."""
+        return self._position()
+
+
+@contextmanager
+def open_export(path: Path, form: Format = "auto") -> Iterator[ExportFile]:
+    """Open what is to be imported; what it cannot be is ``InvalidInput``."""
+    with ExitStack() as stack:
+        begins = _beginning(path)
+        if begins.startswith(_SQLITE):
+            logs = stack.enter_context(closing(LlmLogs(path)))
+            yield ExportFile((ImportRecord(number, one) for number, one in enumerate(logs.conversations(), 1)), int)
+        elif form == "llm":
+            raise InvalidInput(f"{path} is no database of `llm`.", hint="`llm logs path` names it.")
+        elif begins.startswith(_ZIP):
+            archive = stack.enter_context(open_archive(path))
+            reading = _ArchiveReading(archive, form)
+            yield ExportFile(reading.records(), lambda: reading.position)
+        elif path != STDIN and path.is_dir():
+            yield ExportFile(_of_folder(path, form), int)
+        else:
+            source = stack.enter_context(opened(path, form))
+            assets = NoAssets() if path == STDIN else Folder(path.parent)
+            yield ExportFile(_Reader(form, assets).records(source), lambda: source.position)
+
+
+def _beginning(path: Path) -> bytes:
+    if path == STDIN or path.is_dir():
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(16)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read ({error.strerror or error}).") from error
+
+
+def _of_folder(path: Path, form: Format) -> Iterator[ImportRecord]:
+    """Read the files of an unpacked export."""
+    files = [file for pattern in CONVERSATIONS for file in sorted(path.glob(pattern)) if file.is_file()]
+    if not files:
+        raise InvalidInput(f"{path} is a folder without a conversations.json.", hint="Name the file itself.")
+    reader = _Reader(form, Folder(path))
+    for file in files:
+        with opened(file, form) as source:
+            yield from reader.records(source, file.name)
+
+
+class _ArchiveReading:
+    """The members of an archive, one after the other."""
+
+    def __init__(self, archive: Archive, form: Format) -> None:
+        self._archive = archive
+        self._form = form
+        self._done = 0
+        self._member: tuple[RecordFile, int, int] | None = None
+
+    @property
+    def position(self) -> int:
+        """Return how much of the archive was read, in compressed bytes."""
+        if self._member is None:
+            return self._done
+        source, packed, size = self._member
+        return self._done + packed * source.position // max(size, 1)
+
+    def records(self) -> Iterator[ImportRecord]:
+        """Read all members."""
+        reader = _Reader(self._form, self._archive)
+        for name in self._archive.members:
+            packed, size = self._archive.size(name)
+            with self._archive.opened(name) as stream:
+                source = record_file(stream, name, self._form)
+                self._member = source, packed, size
+                try:
+                    yield from reader.records(source, name)
+                except (BadZipFile, EOFError, zlib.error) as error:
+                    yield ImportRecord(0, Unfit(f"the archive is damaged from here on ({error})"), file=name)
+            self._member = None
+            self._done += packed
+
+
+class _Reader:
+    """Reads records as what they are, and remembers the instructions of projects for the conversations after them."""
+
+    def __init__(self, form: Format, assets: Assets) -> None:
+        self._form = form
+        self._assets = assets
+        self._instructions: dict[str, str] = {}
+
+    def records(self, source: RecordFile, file: str = "") -> Iterator[ImportRecord]:
+        """Read the records of a file."""
+        for record in source.records:
+            read = self._read(record)
+            if read is not None:
+                yield ImportRecord(record.line, read, len(record.data), file)
+
+    def _read(self, record: Record) -> ParsedMessage | ExportedConversation | Unfit | None:
+        if record.problem:
+            return Unfit(record.problem)
+        try:
+            value = decoded(record.data)
+            kind = _kind(value)
+            if self._form in _NAMES and kind not in (self._form, "project"):
+                raise Unfit(f"it is no conversation as {_NAMES[self._form]} exports them")
+            return self._conversation(kind, value, record.data)
+        except Unfit as unfit:
+            return unfit
+
+    def _conversation(
+        self, kind: str, value: dict[str, Any], data: bytes
+    ) -> ParsedMessage | ExportedConversation | None:
+        if kind == "message":
+            return parsed_message(value)
+        if kind == "project":
+            self._instructions[text(value, "uuid")] = text(value, "prompt_template")
+            return claude.read_project(value)
+        made = {
+            "chatgpt": lambda: chatgpt.read_conversation(value, self._assets),
+            "claude": lambda: claude.read_conversation(value, self._instructions),
+            "openwebui": lambda: open_webui.read_conversation(value),
+            "librechat": lambda: librechat.read_conversation(value),
+            "messages": lambda: _of_messages(value),
+        }[kind]()
+        if made.id:
+            return made
+        return msgspec.structs.replace(made, id=f"import-{hashlib.sha256(data).hexdigest()[:16]}")
+
+
+def _kind(record: dict[str, Json]) -> str:
+    """Return what a record is, by the fields that only this kind has."""
+    if "role" in record:
+        return "message"
+    if isinstance(record.get("mapping"), dict):
+        return "chatgpt"
+    if isinstance(record.get("chat_messages"), list):
+        return "claude"
+    if "prompt_template" in record and isinstance(record.get("docs"), list):
+        return "project"
+    chat = record.get("chat")
+    if isinstance(chat, dict) and ("history" in chat or "messages" in chat):
+        return "openwebui"
+    messages = record.get("messages")
+    if "conversationId" in record and isinstance(messages, list):
+        return "librechat"
+    return "messages" if isinstance(messages, list) else "message"
+
+
+def _of_messages(record: dict[str, Any]) -> ExportedConversation:
+    """Read a list of messages as a conversation: each follows the one before."""
+    blobs: Blobs = {}
+    messages: list[ExportedMessage] = []
+    bad: list[tuple[str, str]] = []
+    system = ""
+    for number, one in enumerate(record["messages"]):
+        try:
+            if not isinstance(one, dict):
+                raise Unfit("it is no object")
+            read = parsed_message(one)
+        except Unfit as unfit:
+            bad.append((f"message {number + 1}", unfit.reason))
+            continue
+        blobs |= read.blobs
+        said = read.arrival.message
+        if said.role == "system" and not messages:
+            system = f"{system}\n\n{said.rendered_text}".strip()
+            continue
+        messages.append(
+            ExportedMessage(
+                id=read.arrival.external_id or f"{number}",
+                parent=messages[-1].id if messages else None,
+                said=said if said.role in ("user", "system") else None,
+                reply=reply_of(said) if said.role in ("assistant", "tool") else (),
+                created_at=read.arrival.created_at,
+                model=read.arrival.model,
+                details=read.arrival.details,
+            )
+        )
+    return ExportedConversation(
+        id=text(record, "conversation_id", "thread_id", "session_id", "id"),
+        title=text(record, "title", "name") or None,
+        system=system or None,
+        messages=messages,
+        current=messages[-1].id if messages else None,
+        blobs=blobs,
+        bad=tuple(bad),
+    )

@@ -1,0 +1,222 @@
+"""The ``logs.db`` of the command line tool ``llm``: conversations with prompts and responses.
+
+Newer releases keep a tree of messages (``threads``, ``turns``, ``messages``, ``parts``), older ones a table of
+``responses``; a database that was upgraded holds both, and each conversation is in one of them.
+
+The database is somebody else's file: it is opened read-only, only its own tables are read, and nothing that its
+schema defines (views, triggers, functions) runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ContentBlock,
+    Json,
+    Message,
+    TextBlock,
+    ToolCallItem,
+    UnknownBlock,
+    arguments_of,
+)
+from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange.conversation_tree import (
+    Blobs,
+    ExportedConversation,
+    ExportedMessage,
+    ReplyItem,
+    ToolOutput,
+)
+from contextinfinity.exchange.fields import image, items, mapping, text
+from contextinfinity.exchange.times import moment_of
+
+PROVIDER = "llm"
+LONGEST_VALUE = 64 << 20
+_RESPONSES = {"id", "model", "prompt", "system", "response", "conversation_id", "datetime_utc"}
+_TURNS = {"id", "thread_id", "tip_message_hash", "model", "datetime_utc"}
+
+
+class LlmLogs:
+    """An open ``logs.db``."""
+
+    def __init__(self, path: Path) -> None:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        try:
+            self._connection = apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
+            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+            for pragma, value in (("trusted_schema", "OFF"), ("cell_size_check", "ON"), ("query_only", "ON")):
+                self._connection.pragma(pragma, value)
+            names = [str(row[0]) for row in self._rows("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+            self._columns = {name: self._columns_of(name) for name in names if name.isidentifier()}
+        except apsw.Error as error:
+            raise InvalidInput(f"{path} cannot be read as a database ({error}).") from error
+        if not (self._has("responses", _RESPONSES) or self._has("turns", _TURNS)):
+            self.close()
+            raise InvalidInput(f"{path} is a database, and not one of `llm`: it has no responses and no turns.")
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.close()
+
+    def conversations(self) -> Iterator[ExportedConversation]:
+        """Yield the conversations of both kinds, each once."""
+        done: set[str] = set()
+        if self._has("turns", _TURNS) and self._has("parts", {"message_hash", "position", "type", "text", "payload"}):
+            for name, title, begun in self._rows(
+                "SELECT id, name, datetime_utc FROM threads ORDER BY datetime_utc, id"
+            ):
+                done.add(str(name))
+                yield self._thread(str(name), title, moment_of(begun))
+        if self._has("responses", _RESPONSES):
+            query = (
+                "SELECT coalesce(r.conversation_id, r.id), max(c.name), min(r.datetime_utc) FROM responses AS r "
+                "LEFT JOIN conversations AS c ON c.id = r.conversation_id GROUP BY 1 ORDER BY 3, 1"
+            )
+            for name, title, begun in self._rows(query):
+                if str(name) not in done:
+                    yield self._conversation(str(name), title, moment_of(begun))
+
+    def _thread(self, name: str, title: object, begun: datetime | None) -> ExportedConversation:
+        """Read a thread of the message store: every message above the ends of its turns."""
+        blobs: Blobs = {}
+        messages: dict[str, ExportedMessage] = {}
+        system, current = "", None
+        turns = "SELECT tip_message_hash, model, datetime_utc FROM turns WHERE thread_id = ? ORDER BY datetime_utc, id"
+        for tip, model, moment in self._rows(turns, (name,)):
+            current = at = tip
+            while at is not None and at not in messages:
+                row = next(self._rows("SELECT parent_hash, role FROM messages WHERE hash = ?", (at,)), None)
+                if row is None:
+                    break
+                parts = list(self._parts(str(at)))
+                if row[1] == "system":
+                    system = system or "\n\n".join(text(part, "text") for part in parts)
+                    parts = []
+                messages[str(at)] = self._message(
+                    ExportedMessage(id=str(at), parent=row[0], created_at=moment_of(moment), model=str(model or "")),
+                    str(row[1]),
+                    parts,
+                    blobs,
+                )
+                at = row[0]
+        return ExportedConversation(
+            id=name,
+            title=str(title) if title else None,
+            system=system or None,
+            created_at=begun,
+            current=current,
+            messages=list(messages.values()),
+            blobs=blobs,
+        )
+
+    def _message(self, made: ExportedMessage, role: str, parts: list[dict[str, Json]], blobs: Blobs) -> ExportedMessage:
+        from msgspec.structs import replace
+
+        reply = tuple(item for part in parts for item in self._items(part, blobs))
+        blocks = tuple(block for item in reply if isinstance(item, AssistantItem) for block in item.blocks)
+        if role == "user":
+            return replace(made, said=Message(role="user", blocks=blocks) if blocks else None)
+        return replace(made, reply=reply)
+
+    def _parts(self, message: str) -> Iterator[dict[str, Json]]:
+        query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
+        for kind, words, payload in self._rows(query, (message,)):
+            read = arguments_of(payload) if payload else {}
+            part: dict[str, Json] = read if isinstance(read, dict) else {"payload": read}
+            pieces = "".join(map(self._piece, items(part, "text_ref")))
+            yield {**part, "type": kind, "text": words if isinstance(words, str) else pieces}
+
+    def _piece(self, piece: Json) -> str:
+        if not isinstance(piece, dict) or "fragment" not in piece:
+            return text(piece, "literal") if isinstance(piece, dict) else ""
+        row = next(self._rows("SELECT content FROM fragments WHERE id = ?", (piece["fragment"],)), ("",))
+        return str(row[0])
+
+    def _items(self, part: dict[str, Json], blobs: Blobs) -> Iterator[ReplyItem]:
+        kind, name, call_id = text(part, "type"), text(part, "name") or "tool", text(part, "tool_call_id")
+        if kind == "text" and text(part, "text"):
+            yield AssistantItem(blocks=(TextBlock(text=text(part, "text")),))
+        elif kind == "tool_call":
+            yield ToolCallItem(call_id=call_id, name=name, arguments=part.get("arguments") or {})
+        elif kind == "tool_result":
+            yield ToolOutput(call_id=call_id or None, name=name, blocks=(TextBlock(text=text(part, "output")),))
+        elif kind == "attachment":
+            yield AssistantItem(blocks=tuple(self._attached((mapping(part, "attachment").get("id"),), blobs)))
+
+    def _conversation(self, name: str, title: object, begun: datetime | None) -> ExportedConversation:
+        """Read a conversation of the table of responses."""
+        blobs: Blobs = {}
+        messages: list[ExportedMessage] = []
+        system, last = "", None
+        query = (
+            "SELECT id, model, prompt, system, response, datetime_utc FROM responses "
+            "WHERE conversation_id = ?1 OR (conversation_id IS NULL AND id = ?1) ORDER BY datetime_utc, id"
+        )
+        for key, model, prompt, its_system, response, moment in self._rows(query, (name,)):
+            system, created = system or str(its_system or ""), moment_of(moment)
+            blocks: list[ContentBlock] = [TextBlock(text=str(prompt))] if prompt else []
+            blocks += self._attachments(str(key), blobs)
+            if blocks:
+                said = Message(role="user", blocks=tuple(blocks))
+                messages.append(ExportedMessage(id=f"{key}-prompt", parent=last, said=said, created_at=created))
+                last = f"{key}-prompt"
+            reply = (*self._results(str(key)), *self._reply(str(key), response))
+            messages.append(
+                ExportedMessage(id=str(key), parent=last, reply=reply, created_at=created, model=str(model or ""))
+            )
+            last = str(key)
+        return ExportedConversation(
+            id=name,
+            title=str(title) if title else None,
+            system=system or None,
+            created_at=begun,
+            current=last,
+            messages=messages,
+            blobs=blobs,
+        )
+
+    def _reply(self, response_id: str, response: object) -> Iterator[ReplyItem]:
+        if response:
+            yield AssistantItem(blocks=(TextBlock(text=str(response)),))
+        if self._has("tool_calls", {"response_id", "name", "arguments", "tool_call_id"}):
+            query = "SELECT tool_call_id, name, arguments FROM tool_calls WHERE response_id = ? ORDER BY id"
+            for call_id, name, arguments in self._rows(query, (response_id,)):
+                yield ToolCallItem(call_id=str(call_id or ""), name=str(name), arguments=arguments_of(arguments))
+
+    def _results(self, response_id: str) -> Iterator[ToolOutput]:
+        if self._has("tool_results", {"response_id", "name", "output", "tool_call_id"}):
+            query = "SELECT tool_call_id, name, output FROM tool_results WHERE response_id = ? ORDER BY id"
+            for call_id, name, output in self._rows(query, (response_id,)):
+                blocks = (TextBlock(text=str(output or "")),)
+                yield ToolOutput(call_id=str(call_id) if call_id else None, name=str(name), blocks=blocks)
+
+    def _attachments(self, response_id: str, blobs: Blobs) -> Iterator[ContentBlock]:
+        if self._has("prompt_attachments", {"response_id", "attachment_id", "order"}):
+            query = 'SELECT attachment_id FROM prompt_attachments WHERE response_id = ? ORDER BY "order"'
+            for row in self._rows(query, (response_id,)):
+                yield from self._attached(row, blobs)
+
+    def _attached(self, key: tuple[object, ...], blobs: Blobs) -> Iterator[ContentBlock]:
+        if self._has("attachments", {"id", "type", "path", "url", "content"}):
+            for name, kind, path, url, content in self._rows(
+                "SELECT id, type, path, url, content FROM attachments WHERE id = ?", key
+            ):
+                made = image(content, blobs) if isinstance(content, bytes) else None
+                raw = {"id": name, "type": kind, "path": path, "url": url}
+                yield made or UnknownBlock(provider=PROVIDER, raw=raw)
+
+    def _has(self, table: str, columns: set[str]) -> bool:
+        return columns <= self._columns.get(table, set())
+
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[Any]:
+        return iter(self._connection.execute(query, values))  # type: ignore[arg-type]
+
+    def _columns_of(self, table: str) -> set[str]:
+        return {str(row[1]) for row in self._rows(f'PRAGMA table_info("{table}")')}
