@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from contextinfinity.cli.command_options import CommonOptions, command_here
+from contextinfinity.cli.command_options import CommonOptions, command
 from contextinfinity.cli.output import remark
 from contextinfinity.cli.progress import bar
 from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
@@ -39,7 +39,7 @@ Form = Annotated[str, typer.Option("--format", metavar="auto|cix|chatgpt|claude|
 Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=SESSION_HELP)]
 
 
-@command_here
+@command
 def import_(means: CommonOptions, file: File, form: Form = "auto", session: Home = None) -> None:
     """Import conversations from a file; importing it again adds only what is new in it. Lines left out: exit 1."""
     from contextinfinity.cli.engine_thread import working
@@ -51,7 +51,8 @@ def import_(means: CommonOptions, file: File, form: Form = "auto", session: Home
         with _bar(file) as progress:
             loading = work.client.imports.load(file, form=known, thread_id=home, owner=means.owner, progress=progress)
             imported = work.do(loading)
-        _index(work, imported)
+        if means.server is None:
+            _index(work, imported)
     if means.as_json:
         print_json(imported)
     else:

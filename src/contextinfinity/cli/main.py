@@ -20,6 +20,7 @@ from contextinfinity.cli.config import config
 from contextinfinity.cli.context_command import context
 from contextinfinity.cli.delete_command import cleanup, delete
 from contextinfinity.cli.doctor import doctor
+from contextinfinity.cli.export_command import export
 from contextinfinity.cli.fold import fold
 from contextinfinity.cli.import_command import import_
 from contextinfinity.cli.mcp_command import mcp
@@ -41,6 +42,7 @@ LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
+app.command()(export)
 for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
     app.command()(command)
 app.add_typer(model)

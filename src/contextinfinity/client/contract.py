@@ -42,6 +42,7 @@ from contextinfinity.engine.engine import Content, TurnTarget
 from contextinfinity.engine.event_stream import StampedEvent, end_of
 from contextinfinity.engine.explain import Explained, Quoted
 from contextinfinity.engine.running_turn import SendFields
+from contextinfinity.exchange.exporter import ExportFormat
 from contextinfinity.exchange.import_progress import Format, Imported, Progress
 from contextinfinity.memory.memory_findings import MemoryFinding
 
@@ -51,6 +52,8 @@ __all__ = [
     "Content",
     "Conversations",
     "Explained",
+    "ExportFormat",
+    "Exports",
     "Folds",
     "HistoryClient",
     "Imports",
@@ -303,6 +306,19 @@ class Imports(Protocol):
         ...
 
 
+class Exports(Protocol):
+    """Conversations as files for elsewhere."""
+
+    async def open(
+        self, form: ExportFormat, *, thread_id: str | None = None, owner: Owner = LOCAL
+    ) -> AsyncIterator[bytes]:
+        """Return the pieces of an export of one conversation, or of all that an owner has.
+
+        They are read as they are asked for, in bounded memory. ``NotFound`` for an unknown thread.
+        """
+        ...
+
+
 class TokenClient(Protocol):
     """Who may use a server."""
 
@@ -343,6 +359,7 @@ class Client(Protocol):
     past: HistoryClient
     memories: MemoryClient
     imports: Imports
+    exports: Exports
     tokens: TokenClient
 
     def acting_for(self, owner: Owner) -> Client:

@@ -16,6 +16,8 @@ from contextinfinity.client.contract import (
     LOCAL,
     Content,
     Conversations,
+    ExportFormat,
+    Exports,
     Folds,
     HistoryClient,
     Imports,
@@ -84,6 +86,7 @@ class LocalClient:
     past: HistoryClient
     memories: MemoryClient
     imports: Imports
+    exports: Exports
     tokens: TokenClient
     drop_in: DropIn
     responses: ResponseClient
@@ -104,6 +107,7 @@ class LocalClient:
         self.past = LocalHistory(engine, owner)
         self.memories = LocalMemories(engine, owner)
         self.imports = LocalImports(engine, owner)
+        self.exports = LocalExports(engine, owner)
         self.drop_in = DropIn(engine, self._talks, owner)
         self.responses = ResponseClient(engine, owner)
         self.kept_conversations = StoredConversations(engine, owner)
@@ -411,6 +415,21 @@ class LocalImports(ClientResource):
                     await self._store.jobs.enqueue("fold_branch", session.active_branch)
             self._engine.job_runner.wake()
         return imported
+
+
+class LocalExports(ClientResource):
+    """``Exports`` of an engine's ledger."""
+
+    async def open(
+        self, form: ExportFormat, *, thread_id: str | None = None, owner: Owner = LOCAL
+    ) -> AsyncIterator[bytes]:
+        """Return the pieces of an export."""
+        from contextinfinity.exchange.exporter import export_sessions, sessions_of
+
+        if thread_id is not None:
+            return export_sessions(self._store, [(await self._session(thread_id, owner)).id], form)
+        whose = self._whose(owner)
+        return export_sessions(self._store, await sessions_of(self._store, whose), form, owner=whose)
 
 
 class _OwnerNames(TypedDict):

@@ -84,11 +84,11 @@ class Archive:
             for info in self._file.infolist():
                 stem = PurePosixPath(info.filename).name
                 self._assets.setdefault(_asset_id(stem), info)
-        info = self._assets.get(_asset_id(name))
-        if info is None or info.file_size > LARGEST_IMAGE:
+        found = self._assets.get(_asset_id(name))
+        if found is None or found.file_size > LARGEST_IMAGE:
             return None
         try:
-            return self._file.read(info)
+            return self._file.read(found)
         except (zipfile.BadZipFile, OSError, EOFError):
             return None
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
 import msgspec
@@ -22,6 +22,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange import chatgpt, claude, librechat, open_webui
 from contextinfinity.exchange.archive import Archive, Folder, NoAssets, open_archive
+from contextinfinity.exchange.cix_reader import CixPart, CixReader, is_header
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, reply_of
 from contextinfinity.exchange.fields import Assets, text
 from contextinfinity.exchange.import_progress import Format
@@ -34,11 +35,14 @@ _NAMES = {"chatgpt": "ChatGPT", "claude": "Claude", "openwebui": "Open WebUI", "
 CONVERSATIONS = ("projects*.json", "conversations*.json")
 
 
+Read: TypeAlias = ParsedMessage | ExportedConversation | CixPart | Unfit
+
+
 class ImportRecord(Struct, frozen=True):
     """A record as it was read: a message, a conversation, or the reason why it is none; ``size``: its bytes."""
 
     line: int
-    said: ParsedMessage | ExportedConversation | Unfit
+    said: Read
     size: int = 0
     file: str = ""
 
@@ -122,9 +126,9 @@ class _ArchiveReading:
         for name in self._archive.members:
             packed, size = self._archive.size(name)
             with self._archive.opened(name) as stream:
-                source = record_file(stream, name, self._form)
-                self._member = source, packed, size
                 try:
+                    source = record_file(stream, name, self._form)
+                    self._member = source, packed, size
                     yield from reader.records(source, name)
                 except (BadZipFile, EOFError, zlib.error) as error:
                     yield ImportRecord(0, Unfit(f"the archive is damaged from here on ({error})"), file=name)
@@ -139,19 +143,31 @@ class _Reader:
         self._form = form
         self._assets = assets
         self._instructions: dict[str, str] = {}
+        self._cix: CixReader | None = None
 
     def records(self, source: RecordFile, file: str = "") -> Iterator[ImportRecord]:
         """Read the records of a file."""
+        self._cix, line = None, 0
         for record in source.records:
+            line = record.line
             read = self._read(record)
             if read is not None:
-                yield ImportRecord(record.line, read, len(record.data), file)
+                yield ImportRecord(line, read, len(record.data), file)
+        if self._cix is not None and (problem := self._cix.unfinished()):
+            yield ImportRecord(line, Unfit(problem), file=file)
 
-    def _read(self, record: Record) -> ParsedMessage | ExportedConversation | Unfit | None:
+    def _read(self, record: Record) -> Read | None:
         if record.problem:
             return Unfit(record.problem)
         try:
             value = decoded(record.data)
+            if self._cix is not None:
+                return self._cix.read(value, len(record.data))
+            if is_header(value):
+                self._cix = CixReader(value)
+                return None
+            if self._form == "cix":
+                raise Unfit("it is no line of the format cix, or stands before the first one")
             kind = _kind(value)
             if self._form in _NAMES and kind not in (self._form, "project"):
                 raise Unfit(f"it is no conversation as {_NAMES[self._form]} exports them")

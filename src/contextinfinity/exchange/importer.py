@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.domain.ids import SessionId, is_id
 from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
 from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.transfer import MemoryTransfer
 from contextinfinity.errors import AccessDenied, AlreadyExists, InvalidInput, LedgerAway, OutOfOrder
+from contextinfinity.exchange.cix_reader import CixContent, CixConversation, CixMemory
 from contextinfinity.exchange.conversation_tree import ExportedConversation, turns_of
 from contextinfinity.exchange.export_files import ExportFile, ImportRecord, open_export
 from contextinfinity.exchange.import_progress import BadRecord, Format, Imported, Progress
@@ -178,10 +181,17 @@ class _Import:
         await self._meet(batch)
         new: dict[ImportTally, list[tuple[int, ImportedMessage]]] = {}
         blobs: Blobs = {}
+        await self._keep_contents([entry.said for entry in batch if isinstance(entry.said, CixContent)])
         conversations: list[ImportRecord] = []
+        memories: list[MemoryTransfer] = []
         for entry in batch:
             line, said = entry.line, entry.said
-            if isinstance(said, ExportedConversation):
+            if isinstance(said, CixContent):
+                continue
+            if isinstance(said, CixMemory):
+                memories.append(said.memory)
+                continue
+            if isinstance(said, ExportedConversation | CixConversation):
                 conversations.append(entry)
                 continue
             talk = self._talk(said)
@@ -194,11 +204,39 @@ class _Import:
         await asyncio.gather(*(self._store.contents.keep_blob(*blob) for blob in blobs.values()))
         await asyncio.gather(*(self._add(talk, numbered) for talk, numbered in new.items()))
         await asyncio.gather(*map(self._put_conversation, conversations))
+        if memories:
+            await self._store.transfers.restore_memories(self._owner, memories)
+
+    async def _keep_contents(self, contents: Iterable[CixContent]) -> None:
+        """Keep texts and images before the conversations that refer to them."""
+        kept = self._store.contents
+        await asyncio.gather(*(kept.keep_text(one.text) for one in contents if one.text is not None))
+        await asyncio.gather(*(kept.keep_blob(*one.blob) for one in contents if one.blob is not None))
 
     async def _put_conversation(self, entry: ImportRecord) -> None:
+        if isinstance(entry.said, CixConversation):
+            await self._restore(entry, entry.said)
+        elif isinstance(entry.said, ExportedConversation):
+            await self._add_conversation(entry, entry.said)
+
+    async def _restore(self, entry: ImportRecord, given: CixConversation) -> None:
+        """Create a conversation as it was, for the owner of this import; one that is there stays as it is."""
+        session = given.outline.session
+        talk = self._of(session.id)
+        session = replace(session, user_id=self._owner.user_id, org_id=self._owner.org_id)
+        count = sum(1 if turn.answer is None else 2 for turn in given.turns)
+        try:
+            outline = replace(given.outline, session=session)
+            made = await self._store.transfers.restore(outline, given.states, given.turns)
+            await self._store.transfers.restore_memories(self._owner, given.memories)
+        except (InvalidInput, AccessDenied) as error:
+            self.tally.bad(talk, entry.line, error.message, entry.file)
+            return
+        talk.thread_id, talk.branch_id = session.id, session.active_branch
+        self.tally.count(talk, count if made else 0, 0 if made else count)
+
+    async def _add_conversation(self, entry: ImportRecord, conversation: ExportedConversation) -> None:
         """Put one conversation in, its turns in batches; what of it cannot be kept is told."""
-        conversation = entry.said
-        assert isinstance(conversation, ExportedConversation)  # noqa: S101 - only those are given
         talk = self._of(conversation.id)
         for place, reason in conversation.bad:
             self.tally.bad(talk, entry.line, f"{place}: {reason}", entry.file)

@@ -216,7 +216,7 @@ class LlmLogs:
         return columns <= self._columns.get(table, set())
 
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[Any]:
-        return iter(self._connection.execute(query, values))  # type: ignore[arg-type]
+        return iter(self._connection.execute(query, values))
 
     def _columns_of(self, table: str) -> set[str]:
         return {str(row[1]) for row in self._rows(f'PRAGMA table_info("{table}")')}

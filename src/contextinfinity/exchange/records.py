@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange.archive import MOST_EXPANSION, SMALL_ENOUGH
@@ -97,9 +97,9 @@ def opened(path: Path, form: Format = "auto") -> Iterator[RecordFile]:
 def record_file(raw: BinaryIO, path: Path | str, form: Format = "auto") -> RecordFile:
     """Read an open file of records; ``path`` is its name in errors. The caller closes it."""
     try:
-        stream = io.BufferedReader(raw, PIECE)  # type: ignore[arg-type]
-        unpacked = _Unpacked(stream, path) if stream.peek(2).startswith(_GZIP) else None
-        stream = stream if unpacked is None else io.BufferedReader(unpacked, PIECE)
+        packed = io.BufferedReader(raw, PIECE)  # type: ignore[type-var]
+        unpacked = _Unpacked(packed, path) if packed.peek(2).startswith(_GZIP) else None
+        stream: Any = packed if unpacked is None else io.BufferedReader(unpacked, PIECE)
         begins = stream.peek(PIECE)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read ({error.strerror or error}).") from error

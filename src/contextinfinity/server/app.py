@@ -20,6 +20,7 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server import (
     branch_routes,
     chat_routes,
+    exchange_routes,
     mcp_routes,
     memory_routes,
     message_routes,
@@ -92,7 +93,7 @@ def make_app(
         docs_url=None,  # those pages load scripts from strangers
         redoc_url=None,
     )
-    talks = (thread_routes, message_routes, branch_routes, search_routes, memory_routes, chat_routes)
+    talks = (thread_routes, message_routes, branch_routes, search_routes, memory_routes, chat_routes, exchange_routes)
     routers = [
         module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp_routes, operations, page_routes)
     ]

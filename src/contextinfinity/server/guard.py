@@ -22,6 +22,7 @@ from contextinfinity.settings import Server
 log = logging.getLogger(__name__)
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
+UPLOADS = frozenset({"/import"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -76,7 +77,7 @@ class Guard:
 
     async def _let_in(self, scope: Scope, receive: Receive, answer: Send) -> None:
         if (refused := self._refused(scope, Headers(scope=scope))) is None:
-            await self._app(scope, self._measured(receive), answer)
+            await self._app(scope, self._measured(scope, receive), answer)
             return
         # What is left of such a request is not read, so nothing can follow it on its connection.
         await problems.answer(scope, refused, {"connection": "close"})(scope, receive, answer)
@@ -99,8 +100,8 @@ class Guard:
         declared = headers.get("content-length", "")
         if declared and "transfer-encoding" in headers:  # who reads one and who the other disagree on where it ends
             return problems.plain_problem(400, "no_http", "The request tells the length of its body twice.")
-        if declared.isdecimal() and len(declared) < 20 and int(declared) > self._server.max_body_bytes:
-            return problems.problem_of(self._too_large())
+        if declared.isdecimal() and len(declared) < 20 and int(declared) > self._most(scope):
+            return problems.problem_of(self._too_large(scope))
         if not (_is_text(scope.get("raw_path") or b"") and _is_text(scope["query_string"])):
             hint = "Write it in UTF-8, percent-encoded, and without NUL."
             return problems.problem_of(InvalidInput("The address holds bytes that are no text.", hint=hint))
@@ -120,27 +121,32 @@ class Guard:
             return True
         return origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower()
 
-    def _too_large(self) -> ContextInfinityError:
-        return TooLarge(f"The request has more than {self._server.max_body_bytes} bytes.")
+    def _most(self, scope: Scope) -> int:
+        """Return how many bytes the body of a request may have."""
+        return self._server.max_import_bytes if scope["path"] in UPLOADS else self._server.max_body_bytes
 
-    def _measured(self, receive: Receive) -> Receive:
-        """Count the bytes of a body as they come, and the time they take."""
+    def _too_large(self, scope: Scope) -> ContextInfinityError:
+        return TooLarge(f"The request has more than {self._most(scope)} bytes.")
+
+    def _measured(self, scope: Scope, receive: Receive) -> Receive:
+        """Count the bytes of a body as they come, and the time they take: of an upload, between two pieces of it."""
         size, is_whole = 0, False
-        deadline = asyncio.get_running_loop().time() + self._server.body_seconds
+        clock, is_upload = asyncio.get_running_loop().time, scope["path"] in UPLOADS
+        deadline = clock() + self._server.body_seconds
 
         async def receive_measured() -> Message:
             nonlocal size, is_whole
             if is_whole:
                 return await receive()
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(clock() + self._server.body_seconds if is_upload else deadline):
                     message = await receive()
             except TimeoutError:
                 raise TooSlow(f"The request did not arrive within {self._server.body_seconds:g} seconds.") from None
             size += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
-            if size > self._server.max_body_bytes:
-                raise self._too_large()
+            if size > self._most(scope):
+                raise self._too_large(scope)
             return message
 
         return receive_measured

@@ -25,6 +25,7 @@ from contextinfinity.domain.events import CallStreamed, CompactionEvent, Event, 
 from contextinfinity.domain.route import Intent
 from contextinfinity.domain.search import Hits
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+from contextinfinity.exchange.import_progress import Imported
 from contextinfinity.memory.memory_findings import MemoryFinding
 from contextinfinity.server import problems, streams
 from contextinfinity.server.request_bodies import BODIES, JSON
@@ -174,6 +175,7 @@ ANSWERS = (
         ModelNames,
         RenderedTexts,
         HealthReport,
+        Imported,
     ),
 )
 

@@ -31,6 +31,9 @@ class Server(Struct, frozen=True, kw_only=True):
     max_body_bytes: Annotated[
         int, Meta(ge=1024, le=1_073_741_824, description="The largest request; a larger one is refused with 413.")
     ] = 16_777_216
+    max_import_bytes: Annotated[
+        int, Meta(ge=1024, le=1_099_511_627_776, description="The largest file that POST /import takes.")
+    ] = 4_294_967_296
     max_message_chars: Annotated[
         int, Meta(ge=1, le=100_000_000, description="The longest message; a longer one is refused with 413.")
     ] = 1_000_000

@@ -49,6 +49,7 @@ from contextinfinity.storage.index import Index
 from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.prefix_hashes import PrefixHashStore
 from contextinfinity.storage.replay import ReplayStore
+from contextinfinity.storage.transfers import TransferStore
 
 
 class Sessions(Protocol):
@@ -519,6 +520,7 @@ class Store(Protocol):
     trails: PrefixHashStore
     landings: ReplayStore
     deletions: Deletions
+    transfers: TransferStore
 
     def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has kept this one from writing (or reading); 0: none does."""

@@ -2,7 +2,7 @@
 
 What is said is said once: each message has a key, so that a request whose answer was lost on the way can be sent again.
 A stream that is cut is resumed where it was, also at a server that was started anew. What needs the ledger itself
-(tokens, imports, the index) is refused, with where to do it.
+(tokens, the index) is refused, with where to do it.
 """
 
 from __future__ import annotations

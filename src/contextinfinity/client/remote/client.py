@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from copy import copy
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,8 @@ from msgspec import Struct
 from contextinfinity.client.contract import (
     LOCAL,
     Conversations,
+    ExportFormat,
+    Exports,
     Folds,
     HistoryClient,
     Imports,
@@ -48,10 +51,10 @@ class RemoteClient:
     past: HistoryClient
     memories: MemoryClient
     imports: Imports
+    exports: Exports
     tokens: TokenClient
 
     def __init__(self, url: str, *, token: str | None = None) -> None:
-        self.imports = RemoteImports()
         self.tokens = RemoteTokens()
         self._bind(ServerConnection(url, token))
 
@@ -63,6 +66,8 @@ class RemoteClient:
         self.folds = RemoteFolds(self._line)
         self.past = RemoteHistory(self._line)
         self.memories = RemoteMemories(self._line)
+        self.imports = RemoteImports(self._line)
+        self.exports = RemoteExports(self._line)
 
     def acting_for(self, owner: Owner) -> RemoteClient:
         """Return a client of the same server whose requests all act for an owner."""
@@ -92,7 +97,10 @@ class RemoteClient:
 
 
 class RemoteImports:
-    """``Imports``, which need the ledger itself."""
+    """``Imports`` at a server: the file is sent to it as it is read."""
+
+    def __init__(self, line: ServerConnection) -> None:
+        self._line = line
 
     async def load(
         self,
@@ -103,8 +111,23 @@ class RemoteImports:
         owner: Owner = LOCAL,
         progress: Progress | None = None,
     ) -> Imported:
-        """Refuse."""
-        raise Refused("A file is imported where the ledger is.", hint=ELSEWHERE)
+        """Send a file; ``progress`` is told how much of it was sent."""
+        return await self._line.upload(
+            "/import", Imported, path, owner=owner, progress=progress, format=form, thread_id=thread_id
+        )
+
+
+class RemoteExports:
+    """``Exports`` of a server."""
+
+    def __init__(self, line: ServerConnection) -> None:
+        self._line = line
+
+    async def open(
+        self, form: ExportFormat, *, thread_id: str | None = None, owner: Owner = LOCAL
+    ) -> AsyncIterator[bytes]:
+        """Return the pieces of an export, as they arrive."""
+        return self._line.download("/export", owner=owner, format=form, thread_id=thread_id)
 
 
 class RemoteTokens:

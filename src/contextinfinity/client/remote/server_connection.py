@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -37,6 +39,7 @@ WAITS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds before each further try to reach a server that is away; it may be starting."""
 READS = 3
 """So many of these before a person is told that nothing can be read there."""
+PIECE = 1 << 18
 SILENT_SECONDS = 60.0
 """A stream that says nothing for so long, not even that it is there, is taken for cut."""
 LOCAL = Owner()
@@ -155,7 +158,14 @@ class ServerConnection:
             raise Unreachable(f"The server at {self._url} cannot be reached: {why}.") from error
 
     def _request(
-        self, method: str, path: str, owner: Owner, query: Mapping[str, Any], body: object, key: str | None
+        self,
+        method: str,
+        path: str,
+        owner: Owner,
+        query: Mapping[str, Any],
+        body: object,
+        key: str | None,
+        content: AsyncIterator[bytes] | bytes | None = None,
     ) -> httpx2.Request:
         params = {name: value for name, value in query.items() if value is not None}
         whose = self._acting or (owner if owner.user_id != LOCAL.user_id else None)
@@ -164,11 +174,32 @@ class ServerConnection:
         headers = {"x-org-id": org_id} if org_id else {}
         if key is not None:
             headers["idempotency-key"] = checked_key(key)
-        content = None
         if body is not None:
             headers["content-type"] = "application/json"
             content = _written(body)
         return self._http.build_request(method, path, params=params, content=content, headers=headers)
+
+    async def upload(
+        self,
+        path: str,
+        kind: type[T],
+        file: Path,
+        *,
+        owner: Owner = LOCAL,
+        progress: Callable[[int, int], None] | None = None,
+        **query: Any,
+    ) -> T:
+        """Send a file as it is read, and wait for as long as the server works on it."""
+        request = self._request("POST", path, owner, query, None, None, content=_pieces(file, progress))
+        request.headers["content-type"] = "application/octet-stream"
+        request.extensions["timeout"] = {"connect": SILENT_SECONDS, "read": None, "write": SILENT_SECONDS, "pool": None}
+        return _read(await self._sent(request), kind)
+
+    async def download(self, path: str, *, owner: Owner = LOCAL, **query: Any) -> AsyncIterator[bytes]:
+        """Yield an answer piece by piece."""
+        async with self._answer(self._request("GET", path, owner, query, None, None)) as answer:
+            async for piece in answer.aiter_bytes():
+                yield piece
 
     @asynccontextmanager
     async def blocks(
@@ -189,6 +220,22 @@ class ServerConnection:
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise _not_ours(answer.status_code)
             yield _blocks(answer)
+
+
+async def _pieces(file: Path, progress: Callable[[int, int], None] | None) -> AsyncIterator[bytes]:
+    sent = 0
+    try:
+        stream = sys.stdin.buffer if str(file) == "-" else await asyncio.to_thread(file.open, "rb")
+    except OSError as error:
+        raise InvalidInput(
+            f"{file} cannot be read ({error.strerror or error}).", hint="A server takes a file."
+        ) from error
+    with stream:
+        while piece := await asyncio.to_thread(stream.read, PIECE):
+            yield piece
+            sent += len(piece)
+            if progress is not None:
+                progress(sent, 0)
 
 
 async def _blocks(answer: httpx2.Response) -> AsyncIterator[tuple[str, bytes, str | None]]:

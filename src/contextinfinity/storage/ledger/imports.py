@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -18,6 +19,9 @@ from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.recording import answer, append, last_turn, settled_head
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.ledger.sessions import existing_branch
+
+_EXPORTED = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
+"""The id that an export gives to a message that was said here: of its turn, and its place in that."""
 
 Hashed = tuple[ImportedMessage, bytes]
 
@@ -78,8 +82,11 @@ def kept_hash(connection: Connection, session_id: bytes, each: ImportedMessage, 
     if each.external_id is None:
         row = connection.one("select_by_place", (session_id, each.place, digest))
     else:
-        name = (_mark(session_id, each.external_id), session_id, each.external_id)
+        name = (external_id_mark(session_id, each.external_id), session_id, each.external_id)
         row = connection.one("select_by_external_id", name)
+        if row is None and (found := _EXPORTED.fullmatch(each.external_id)) is not None:
+            is_own = connection.one("select_own_turn", (pack(found[1]), session_id)) is not None
+            return digest if is_own else None
     return None if row is None else row[0]
 
 
@@ -115,11 +122,11 @@ def origin_columns(
 ) -> tuple[object, ...]:
     """Return the row that keeps where a message came from."""
     said_at = None if each.created_at is None else to_millis(each.created_at)
-    mark, details = _mark(session_id, each.external_id), metadata_column(each.details)
+    mark, details = external_id_mark(session_id, each.external_id), metadata_column(each.details)
     return key, each.place, session_id, answers, each.external_id, mark, digest, said_at, details
 
 
-def _mark(session_id: bytes, external_id: str | None) -> int | None:
+def external_id_mark(session_id: bytes, external_id: str | None) -> int | None:
     """Return the number an id is looked up by: 8 bytes instead of 50, so that a million of them are soon written."""
     if external_id is None:
         return None

@@ -28,7 +28,7 @@ NOWHERE = b"-"
 def add_memory(connection: Connection, new: NewMemory) -> Memory:
     """Keep a fact that comes from no turn."""
     check_memory(new)
-    owner = _owner_key(connection, new.owner)
+    owner = owner_key(connection, new.owner)
     connection.execute("allow_words", _words(owner, wire.text_hash(new.content), _shelf(new.thread)))
     key = _keep(connection, owner, new, None)
     return _by_keys(connection, [key])[0]
@@ -79,7 +79,8 @@ def find_owner(connection: Connection, owner: Owner) -> int | None:
     return None if row is None else row[0]
 
 
-def _owner_key(connection: Connection, owner: Owner) -> int:
+def owner_key(connection: Connection, owner: Owner) -> int:
+    """Return the key of an owner, a new one for an owner without memories."""
     found = find_owner(connection, owner)
     if found is None:
         found = connection.one("insert_owner", (owner.org_id, owner.user_id))[0]  # type: ignore[index]
@@ -96,7 +97,7 @@ def replace_memories_of_turn(connection: Connection, turn_id: TurnId, new: Seque
         return ()
     keys = []
     for each in new:
-        owner = _owner_key(connection, each.owner)
+        owner = owner_key(connection, each.owner)
         words = _words(owner, wire.text_hash(each.content), _shelf(each.thread))
         (gone,) = connection.one("select_forgotten", words)  # type: ignore[misc]
         if gone is None or to_millis(each.said_at) > gone:

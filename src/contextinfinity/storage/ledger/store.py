@@ -30,11 +30,13 @@ from contextinfinity.storage.ledger.replay import LedgerReplay
 from contextinfinity.storage.ledger.sessions import LedgerBranches, LedgerSessions
 from contextinfinity.storage.ledger.states import LedgerStates
 from contextinfinity.storage.ledger.tokens import LedgerTokens
+from contextinfinity.storage.ledger.transfers import LedgerTransfers
 from contextinfinity.storage.ledger.turns import LedgerTurns
 from contextinfinity.storage.ledger.workers import LedgerWorkers, Liveness
 from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.prefix_hashes import PrefixHashStore
 from contextinfinity.storage.replay import ReplayStore
+from contextinfinity.storage.transfers import TransferStore
 
 
 class LedgerStore:
@@ -56,4 +58,5 @@ class LedgerStore:
         self.landings: ReplayStore = LedgerReplay(database)
         self.deletions: Deletions = LedgerDeletions(database)
         self.tokens: Tokens = LedgerTokens(database)
+        self.transfers: TransferStore = LedgerTransfers(database)
         self.trails: PrefixHashStore = LedgerPrefixHashes(database)

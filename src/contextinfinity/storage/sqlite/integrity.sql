@@ -206,10 +206,11 @@ FROM state AS st LEFT JOIN text AS s ON s.key = st.summary LEFT JOIN text AS p O
 WHERE (st.summary IS NOT NULL AND s.key IS NULL) OR (st.pins IS NOT NULL AND p.key IS NULL)
 
 -- name: step_orphan
--- Steps without their turn or without their plan.
+-- Steps without their turn or without their plan; those of imported turns never had one.
 SELECT 'step ' || s.uuid FROM step AS s
 WHERE NOT EXISTS (SELECT 1 FROM turn AS t WHERE t.id = s.turn_id)
-  OR NOT EXISTS (SELECT 1 FROM plan AS p WHERE p.turn_id = s.turn_id AND p.step_index = s.step_index)
+  OR (s.provider <> 'import'
+    AND NOT EXISTS (SELECT 1 FROM plan AS p WHERE p.turn_id = s.turn_id AND p.step_index = s.step_index))
 
 -- name: plan_orphan
 -- Plans without their turn or, unless they are of a question asked back, without their step.

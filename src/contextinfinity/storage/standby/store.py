@@ -52,6 +52,7 @@ class StandbyStore:
         self.memories = ledger.memories
         self.tokens = ledger.tokens
         self.landings = ledger.landings
+        self.transfers = ledger.transfers
 
     def held_up(self, *, reading: bool = False) -> float:
         """Return for how many seconds another process has kept the ledger from continuing."""

@@ -8,6 +8,10 @@ SELECT hash FROM origin WHERE mark = ? AND session_id = ? AND external_id = ?
 -- What the message says of those words and that place.
 SELECT hash FROM origin WHERE session_id = ? AND place = ? AND hash = ?
 
+-- name: select_own_turn
+-- Whether a session has a turn.
+SELECT 1 FROM turn WHERE id = ? AND session_id = ?
+
 -- name: select_last_place
 -- The place a message came from, the last if it holds several records; NULL if it was said here.
 SELECT max(place) FROM origin WHERE message_key = ?

@@ -1,0 +1,111 @@
+"""``cix export``: conversations as files, for people and for other programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from contextinfinity.cli.command_options import CommonOptions, command
+from contextinfinity.cli.output import remark
+from contextinfinity.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.engine_thread import Work
+    from contextinfinity.exchange.exporter import ExportFormat
+
+FORMAT_HELP = "cix: everything; markdown: for people, all branches; jsonl: the messages of the active branch."
+FILE_HELP = "Where to; - is stdout. A folder gets a file for each conversation."
+SESSION_HELP = "One conversation; without it all of the user's."
+STDOUT = Path("-")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP, show_default=False)]
+Form = Annotated[str | None, typer.Option("--format", metavar="cix|markdown|jsonl", help=FORMAT_HELP)]
+Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=SESSION_HELP)]
+
+
+@command
+def export(means: CommonOptions, file: File, form: Form = None, session: Home = None) -> None:
+    """Export a conversation, or all of a user's, to a file."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+
+    known = _known(form, file)
+    with working(means) as work:
+        thread = None if session is None else work.do(work.client.threads.find(session, means.owner)).thread_id
+        if file.is_dir():
+            written = _to_folder(work, means, file, known, thread)
+        else:
+            written = {str(file): _to_file(work, means, file, known, thread)}
+    if means.as_json and file != STDOUT:
+        print_json({"format": known, "files": [{"file": name, "bytes": size} for name, size in written.items()]})
+    elif file != STDOUT:
+        remark(
+            f"Wrote {sum(written.values()):,} bytes to {file}" + (f", {len(written)} files." if file.is_dir() else ".")
+        )
+
+
+def _known(form: str | None, file: Path) -> ExportFormat:
+    """Return the format that is named, or the one that the file's name ends with."""
+    from contextinfinity.exchange.exporter import ExportFormat
+
+    if form is None:
+        return "markdown" if file.suffix in (".md", ".markdown") else "cix"
+    for known in get_args(ExportFormat):
+        if form == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInput(f"There is no format {form!r}.", hint=f"There are {', '.join(get_args(ExportFormat))}.")
+
+
+def _to_folder(
+    work: Work, means: CommonOptions, folder: Path, form: ExportFormat, thread: str | None
+) -> dict[str, int]:
+    """Write a file for each conversation."""
+    from contextinfinity.cli.engine_thread import listed_threads
+    from contextinfinity.exchange.exporter import file_name
+
+    threads = [work.do(work.client.threads.get(thread, means.owner))] if thread else listed_threads(means, 10**9)
+    taken: set[str] = set()
+    written: dict[str, int] = {}
+    for one in threads:
+        path = folder / file_name(one.title or one.opening, one.created_at, form, taken)
+        written[str(path)] = _to_file(work, means, path, form, one.thread_id)
+    return written
+
+
+def _to_file(work: Work, means: CommonOptions, file: Path, form: ExportFormat, thread: str | None) -> int:
+    """Write an export; a file has its name only once it is whole."""
+    pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=means.owner))
+    if file == STDOUT:
+        sys.stdout.flush()
+        return work.do(_write(pieces, sys.stdout.buffer.write))
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        with open(partial, "wb", opener=_private) as stream:
+            size = work.do(_write(pieces, stream.write))
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(file)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written ({error.strerror or error}).") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return size
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+async def _write(pieces: AsyncIterator[bytes], write: Callable[[bytes], object]) -> int:
+    size = 0
+    async for piece in pieces:
+        write(piece)
+        size += len(piece)
+    return size

@@ -1,0 +1,194 @@
+"""A conversation with everything that belongs to it, as the format ``cix`` has it.
+
+These values are the rows of a ledger without what is derived from them (search index, vectors, prefix hashes) and
+without what belongs to a process (owners of turns, jobs). Ids stay as they are. Long texts and images are named by
+their SHA-256 and travel beside them, each once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, StateId, StepId, TurnId
+from contextinfinity.domain.memory import MemoryKind, MemoryOrigin
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.session import SessionKind
+from contextinfinity.domain.state import StateReason
+from contextinfinity.domain.turn import TurnOutcome, Usage
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Transfer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The base of all of them: a field that this release does not know is refused, not dropped."""
+
+
+class SessionTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A session; ``system`` is a text."""
+
+    id: SessionId
+    user_id: str
+    org_id: str = ""
+    external_id: str | None = None
+    kind: SessionKind = "thread"
+    title: str | None = None
+    system: Sha256 | None = None
+    ttl_hours: float | None = None
+    active_branch: BranchId
+    created_at: datetime
+    updated_at: datetime
+    metadata: dict[str, Json] = {}
+
+
+class BranchTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A branch."""
+
+    id: BranchId
+    parent_id: BranchId | None = None
+    fork_seq: Count = 0
+    base_state: StateId
+    head_state: StateId
+    head_seq: Count
+    last_turn_seq: Count
+    label: str | None = None
+    created_at: datetime
+
+
+class StateTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A state; ``summary`` and ``pins`` (a JSON list) are texts."""
+
+    id: StateId
+    branch_id: BranchId
+    state_seq: Count
+    parent_id: StateId | None = None
+    turn_seq: Count
+    covers_turn_seq: Count
+    reason: StateReason
+    summary: Sha256 | None = None
+    pins: Sha256 | None = None
+    token_count_est: Count = 0
+    created_at: datetime
+    schema_version: Count
+
+
+class MessageTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A message: a plain text, or blocks in their versioned form."""
+
+    role: Literal["user", "assistant", "system", "tool"]
+    text: str | None = None
+    blocks: Json = None
+
+
+class OriginTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a message was imported from; ``answers``: it is the turn's answer."""
+
+    place: Count
+    answers: bool = False
+    external_id: str | None = None
+    hash: str
+    said_at: datetime | None = None
+    details: Json = None
+
+
+class StepTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A provider call; inputs, items, outcome and plan in their versioned forms, the raw response as zlib in base64."""
+
+    id: StepId
+    step_index: Count
+    provider: str
+    model_id: str
+    inputs: Json = None
+    items: Json = None
+    outcome: Json = None
+    usage: Usage = Usage()
+    displayed_bytes: Count = 0
+    durable_bytes: Count = 0
+    started_at: datetime
+    ended_at: datetime | None = None
+    response: bytes | None = None
+
+
+class PlanTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The plan of a step; ``step_index`` -1: of a question asked back."""
+
+    step_index: Annotated[int, Meta(ge=-1, le=2**53)]
+    body: Json
+
+
+class TurnTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A turn that has ended."""
+
+    id: TurnId
+    branch_id: BranchId
+    turn_seq: Annotated[int, Meta(ge=1, le=2**53)]
+    phase: Literal["Done", "Failed"] = "Done"
+    outcome: TurnOutcome | None = None
+    state_before: StateId
+    state_after: StateId | None = None
+    question: MessageTransfer
+    answer: MessageTransfer | None = None
+    provider: str = ""
+    model: str = ""
+    step_count: Count = 0
+    retry_of: TurnId | None = None
+    usage: Usage = Usage()
+    error: Json = None
+    metadata: Json = None
+    latency_ms: Json = None
+    created_at: datetime
+    updated_at: datetime
+    origins: tuple[OriginTransfer, ...] = ()
+    steps: tuple[StepTransfer, ...] = ()
+    plans: tuple[PlanTransfer, ...] = ()
+
+
+class DeletedTurn(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A turn that was deleted: its id and its number are not given again."""
+
+    id: TurnId
+    seq: Count | None = None
+    deleted_at: datetime
+
+
+class SourceTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A turn that a memory was drawn from."""
+
+    turn_id: TurnId
+    session_id: SessionId
+    branch_id: BranchId
+    turn_seq: Count
+    start: Count
+    end: Count
+    said_at: datetime
+
+
+class MemoryTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A memory of a user, or with ``thread`` of that thread alone."""
+
+    id: MemoryId
+    thread: SessionId | None = None
+    content: Annotated[str, Meta(min_length=1, max_length=500)]
+    kind: MemoryKind
+    about: str = ""
+    origin: MemoryOrigin
+    confidence: float
+    weight: int
+    created_at: datetime
+    valid_from: datetime
+    valid_to: datetime | None = None
+    last_placed_at: datetime | None = None
+    superseded_by: MemoryId | None = None
+    superseded_at: datetime | None = None
+    sources: tuple[SourceTransfer, ...] = ()
+
+
+class SessionOutline(Struct, frozen=True, kw_only=True):
+    """A session, its branches and what was deleted from it."""
+
+    session: SessionTransfer
+    branches: tuple[BranchTransfer, ...]
+    deleted: tuple[DeletedTurn, ...] = ()

@@ -1,0 +1,165 @@
+"""Read files of the format ``cix``: the lines of a conversation are put together until its end.
+
+Input: decoded lines. Output: texts and images as they come, then whole conversations, then memories. A conversation
+is held in memory until it is whole, up to ``LARGEST_CONVERSATION`` bytes of lines.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.transfer import (
+    BranchTransfer,
+    DeletedTurn,
+    MemoryTransfer,
+    SessionOutline,
+    SessionTransfer,
+    StateTransfer,
+    TurnTransfer,
+)
+from contextinfinity.exchange.cix_format import VERSION
+from contextinfinity.exchange.openai_messages import Unfit
+
+LARGEST_CONVERSATION = 512 << 20
+
+T = TypeVar("T")
+
+
+class CixContent(Struct, frozen=True):
+    """A text, or the bytes of an image, that a conversation refers to."""
+
+    text: str | None = None
+    blob: tuple[bytes, str] | None = None
+
+
+class CixConversation(Struct, frozen=True, kw_only=True):
+    """A conversation with everything that belongs to it."""
+
+    outline: SessionOutline
+    states: tuple[StateTransfer, ...]
+    turns: tuple[TurnTransfer, ...]
+    memories: tuple[MemoryTransfer, ...] = ()
+
+
+class CixMemory(Struct, frozen=True):
+    """A memory of a user."""
+
+    memory: MemoryTransfer
+
+
+CixPart = CixContent | CixConversation | CixMemory
+
+
+def is_header(record: dict[str, Any]) -> bool:
+    """Return whether a line is the first of such a file."""
+    return record.get("format") == "cix" and "version" in record
+
+
+class CixReader:
+    """Puts lines together."""
+
+    def __init__(self, header: dict[str, Any]) -> None:
+        version = header["version"]
+        if version != VERSION:
+            raise Unfit(
+                f"the file has version {version!r} of the format cix, and this release reads version {VERSION}; "
+                "upgrade to import it"
+            )
+        self._clear()
+
+    def _clear(self) -> None:
+        self._session: SessionTransfer | None = None
+        self._branches: list[BranchTransfer] = []
+        self._deleted: list[DeletedTurn] = []
+        self._states: list[StateTransfer] = []
+        self._turns: list[TurnTransfer] = []
+        self._memories: list[MemoryTransfer] = []
+        self._size = 0
+        self._problem = ""
+
+    def read(self, record: dict[str, Any], size: int) -> CixPart | None:
+        """Take a line in; return what is whole with it. ``Unfit``: the line, or the conversation it ends, is not."""
+        if len(record) != 1:
+            raise Unfit("it is no line of the format cix: it has to have one key")
+        ((kind, value),) = record.items()
+        if kind in ("text", "blob"):
+            return _content(kind, value)
+        if kind == "session":
+            self._clear()
+            self._session = _as(SessionTransfer, value)
+            return None
+        if kind == "memory" and self._session is None:
+            return CixMemory(_as(MemoryTransfer, value))
+        if kind == "end":
+            return self._ended(value)
+        self._size += size
+        try:
+            self._take(kind, value)
+        except Unfit as unfit:
+            self._problem = self._problem or unfit.reason
+            raise
+        return None
+
+    def _take(self, kind: str, value: Any) -> None:
+        if self._session is None:
+            raise Unfit("it belongs to no conversation")
+        if self._size > LARGEST_CONVERSATION:
+            raise Unfit(f"the conversation has more than {LARGEST_CONVERSATION >> 20} MB; move it with `cix backup`")
+        if kind == "branch":
+            self._branches.append(_as(BranchTransfer, value))
+        elif kind == "deleted":
+            self._deleted.append(_as(DeletedTurn, value))
+        elif kind == "state":
+            self._states.append(_as(StateTransfer, value))
+        elif kind == "turn":
+            self._turns.append(_as(TurnTransfer, value))
+        elif kind == "memory":
+            self._memories.append(_as(MemoryTransfer, value))
+        else:
+            raise Unfit(f"{kind[:40]!r} is nothing that the format cix has")
+
+    def _ended(self, value: Any) -> CixConversation:
+        session, problem = self._session, self._problem
+        if session is None:
+            raise Unfit("a conversation ends that never began")
+        made = CixConversation(
+            outline=SessionOutline(session=session, branches=tuple(self._branches), deleted=tuple(self._deleted)),
+            states=tuple(self._states),
+            turns=tuple(self._turns),
+            memories=tuple(self._memories),
+        )
+        self._clear()
+        if problem:
+            raise Unfit(f"the conversation {session.id} is left out, because a line of it cannot be read: {problem}")
+        if value != {"session": session.id, "turns": len(made.turns)}:
+            raise Unfit(f"lines of the conversation {session.id} are missing")
+        return made
+
+    def unfinished(self) -> str:
+        """Return why the file ends too early; empty: it does not."""
+        return "" if self._session is None else f"the file ends within the conversation {self._session.id}"
+
+
+def _content(kind: str, value: Any) -> CixContent:
+    if kind == "text" and isinstance(value, str):
+        return CixContent(text=value)
+    if kind == "blob" and isinstance(value, dict) and isinstance(value.get("data"), str):
+        try:
+            data = binascii.a2b_base64(value["data"], strict_mode=True)
+        except ValueError:
+            raise Unfit("its image is no valid base64") from None
+        return CixContent(blob=(data, str(value.get("media_type", ""))))
+    raise Unfit(f"its {kind} cannot be read")
+
+
+def _as(kind: type[T], value: Any) -> T:
+    try:
+        return msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise Unfit(f"it does not have the form of version {VERSION}: {error}") from None
+    except RecursionError:
+        raise Unfit("it is nested too deep") from None

@@ -1,0 +1,116 @@
+"""Conversations out of the ledger: as Markdown for people, as messages for other programs, as ``cix`` with everything.
+
+Output: bytes, conversation by conversation and turn by turn, so that memory stays bounded however much there is. The
+list of conversations is read first; what is said meanwhile may or may not be in the export.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from contextinfinity.domain.ids import BranchId, Position, SessionId
+from contextinfinity.domain.session import Owner, Session
+from contextinfinity.domain.turn import Turn
+from contextinfinity.exchange.markdown_export import branch_head, conversation_head, turn_as_markdown
+from contextinfinity.exchange.message_export import turn_as_lines
+from contextinfinity.storage.contract import Store
+
+ExportFormat: TypeAlias = Literal["cix", "markdown", "jsonl"]
+MEDIA_TYPES: dict[ExportFormat, str] = {
+    "cix": "application/x-ndjson",
+    "markdown": "text/markdown; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+}
+SUFFIXES: dict[ExportFormat, str] = {"cix": ".cix.jsonl", "markdown": ".md", "jsonl": ".jsonl"}
+PAGE = 200
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+async def sessions_of(store: Store, owner: Owner) -> list[SessionId]:
+    """Return the ids of all conversations of an owner, the one spoken in last first."""
+    found: list[SessionId] = []
+    after: Position | None = None
+    while page := await store.sessions.list(owner, limit=1000, after=after):
+        found += [session.id for session in page]
+        after = page[-1].position
+    return found
+
+
+async def export_sessions(
+    store: Store, session_ids: Collection[SessionId], form: ExportFormat, *, owner: Owner | None = None
+) -> AsyncIterator[bytes]:
+    """Write conversations one after the other; ``owner``: with the memories of that user (format ``cix``)."""
+    if form == "cix":
+        from contextinfinity.exchange.cix_format import write_cix
+
+        async for piece in write_cix(store, session_ids, owner=owner):
+            yield piece
+        return
+    for number, session_id in enumerate(session_ids):
+        session = await store.sessions.get(session_id)
+        if session is None:  # deleted since the list was read
+            continue
+        if form == "markdown" and number:
+            yield b"\n---\n\n"
+        async for piece in export_session(store, session, form):
+            yield piece
+
+
+async def export_session(store: Store, session: Session, form: Literal["markdown", "jsonl"]) -> AsyncIterator[bytes]:
+    """Write one conversation: as Markdown with all its branches, as messages the active branch."""
+    if form == "jsonl":
+        async for turns in _turns(store, session.active_branch, 1):
+            yield b"".join([line async for line in _lines(store, session, turns)])
+        return
+    yield conversation_head(session).encode()
+    branches = await store.branches.list(session.id)
+    shown: set[str] = set()
+    for branch in sorted(branches, key=lambda each: each.id != session.active_branch):
+        is_active = branch.id == session.active_branch
+        head = branch_head(branch)
+        async for turns in _turns(store, branch.id, 1):
+            new = [turn for turn in turns if turn.id not in shown]
+            shown.update(turn.id for turn in new)
+            if new and not is_active and head:
+                yield head.encode()
+                head = ""
+            yield "".join(map(turn_as_markdown, new)).encode()
+
+
+async def _lines(store: Store, session: Session, turns: Sequence[Turn]) -> AsyncIterator[bytes]:
+    origins = await store.arrivals.origins([turn.id for turn in turns])
+    for turn in turns:
+        for line in await turn_as_lines(store, session, turn, origins.get(turn.id, ())):
+            yield line
+
+
+async def _turns(store: Store, branch_id: BranchId, first: int) -> AsyncIterator[tuple[Turn, ...]]:
+    """Read the turns that a branch sees, oldest first, a page at a time."""
+    branch = await store.branches.get(branch_id)
+    last = 0 if branch is None else branch.last_turn_seq
+    for begin in range(first, last + 1, PAGE):
+        turns = await store.turns.history(branch_id, limit=PAGE, before=begin + PAGE)
+        if page := tuple(turn for turn in turns if turn.turn_seq >= begin):
+            yield page
+
+
+def file_name(title: str, day: datetime, form: ExportFormat, taken: set[str]) -> str:
+    """Return a file name for a conversation: its day and its title; another one than those that are taken."""
+    words = _UNSAFE.sub("-", title[:60]).strip("-.") or "conversation"
+    stem = f"{day:%Y-%m-%d}-{words}"
+    for name in _numbered(stem, SUFFIXES[form]):
+        if name.lower() not in taken:
+            taken.add(name.lower())
+            return name
+    raise AssertionError  # pragma: no cover - there is always a next number
+
+
+def _numbered(stem: str, suffix: str) -> Iterator[str]:
+    yield f"{stem}{suffix}"
+    number = 2
+    while True:
+        yield f"{stem}-{number}{suffix}"
+        number += 1

@@ -1,0 +1,93 @@
+"""Routes: conversations into the ledger and out of it, as files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO, Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from contextinfinity.client.contract import ExportFormat
+from contextinfinity.errors import InvalidInput, WrongForm
+from contextinfinity.exchange.exporter import MEDIA_TYPES, SUFFIXES
+from contextinfinity.exchange.import_progress import Format, Imported
+from contextinfinity.server.auth import ActingUser, check_thread_name
+from contextinfinity.server.response_bodies import ALWAYS, WITH_BODY, answer, gives, refusals
+
+routes = APIRouter(tags=["exchange"], default_response_class=Response)
+
+FILE = {"type": "string", "format": "binary", "description": "An export, as it is: JSON, JSON Lines, zip or gzip."}
+HELD = 1 << 20
+"""Bytes of an upload that are held in memory before they go to a temporary file."""
+
+
+@routes.post(
+    "/import",
+    responses=gives(Imported, *WITH_BODY, 404, 409),
+    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": FILE}}}},
+)
+async def import_conversations(
+    request: Request,
+    act: ActingUser,
+    form: Annotated[Format, Query(alias="format", description="What the file is; auto: what it looks like.")] = "auto",
+    thread_id: Annotated[
+        str | None, Query(description="The thread for messages that name none: one that is there, or a new one.")
+    ] = None,
+) -> Response:
+    """Import the file that is the body of the request; the same file again adds only what is new in it."""
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        raise WrongForm("The body is a form.", hint="Send the file itself as the body.")
+    if thread_id is not None:
+        check_thread_name(thread_id)
+    with tempfile.NamedTemporaryFile(prefix="cix-import-") as file:
+        async for piece in request.stream():
+            await run_in_threadpool(file.write, piece)
+        await run_in_threadpool(file.flush)
+        return answer(await _imported(act, file, form, thread_id))
+
+
+async def _imported(act: ActingUser, file: IO[bytes], form: Format, thread_id: str | None) -> Imported:
+    try:
+        return await act.client.imports.load(Path(file.name), form=form, thread_id=thread_id)
+    except InvalidInput as error:
+        raise InvalidInput(error.message.replace(file.name, "The file"), hint=error.hint) from error
+
+
+@routes.get(
+    "/export",
+    responses={
+        200: {
+            "description": "The export, as it is read.",
+            "content": {kind: {"schema": {"type": "string"}} for kind in sorted(set(MEDIA_TYPES.values()))},
+        }
+    }
+    | refusals(*ALWAYS, 404),
+)
+async def export_conversations(
+    act: ActingUser,
+    form: Annotated[
+        ExportFormat,
+        Query(alias="format", description="cix: everything; markdown: for people; jsonl: messages of active branches."),
+    ] = "cix",
+    thread_id: Annotated[str | None, Query(description="One thread; none: all of the acting user's.")] = None,
+) -> Response:
+    """Export a thread, or all of the acting user's."""
+    pieces = await act.client.exports.open(form, thread_id=thread_id)
+    name = f"conversations{SUFFIXES[form]}"
+    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+    return StreamingResponse(_whole(pieces), media_type=MEDIA_TYPES[form], headers=headers)
+
+
+async def _whole(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces of a size that is worth sending."""
+    held = bytearray()
+    async for piece in pieces:
+        held += piece
+        if len(held) >= HELD:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held)

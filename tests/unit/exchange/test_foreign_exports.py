@@ -1,0 +1,277 @@
+"""Exports of other programs into a ledger, and hostile files that look like them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextinfinity.domain.message import ImageBlock, ToolCallItem, ToolOutputItem, blobs_of, blocks_of
+from contextinfinity.domain.session import Owner, Session
+from contextinfinity.domain.turn import Turn
+from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange.import_progress import Format, Imported
+from contextinfinity.exchange.importer import import_file
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.sqlite.store import SqliteStore
+from tests.house.repository import ROOT
+
+SAMPLES = ROOT / "tests" / "samples" / "exports"
+GARDEN = "6650aa10-0001-4c1e-9000-00000000c001"
+TRAMS = "6650aa10-0002-4c1e-9000-00000000c002"
+ODD = "6650aa10-0003-4c1e-9000-00000000c003"
+BREAD = "7751bb20-0001-4c1e-9000-00000000d001"
+
+
+@pytest.fixture
+def store() -> Store:
+    return SqliteStore(None)
+
+
+async def load(store: Store, path: Path, form: Format = "auto") -> Imported:
+    return await import_file(store, path, owner=Owner(), form=form)
+
+
+async def session_of(store: Store, name: str) -> Session:
+    session = await store.sessions.find(Owner(), name)
+    assert session is not None
+    return session
+
+
+async def lines_of(store: Store, name: str) -> list[list[tuple[int, str, str]]]:
+    """Return (turn_seq, question, answer) of every branch, the oldest branch first."""
+    session = await session_of(store, name)
+    branches = await store.branches.list(session.id)
+    seen = [await store.turns.history(branch.id, limit=100) for branch in branches]
+    return [[(turn.turn_seq, turn.user_message.rendered_text, turn.text) for turn in turns] for turns in seen]
+
+
+async def turns_of(store: Store, name: str) -> tuple[Turn, ...]:
+    return await store.turns.history((await session_of(store, name)).active_branch, limit=100)
+
+
+@pytest.mark.req("CLI-3")
+async def test_a_chatgpt_export_keeps_branches_edits_times_models_and_titles(store: Store) -> None:
+    imported = await load(store, SAMPLES / "chatgpt_conversations.json")
+    assert [one.added for one in imported.sessions] == [9, 12, 4]
+    assert await lines_of(store, GARDEN) == [
+        [
+            (1, "How deep should a raised bed be for carrots?", "Carrots want 30 to 40 cm, without stones."),
+            (2, "And for potatoes?", "Potatoes need 40 cm; a box of 40 by 60 cm then takes 72 litres."),
+        ],
+        [
+            (1, "How deep should a raised bed be for carrots?", "Carrots want 30 to 40 cm, without stones."),
+            (2, "And for radishes?", "15 cm is enough for radishes."),
+        ],
+        [(1, "How deep should a raised bed be for carrots?", "At least 30 cm of loose soil.")],
+    ]
+    session = await session_of(store, GARDEN)
+    assert (session.title, f"{session.created_at:%F}") == ("Raised beds on a balcony", "2024-06-01")
+    assert session.system == "I garden on a small balcony in Lisbon.\n\nAnswer in metric units."
+    first, second = await turns_of(store, GARDEN)
+    assert (first.model, first.created_at.isoformat()) == ("gpt-4o-mini", "2024-06-01T07:00:01+00:00")
+    call, result = second.rounds
+    assert isinstance(call, ToolCallItem)
+    assert isinstance(result, ToolOutputItem)
+    assert (call.name, call.arguments, result.call_id) == (
+        "python",
+        {"code": "print(40 * 60 * 30 / 1000)"},
+        call.call_id,
+    )
+
+
+@pytest.mark.req("CLI-3")
+async def test_images_browsing_voice_and_canvas_of_a_zip_are_kept(store: Store) -> None:
+    await load(store, SAMPLES / "chatgpt.zip")
+    first, second, third = await turns_of(store, TRAMS)
+    image, words = first.user_message.blocks
+    assert isinstance(image, ImageBlock)
+    (blob,) = blobs_of(first.user_message.blocks)
+    assert (await store.contents.blob(blob) or (b"", ""))[1] == "image/png"
+    assert first.user_message.rendered_text == "Which line is the yellow one?" == getattr(words, "text", "")
+    results = [item for item in first.rounds if isinstance(item, ToolOutputItem)]
+    calls = [item for item in first.rounds if isinstance(item, ToolCallItem)]
+    assert "Line 28 is painted yellow." in str(results[0].output)
+    assert "https://example.org/trams" in str(results[1].output)
+    assert [call.call_id for call in calls] == [result.call_id for result in results]
+    assert second.user_message.rendered_text == "Write me a short notice about it."
+    assert "Line 28 stops at the square every ten minutes." in second.text
+    assert blobs_of(blocks_of(third.rounds)) == (blob,)
+
+
+@pytest.mark.req("CLI-3")
+async def test_what_cannot_be_read_is_told_with_its_place_and_the_rest_goes_in(store: Store) -> None:
+    imported = await load(store, SAMPLES / "chatgpt.zip")
+    (bad,) = [bad for one in imported.sessions for bad in one.bad]
+    assert (bad.file, bad.line, bad.reason) == ("conversations.json", 1, "node o-bad: it is no object")
+    (odd,) = await turns_of(store, ODD)
+    assert odd.text.endswith("The page could not be read.")
+    assert "a_kind_of_tomorrow" in str(odd.answer), "an unknown kind of content is kept as it is"
+
+
+@pytest.mark.req("CLI-3")
+@pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.iterdir()))
+async def test_every_export_adds_each_message_once(store: Store, name: str) -> None:
+    first = await load(store, SAMPLES / name)
+    again = await load(store, SAMPLES / name)
+    assert sum(one.added for one in first.sessions) > 0
+    assert sum(one.added for one in again.sessions) == 0
+    assert [one.messages for one in again.sessions] == [one.messages for one in first.sessions]
+
+
+@pytest.mark.req("CLI-3")
+async def test_a_claude_export_keeps_attachments_tools_branches_and_projects(store: Store) -> None:
+    await load(store, SAMPLES / "claude.zip")
+    main, other = await lines_of(store, BREAD)
+    assert [answer for _, _, answer in main] == ["I will look that up.\n\nAbout 14 hours.", "Two days at 5 degrees."]
+    assert [question for _, question, _ in other][1] == "And at 24?"
+    first, _ = await turns_of(store, BREAD)
+    assert "recipe.txt:\n500 g rye" in first.user_message.rendered_text
+    assert [type(item).__name__ for item in first.rounds] == ["AssistantItem", "ToolCallItem", "ToolOutputItem"]
+    session = await session_of(store, BREAD)
+    assert (session.title, session.system) == ("Sourdough timing", "You help a small bakery.")
+    ((_, document, _),) = (await lines_of(store, "7751bb20-0009-4c1e-9000-0000000000f1"))[0]
+    assert document.startswith("flour.md:\nRye type 1150")
+
+
+@pytest.mark.req("CLI-3")
+async def test_open_webui_and_librechat_exports_keep_their_branches(store: Store) -> None:
+    await load(store, SAMPLES / "open_webui.json")
+    chain, other = await lines_of(store, "8852cc30-0001-4c1e-9000-00000000e001")
+    assert [answer for _, _, answer in chain] == ["Every 200 km, and after rain.", "A dry one in summer."]
+    assert other == [(1, "How often do I oil a chain?", "Every 300 km.")]
+    await load(store, SAMPLES / "librechat.json")
+    tides, second = await lines_of(store, "9953dd40-0001-4c1e-9000-00000000f001")
+    assert [answer for _, _, answer in tides] == ["At 06:12 and 18:40.", "At 07:01 and 19:30."]
+    assert second[-1][2] == "About 50 minutes later."
+
+
+@pytest.mark.req("CLI-3")
+async def test_lines_of_message_lists_become_conversations(store: Store) -> None:
+    imported = await load(store, SAMPLES / "messages.jsonl")
+    assert [(one.added, one.bad_count) for one in imported.sessions] == [(2, 0), (4, 1)]
+    (turn,) = await turns_of(store, "m-2")
+    assert (turn.user_message.rendered_text, turn.text) == ("How heavy is a litre of milk?", "1.03 kg.")
+    assert [type(item).__name__ for item in turn.rounds] == ["ToolCallItem", "ToolOutputItem"]
+
+
+@pytest.mark.req("CLI-3")
+async def test_the_logs_of_llm_are_read(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            CREATE TABLE conversations (id TEXT PRIMARY KEY, name TEXT, model TEXT);
+            CREATE TABLE responses (id TEXT PRIMARY KEY, model TEXT, prompt TEXT, system TEXT, prompt_json TEXT,
+              options_json TEXT, response TEXT, response_json TEXT, conversation_id TEXT, duration_ms INTEGER,
+              datetime_utc TEXT);
+            INSERT INTO conversations VALUES ('c', 'Names of winds', 'gpt-4o-mini');
+            INSERT INTO responses VALUES ('r1', 'gpt-4o-mini', 'A wind of Trieste?', 'Be short.', '{}', '{}',
+              'The bora.', '{}', 'c', 3, '2025-01-02T03:04:05.678901+00:00');
+            INSERT INTO responses VALUES ('r2', 'gpt-4o-mini', 'And of Marseille?', NULL, '{}', '{}',
+              'The mistral.', '{}', 'c', 3, '2025-01-02T03:05:05.678901+00:00');
+        """)
+    (one,) = (await load(store, path)).sessions
+    assert (one.added, (await session_of(store, "c")).title) == (4, "Names of winds")
+    assert [answer for _, _, answer in (await lines_of(store, "c"))[0]] == ["The bora.", "The mistral."]
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as database:
+        database.execute("CREATE TABLE x (y)")
+    with pytest.raises(InvalidInput, match="not one of `llm`"):
+        await load(store, other)
+
+
+def mapping(nodes: list[tuple[str, str | None, str]]) -> dict[str, Any]:
+    """Make a ChatGPT conversation of (id, parent, role)."""
+    made = {
+        name: {"id": name, "parent": parent, "message": {"author": {"role": role}, "content": {"parts": [name]}}}
+        for name, parent, role in nodes
+    }
+    return {"id": "made", "title": "Made", "mapping": made, "current_node": nodes[-1][0]}
+
+
+def written(path: Path, *conversations: Any) -> Path:
+    path.write_text(json.dumps(list(conversations)), "utf-8")
+    return path
+
+
+@pytest.mark.req("CLI-3")
+async def test_an_export_that_grew_adds_only_what_is_new_and_leaves_what_was_said_here(
+    store: Store, tmp_path: Path
+) -> None:
+    nodes: list[tuple[str, str | None, str]] = [("u1", None, "user"), ("a1", "u1", "assistant")]
+    await load(store, written(tmp_path / "a.json", mapping(nodes)))
+    grown = [*nodes, ("u2", "a1", "user"), ("a2", "u2", "assistant")]
+    (one,) = (await load(store, written(tmp_path / "b.json", mapping(grown)))).sessions
+    assert (one.added, one.skipped) == (2, 2)
+    assert await lines_of(store, "made") == [[(1, "u1", "a1"), (2, "u2", "a2")]]
+    edited = [*grown, ("u2e", "a1", "user"), ("a2e", "u2e", "assistant")]
+    await load(store, written(tmp_path / "c.json", mapping(edited)))
+    assert await lines_of(store, "made") == [[(1, "u1", "a1"), (2, "u2", "a2")], [(1, "u1", "a1"), (2, "u2e", "a2e")]]
+
+
+async def test_parents_in_a_circle_and_endless_chains_come_in(store: Store, tmp_path: Path) -> None:
+    circle: list[tuple[str, str | None, str]] = [("a", "c", "user"), ("b", "a", "assistant"), ("c", "b", "user")]
+    (one,) = (await load(store, written(tmp_path / "circle.json", mapping(circle)))).sessions
+    assert one.added == 3
+    chain = [(f"n{n}", f"n{n - 1}" if n else None, "assistant" if n % 2 else "user") for n in range(3000)]
+    long = {**mapping(chain), "id": "long"}
+    (one,) = (await load(store, written(tmp_path / "long.json", long))).sessions
+    assert one.added == 3000
+
+
+def zipped(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.mark.req("CLI-3")
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"../../etc/conversations.json": b"[]"}, "leads outside of the archive"),
+        ({"/conversations.json": b"[]"}, "leads outside of the archive"),
+        ({"..\\conversations.json": b"[]"}, "leads outside of the archive"),
+        ({"conversations.json": b"[" + b" " * (65 << 20) + b"]"}, "times its size"),
+        ({"notes.txt": b"hello"}, "holds no conversations"),
+    ],
+)
+async def test_hostile_archives_are_refused_before_anything_is_read(
+    store: Store, tmp_path: Path, members: dict[str, bytes], words: str
+) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        await load(store, zipped(tmp_path / "x.zip", **members))
+    assert not await store.sessions.list(Owner())
+
+
+@pytest.mark.req("CLI-3")
+async def test_damaged_deep_and_wrongly_encoded_files_are_told(store: Store, tmp_path: Path) -> None:
+    good = mapping([("u1", None, "user"), ("a1", "u1", "assistant")])
+    whole = zipped(tmp_path / "whole.zip", **{"conversations.json": json.dumps([good]).encode()})
+    data = bytearray(whole.read_bytes())
+    data[60] ^= 0xFF
+    (tmp_path / "damaged.zip").write_bytes(data)
+    with pytest.raises(InvalidInput, match="damaged"):
+        await load(store, tmp_path / "damaged.zip")
+    deep = b'[{"mapping": {"x": ' + b"[" * 5000 + b"]" * 5000 + b"}}]"
+    (tmp_path / "deep.json").write_bytes(deep)
+    with pytest.raises(InvalidInput, match="nested too deep"):
+        await load(store, tmp_path / "deep.json")
+    latin = json.dumps([{**good, "title": "Café"}], ensure_ascii=False).encode("latin-1")
+    (tmp_path / "latin.json").write_bytes(latin)
+    with pytest.raises(InvalidInput, match="no JSON"):
+        await load(store, tmp_path / "latin.json")
+    (tmp_path / "utf16.json").write_bytes(json.dumps([good]).encode("utf-16"))
+    with pytest.raises(InvalidInput, match="save it as UTF-8"):
+        await load(store, tmp_path / "utf16.json")
+
+
+async def test_a_format_that_is_named_has_to_be_the_one(store: Store) -> None:
+    with pytest.raises(InvalidInput, match="no conversation as Claude exports them"):
+        await load(store, SAMPLES / "open_webui.json", form="claude")
