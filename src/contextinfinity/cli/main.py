@@ -29,7 +29,7 @@ from contextinfinity.cli.model_commands import model
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.search_command import rebuild, reindex, search
 from contextinfinity.cli.serve import serve
-from contextinfinity.cli.session_commands import sessions, show
+from contextinfinity.cli.session_commands import rename, sessions, show
 from contextinfinity.cli.token_commands import token
 from contextinfinity.errors import ContextInfinityError
 
@@ -37,7 +37,7 @@ from contextinfinity.errors import ContextInfinityError
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-TALKING = (chat, ask, sessions, show, search, context)
+TALKING = (chat, ask, sessions, show, rename, search, context)
 LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)

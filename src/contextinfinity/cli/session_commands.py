@@ -17,6 +17,8 @@ PAGE = 500
 ListLimit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest first.")]
 ShowLimit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N turns.")]
 
+NewTitle = Annotated[str, typer.Argument(metavar="TITLE", help="Its new title.", show_default=False)]
+
 
 @command
 def sessions(means: CommonOptions, limit: ListLimit = 50) -> None:
@@ -48,6 +50,21 @@ def show(means: CommonOptions, thread: Thread, branch: Branch = None, limit: Sho
         print_json(conversation)
     else:
         _print_conversation(conversation)
+
+
+@command
+def rename(means: CommonOptions, thread: Thread, title: NewTitle) -> None:
+    """Give a conversation a title; an empty one takes it away."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, remark
+
+    with working(means) as work:
+        found = work.do(work.client.threads.find(thread, means.owner))
+        renamed = work.do(work.client.threads.rename(found.thread_id, title.strip() or None))
+    if means.as_json:
+        print_json(renamed)
+    else:
+        remark(f"{renamed.thread_id} is called {renamed.title!r} now." if renamed.title else "It has no title now.")
 
 
 def _whole(work: EngineThread, thread_id: str, branch_id: str | None, limit: int | None) -> Conversation:

@@ -160,7 +160,9 @@ def _parameters(operation: dict[str, Any]) -> Iterator[str]:
 def _body(operation: dict[str, Any]) -> Iterator[str]:
     if (body := operation.get("requestBody")) is not None:
         needed = "" if body.get("required") else ", which may be left out"
-        yield f"Takes {_linked(body['content'][JSON]['schema'])}{needed}."
+        media, what = next(iter(body["content"].items()))
+        taken = _linked(what["schema"]) if media == JSON else f"`{media}`: {what['schema']['description'].rstrip('.')}"
+        yield f"Takes {taken}{needed}."
 
 
 def _answers(operation: dict[str, Any]) -> str:
