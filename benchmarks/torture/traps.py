@@ -212,6 +212,7 @@ class GuardedStore:
         self.trails = store.trails
         self.memories = store.memories
         self.deletions = store.deletions
+        self.transfers = store.transfers
 
     def held_up(self, *, reading: bool = False) -> float:
         """Ask the real one."""

@@ -16,7 +16,7 @@ from contextinfinity.cli.output import remark
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.engine_thread import Work
+    from contextinfinity.cli.engine_thread import EngineThread
     from contextinfinity.exchange.exporter import ExportFormat
 
 FORMAT_HELP = "cix: everything; markdown: for people, all branches; jsonl: the messages of the active branch."
@@ -63,7 +63,7 @@ def _known(form: str | None, file: Path) -> ExportFormat:
 
 
 def _to_folder(
-    work: Work, means: CommonOptions, folder: Path, form: ExportFormat, thread: str | None
+    work: EngineThread, means: CommonOptions, folder: Path, form: ExportFormat, thread: str | None
 ) -> dict[str, int]:
     """Write a file for each conversation."""
     from contextinfinity.cli.engine_thread import listed_threads
@@ -78,7 +78,7 @@ def _to_folder(
     return written
 
 
-def _to_file(work: Work, means: CommonOptions, file: Path, form: ExportFormat, thread: str | None) -> int:
+def _to_file(work: EngineThread, means: CommonOptions, file: Path, form: ExportFormat, thread: str | None) -> int:
     """Write an export; a file has its name only once it is whole."""
     pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=means.owner))
     if file == STDOUT:

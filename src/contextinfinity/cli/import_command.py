@@ -105,7 +105,8 @@ def _print(imported: Imported) -> None:
     counts = [(one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
     rows = [(one.thread_id, *counted) for one, counted in zip(imported.sessions, counts, strict=True)]
     if len(rows) > MOST_ROWS:
-        rows = [(f"{len(rows):,} conversations", *map(sum, zip(*counts, strict=True)))]
+        messages, added, skipped, left_out = map(sum, zip(*counts, strict=True))
+        rows = [(f"{len(rows):,} conversations", messages, added, skipped, left_out)]
     print_table(heads, ([str(cell) for cell in row] for row in rows))
     told = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: (bad.file, bad.line))
     for bad in told[:MOST_SHOWN]:

@@ -23,11 +23,11 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange import chatgpt, claude, librechat, open_webui
 from contextinfinity.exchange.archive import Archive, Folder, NoAssets, open_archive
 from contextinfinity.exchange.cix_reader import CixPart, CixReader, is_header
-from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, reply_of
+from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage, reply_of
 from contextinfinity.exchange.fields import Assets, text
 from contextinfinity.exchange.import_progress import Format
 from contextinfinity.exchange.llm_logs import LlmLogs
-from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, Unfit, decoded, parsed_message
+from contextinfinity.exchange.openai_messages import ParsedMessage, Unfit, decoded, parsed_message
 from contextinfinity.exchange.records import STDIN, Record, RecordFile, opened, record_file
 
 _ZIP, _SQLITE = b"PK\x03\x04", b"SQLite format 3\0"

@@ -252,8 +252,8 @@ class _Import:
             while batch := list(islice(turns, TURNS)):
                 counts = await _patiently(partial(self._store.arrivals.add_turns, session.id, batch))
                 added += counts.added
-                for place in counts.clashing:
-                    name = conversation.messages[place].id
+                for number in counts.clashing:
+                    name = conversation.messages[number].id
                     self.tally.bad(talk, entry.line, f"message {name}: it follows one that was deleted", entry.file)
         except (InvalidInput, AlreadyExists, AccessDenied) as error:
             self.tally.bad(talk, entry.line, f"conversation {conversation.id[:80]}: {error.message}", entry.file)

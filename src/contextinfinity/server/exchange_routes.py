@@ -59,13 +59,13 @@ async def _imported(act: ActingUser, file: IO[bytes], form: Format, thread_id: s
 
 @routes.get(
     "/export",
-    responses={
+    responses=refusals(*ALWAYS, 404)
+    | {
         200: {
             "description": "The export, as it is read.",
             "content": {kind: {"schema": {"type": "string"}} for kind in sorted(set(MEDIA_TYPES.values()))},
         }
-    }
-    | refusals(*ALWAYS, 404),
+    },
 )
 async def export_conversations(
     act: ActingUser,
