@@ -51,6 +51,6 @@ UPDATE turn SET steps = :steps WHERE id = :id
 
 -- name: date_session
 -- An imported conversation has the times of its turns.
-UPDATE session SET created_at = min(created_at, coalesce(:begun, created_at)), updated_at = coalesce(
+UPDATE session SET created_at = CASE WHEN :begun < created_at THEN :begun ELSE created_at END, updated_at = coalesce(
   (SELECT max(t.created_at) FROM branch AS b JOIN turn AS t ON t.branch_id = b.id WHERE b.session_id = :id), updated_at)
 WHERE id = :id
