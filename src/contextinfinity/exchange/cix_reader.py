@@ -108,7 +108,7 @@ class CixReader:
         if self._session is None:
             raise Unfit("it belongs to no conversation")
         if self._size > LARGEST_CONVERSATION:
-            raise Unfit(f"the conversation has more than {LARGEST_CONVERSATION >> 20} MB; move it with `cix backup`")
+            raise Unfit(f"the conversation has more than {LARGEST_CONVERSATION >> 20} MB, the most that is read")
         if kind == "branch":
             self._branches.append(_as(BranchTransfer, value))
         elif kind == "deleted":
@@ -120,7 +120,7 @@ class CixReader:
         elif kind == "memory":
             self._memories.append(_as(MemoryTransfer, value))
         else:
-            raise Unfit(f"{kind[:40]!r} is nothing that the format cix has")
+            raise Unfit(f"{kind[:40]!r} is no key of this format")
 
     def _ended(self, value: Any) -> CixConversation:
         session, problem = self._session, self._problem
