@@ -59,6 +59,10 @@ class DropIn:
         """Record that the connection of a turn's request broke before it was answered."""
         await self._talks.note_broken(turn_id)
 
+    def stop_when_left(self, turn_id: TurnId, talk: SentConversation, seconds: float) -> None:
+        """Stop a turn whose client left, after a grace time, unless a retry joined it or somebody else reads it."""
+        self._talks.stop_when_left(turn_id, self._acting, talk, seconds)
+
     def note_delivered(self, turn_id: TurnId) -> None:
         """Record that a turn's request was answered."""
         self._talks.note_delivered(turn_id)

@@ -175,15 +175,13 @@ class Engine(Lookup):
         place = (0, 0) if after is None else parse_event_id(after)
         if place is None:
             raise InvalidInput(f"{after!r} is no event id.")
-        return watch(
-            self.store.turns,
-            self._journals,
-            turn_id,
-            self._running.get(turn_id),
-            place,
-            deltas=deltas,
-            reasoning=reasoning,
-        )
+        running, kinds = self._running.get(turn_id), {"deltas": deltas, "reasoning": reasoning}
+        return watch(self.store.turns, self._journals, turn_id, running, place, **kinds)
+
+    def is_watched(self, turn_id: TurnId) -> bool:
+        """Tell whether somebody in this process reads the events of a turn that is being answered here."""
+        running = self._running.get(turn_id)
+        return running is not None and running.readers > 0
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn, wherever it is answered, and wait for its end."""

@@ -115,24 +115,30 @@ async def watch(
     With ``reasoning`` also the model's reasoning and its tool calls while they are streamed.
     """
     place, announced = _Place(*after), after[0] if after[1] else -1
-    while True:
-        news = running.news.listen() if running else None
-        turn, step = _seen_here(running, place.index) or await _look(turns, turn_id, place.index)
-        if deltas and step is not None:
-            if announced < place.index:
-                announced = place.index
-                yield StampedEvent(event=_started(step))
-            async for stamped in _follow(turns, journals, turn_id, running, step, place):
-                if reasoning or not isinstance(stamped.event, Reasoned | CallStreamed):
-                    yield stamped
-            if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
-                place.next_step()
-                continue  # else its journal has not begun yet
-        elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
-            break
-        if running is not None and running.journal is not None:
-            running.journal.check()  # raises when the disk is full: the end could not be written either
-        await _wait(news)
+    if running is not None:
+        running.readers += 1
+    try:
+        while True:
+            news = running.news.listen() if running else None
+            turn, step = _seen_here(running, place.index) or await _look(turns, turn_id, place.index)
+            if deltas and step is not None:
+                if announced < place.index:
+                    announced = place.index
+                    yield StampedEvent(event=_started(step))
+                async for stamped in _follow(turns, journals, turn_id, running, step, place):
+                    if reasoning or not isinstance(stamped.event, Reasoned | CallStreamed):
+                        yield stamped
+                if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
+                    place.next_step()
+                    continue  # else its journal has not begun yet
+            elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
+                break
+            if running is not None and running.journal is not None:
+                running.journal.check()  # raises when the disk is full: the end could not be written either
+            await _wait(news)
+    finally:
+        if running is not None:
+            running.readers -= 1
     if turn.outcome == "clarification":
         plan = await turns.plan(turn.id)
         yield StampedEvent(event=Clarification.of(turn.text, plan.candidates if plan else ()))

@@ -13,7 +13,7 @@ from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_
 from contextinfinity.domain.prefix_hash import number_of
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.turn import COMPACTION, CONTINUES, SIDE, NewTurn, Phase, PrefixHashes, Turn
+from contextinfinity.domain.turn import COMPACTION, CONTINUES, SIDE, UNFINISHED, NewTurn, Phase, PrefixHashes, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.image_content import keep_pictures
 from contextinfinity.engine.repeated_requests import once_of
@@ -55,6 +55,7 @@ class ResentHistory:
         self._sent = SentMessages(engine.store)
         self._delivered: list[TurnId] = []
         self._noting: asyncio.Task[None] | None = None
+        self._left = set[asyncio.Task[None]]()
 
     async def begin(self, talk: SentConversation, owner: Owner, asked: SendOptions) -> tuple[Turn, bool]:
         """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there.
@@ -95,6 +96,28 @@ class ResentHistory:
         """Record that the connection of a turn's request broke before it was answered."""
         with suppress(LedgerError):  # without the record a retry is a request of its own
             await self._engine.store.trails.note_broken(turn_id)
+
+    def stop_when_left(self, turn_id: TurnId, owner: Owner, talk: SentConversation, seconds: float) -> None:
+        """Stop a turn whose client left, after a grace time, unless a retry joined it or somebody else reads it.
+
+        A client that sent an Idempotency-Key comes back for the answer: its turn goes on.
+        """
+        if talk.key is None:
+            task = asyncio.create_task(self._stop_left(turn_id, owner, talk.body, seconds), name="left")
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+
+    async def _stop_left(self, turn_id: TurnId, owner: Owner, body: int, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        with suppress(LedgerError, NotFound):  # then it goes on
+            turn = await self.read(turn_id)
+            if turn.phase not in UNFINISHED or self._engine.is_watched(turn_id):
+                return
+            left = await self._engine.store.trails.join_broken(owner, body, since=now() - RETRIED_WITHIN)
+            if left == turn_id:  # taken as a retry takes it: nobody can join it any more
+                await self._engine.cancel(left)
+            elif left is not None:  # an identical request, which somebody reads
+                await self.note_broken(left)
 
     def note_delivered(self, turn_id: TurnId) -> None:
         """Record that a turn's request was answered: in a moment, with all others of that time in one transaction."""

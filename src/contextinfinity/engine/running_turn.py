@@ -178,6 +178,8 @@ class RunningTurn:
         self.cancelled = Cancellation()
         self.news = TurnNotification()
         self.ended = False
+        self.readers = 0
+        """How many watch it in this process."""
 
     def move(self, turn: Turn) -> None:
         """Note where the turn stands now."""

@@ -54,6 +54,10 @@ class Server(Struct, frozen=True, kw_only=True):
     stall_seconds: Annotated[
         Seconds, Meta(description="A reader that takes nothing for so long is let go; it can resume.")
     ] = 60.0
+    leave_seconds: Annotated[
+        Seconds,
+        Meta(description="How long a model goes on for a client of /v1 that left; a retry joins it."),
+    ] = 10.0
     shutdown_seconds: Annotated[
         Seconds, Meta(description="How long running answers may go on when the server ends.")
     ] = 20.0

@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from openai import OpenAI
 
 from contextinfinity_testing.vendors import Answer, Delivery
-from tests.doors.v1.upstream import Desk, somebody
+from tests.doors.v1.upstream import Aside, Desk, somebody
 
 pytestmark = [pytest.mark.xdist_group("v1")]
 
@@ -183,3 +185,29 @@ def text_of(answer: httpx2.Response, *, stream: bool) -> str:
         return str(answer.json()["choices"][0]["message"]["content"])
     chunks = (json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {"))
     return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+
+
+@pytest.mark.req("API-16")
+def test_a_stream_that_its_client_left_is_stopped_unless_somebody_reads_it(tmp_path: Path, all_vendors: Aside) -> None:
+    desk = Desk(tmp_path, all_vendors, more="[server]\nleave_seconds = 0.1")
+    gates = [asyncio.Event(), asyncio.Event()]
+    desk.say(*(Answer(text="One two three.", delivery=Delivery(gate=gate, hold_after=1)) for gate in gates))
+    paths = []
+    with ExitStack() as reading:
+        for number in range(2):
+            said = [{"role": "user", "content": f"Count, {number}."}]
+            body = {"model": "open", "messages": said, "stream": True}
+            with desk.server.http.stream("POST", "/v1/chat/completions", json=body) as told:
+                next(told.iter_lines())
+                paths.append(f"/threads/{told.headers['x-thread-id']}/turns/{told.headers['x-turn-id']}")
+                if number == 0:
+                    reader = reading.enter_context(desk.server.http.stream("GET", f"{paths[0]}/stream"))
+                    lines = reader.iter_lines()
+                    assert any("One" in line for line in lines), "it reads"
+        wait_until(lambda: desk.server.http.get(paths[1]).json()["outcome"] == "cancelled")
+        assert desk.server.http.get(paths[1]).json()["outcome"] == "cancelled"
+        assert desk.server.http.get(paths[0]).json()["outcome"] is None
+        desk.vendors.release(gates[0])
+        assert "three" in "".join(lines)
+    desk.vendors.release(gates[1])
+    desk.server.stop()

@@ -115,7 +115,7 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
         answers.append(spoken_of(answered, incoming.model))
     headers = await headers_of(incoming, question, turn)
     written = msgspec.json.encode(several(answers) if others else dialect.whole(answers[0]))
-    noted = BackgroundTask(_note_sent, question, turn)
+    noted = BackgroundTask(_note_sent, question, turn, door)
     return Response(written, headers=headers, media_type="application/json", background=noted)
 
 
@@ -130,7 +130,7 @@ async def _streamed(
     headers = await headers_of(incoming, question, turn)
     whole = _from(first, content, is_sent)
     stream = EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
-    stream.background = BackgroundTask(_note_sent, question, turn, is_sent)
+    stream.background = BackgroundTask(_note_sent, question, turn, door, is_sent)
     return stream
 
 
@@ -141,7 +141,7 @@ async def _while_connected(request: Request, question: MappedRequest, turn: Turn
     try:
         await asyncio.wait((answer, gone), return_when="FIRST_COMPLETED")
         if gone.done():
-            await drop_in.note_broken(turn.id)
+            await _note_left(question, turn, door_of(request))
             raise ClientDisconnect
         return answer.result()
     except Ending:
@@ -159,12 +159,18 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def _note_sent(question: MappedRequest, turn: Turn, is_sent: asyncio.Event | None = None) -> None:
+async def _note_sent(question: MappedRequest, turn: Turn, door: AppState, is_sent: asyncio.Event | None = None) -> None:
     """Record whether an answer was sent; a stream may have lost its client before the end."""
     if is_sent is None or is_sent.is_set():
         question.drop_in.note_delivered(turn.id)
     else:
-        await question.drop_in.note_broken(turn.id)
+        await _note_left(question, turn, door)
+
+
+async def _note_left(question: MappedRequest, turn: Turn, door: AppState) -> None:
+    """Record that a client left before it was answered; the model is stopped if it does not come back."""
+    await question.drop_in.note_broken(turn.id)
+    question.drop_in.stop_when_left(turn.id, question.talk, door.server.leave_seconds)
 
 
 async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: Turn) -> dict[str, str]:
