@@ -134,3 +134,17 @@ def test_the_command_line_imports_and_exports_at_a_server(cix: Cix, server: Serv
     out = tmp_path / "out.md"
     assert cix("export", str(out), *where).exit_code == 0
     assert out.read_text("utf-8").startswith("# Tide tables")
+
+
+@pytest.mark.req("CLI-1")
+def test_a_backup_is_made_beside_a_server_and_is_a_whole_private_ledger(server: Server, tmp_path: Path) -> None:
+    server.http.post("/threads", json={"title": "kept"})
+    file = tmp_path / "copy.db"
+    live = Cix(server.folder)
+    assert live.json("backup", str(file))["bytes"] == file.stat().st_size
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "exists already" in live("backup", str(file)).stderr
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    file.rename(folder / "ledger.db")
+    assert "kept" in {one["title"] for one in Cix(folder).json("sessions")["sessions"]}

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from contextinfinity.cli.ask import ask
+from contextinfinity.cli.backup_command import backup
 from contextinfinity.cli.branches import branches, fork, rollback, switch
 from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.command_options import Config, DataDir, Json, Server, give_to_all
@@ -43,6 +44,7 @@ for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
 app.command()(export)
+app.command()(backup)
 for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
     app.command()(command)
 app.add_typer(model)
