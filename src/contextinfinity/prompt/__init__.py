@@ -1,1 +1,1 @@
-"""What the model sees: ordered, bounded, explainable."""
+"""Build the prompt: a fixed order, a size limit, and a plan that explains it."""

@@ -1,7 +1,7 @@
-"""From sections to a prompt that fits, and the plan that accounts for it.
+"""Build a prompt that fits from its sections, and the plan that accounts for it.
 
-The order of things: the sections are measured; what does not fit is taken out (``shrink``); the rest is laid out
-(``layout``); every pin is there, word for word, or nothing is sent; what must not leave the machine is blacked out.
+The steps: redact what must not be sent, measure the sections, remove what does not fit (``shrink``), lay out the rest
+(``layout``), and check that every pinned fact is included verbatim; otherwise nothing is sent.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contextinfinity.prompt.redact import Redactor, Span, redact
 from contextinfinity.prompt.shrink import describe, held_cuts, low_mark, shrink, truncate
 
 WORKSPACE_SHARE = 0.9
-"""The share of the window that a request about a workspace may take."""
+"""The maximum share of the window for a workspace request."""
 
 
 class Assembled(Struct, frozen=True, kw_only=True):
-    """What will be sent, and why it is what it is."""
+    """A prompt, its plan, and the redacted spans."""
 
     prompt: Prompt
     plan: Plan
@@ -35,36 +35,41 @@ class Assembled(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """What it was measured to take."""
+        """The estimated size of the prompt."""
         return self.plan.tokens
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What a prompt has to fit into."""
+    """The limits of a prompt."""
 
     budget: Budget
     abilities: Abilities
     redactor: Redactor | None = None
     most_turns: int | None = None
-    """What the earlier turns may take in all, where folding has failed."""
+    """The maximum number of tokens of all earlier turns, set when folding has failed."""
     start: Shrunk | None = None
-    """The cuts of the request before, which this one repeats as long as they suffice; deeper ones are made with room
-    to grow (``low_mark``). None: every request is cut only as far as it needs."""
+    """The cuts of the previous request, repeated as long as they suffice; deeper cuts leave room (``low_mark``).
+
+    With None, each request is cut only as far as needed.
+    """
     holds_cuts: bool = False
-    """Whether cuts are to last for many requests."""
+    """Whether cuts should last for many requests."""
     rejected: int | None = None
-    """The size of the prompt that the provider rejected: the next one is smaller, even where it misses its limit."""
+    """The size of a prompt that the provider rejected: the next one is smaller, even if it exceeds its limit."""
 
 
 def assemble(
     sections: Sections, frame: Frame, measure: Measure, *, limit: int | None = None, reason: str | None = None
 ) -> Assembled:
-    """Put the prompt of a step together. ``limit`` is what it may take (default: what the budget leaves);
-    ``reason`` says why its front is a new one."""
+    """Build the prompt of a step.
+
+    ``limit`` is its maximum size (default: the budget's input limit); ``reason`` says why the front changed. Raises
+    ``ProviderError`` of kind ``size`` if nothing fits, and ``ContextInfinityError`` if a pinned fact would be missing.
+    """
     limit = frame.budget.input_limit if limit is None else limit
     if sections.workspace is not None:
         limit = min(limit, int(frame.budget.model_limit * WORKSPACE_SHARE))
-    explicit = sections.contextualised  # as it was made; the spans say what of it was hidden
+    explicit = sections.contextualised  # unredacted; the spans record what was hidden
     sections, spans = redact(sections, frame.redactor) if frame.redactor else (sections, ())
     shrunk = frame.start
     if shrunk is not None and measure.total(sections) <= low_mark(sections, measure, limit):
@@ -115,12 +120,12 @@ def assemble(
 
 
 def _repeats(shrunk: Shrunk, frame: Frame) -> bool:
-    """Tell whether the cuts in turns are those of the request before."""
+    """Return whether the cuts in turns equal those of the previous request."""
     return frame.start is not None and held_cuts(shrunk) == held_cuts(frame.start)
 
 
 def check_pins(prompt: Prompt, sections: Sections) -> None:
-    """Make sure that every pinned fact stands in the prompt, word for word."""
+    """Raise ``ContextInfinityError`` unless every pinned fact is in the prompt verbatim."""
     facts = sections.front.pinned_facts
     if facts and not any(pins_text(facts) in text for text in prompt.system):
         missing = [fact for fact in facts if not any(f"- {fact}" in text for text in prompt.system)] or facts
@@ -130,12 +135,12 @@ def check_pins(prompt: Prompt, sections: Sections) -> None:
 
 
 def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
-    """Mark the prefixes worth caching: none that is shorter than the model's caches take."""
+    """Set the cache markers; prefixes shorter than the model's minimum get none."""
     if shown.workspace is not None:
         return _marked_tiers(prompt, shown, frame, measure)
     before = len(summary_pair(shown.front.summary))
     earlier = sum(len(turn.messages) for turn in shown.turns)
-    parts = chain(  # (messages, tokens) of every part that a marker may end
+    parts = chain(  # (messages, tokens) of each part at whose end a marker is possible
         ((1, measure.text(text)) for text in prompt.system),
         ((1, measure.message(message)) for message in prompt.messages[:before]),
         ((len(turn.messages), measure.turns((turn,))) for turn in shown.turns),
@@ -150,7 +155,7 @@ def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> 
 
 
 def _marked_tiers(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
-    """Mark the tiers of a workspace that are long enough to be cached."""
+    """Set a cache marker at each workspace tier that is long enough to be cached."""
     sizes = [*map(measure.text, prompt.system), *map(measure.message, prompt.messages)]
     totals = list(accumulate(sizes))
     places = markers(shown, prompt)
@@ -160,7 +165,7 @@ def _marked_tiers(prompt: Prompt, shown: Sections, frame: Frame, measure: Measur
 
 
 def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
-    """Account for what was gathered and not shown."""
+    """List what was gathered but not included."""
     if shrunk is None:
         return ()
     left = []

@@ -1,7 +1,7 @@
-"""How a model's window is shared out.
+"""Divide a model's context window.
 
-What the settings say are ceilings; a small window gets less, so that every one from 2,048 tokens works and folding
-comes before shrinking. The same figures decide when turns fold and what is sent.
+The settings are upper limits; small windows get less, so that every window from 2,048 tokens works and folding starts
+before shrinking. The same figures decide when turns are folded and what is sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SMALLEST_WINDOW = 2048
 
 
 class Ceilings(Struct, frozen=True, kw_only=True):
-    """What the settings allow at most, in tokens."""
+    """The limits from the settings, in tokens."""
 
     reserve: int = 4000
     safety: int = 1500
@@ -33,7 +33,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
 
 
 def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget:
-    """Share a window of ``limit`` tokens out."""
+    """Divide a window of ``limit`` tokens."""
     reserve = min(ceilings.reserve, limit // 4)
     safety = min(ceilings.safety, limit // 16)
     retrieval = min(ceilings.retrieval, limit // 4)
@@ -54,10 +54,10 @@ def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget
 
 
 def share_out_resent(limit: int, ceilings: Ceilings, answer: int | None) -> Budget:
-    """Share a window out for a client that sends the whole conversation with every request.
+    """Divide a window for a client that sends the whole conversation with every request.
 
-    Its messages and an answer of ``answer`` tokens, at most a quarter of the window, are sent as they are as long as
-    they fit; turns fold only then, and half of the room stays word for word.
+    Its messages and an answer of ``answer`` tokens (at most a quarter of the window) are sent unchanged while they fit;
+    only then are turns folded, and half of the input limit stays verbatim.
     """
     reserve = ceilings.reserve if answer is None else answer
     budget = share_out(limit, replace(ceilings, reserve=reserve))
@@ -69,7 +69,7 @@ def _summary(limit: int) -> int:
 
 
 def check_pins_limit(pinned: Sequence[str], fact: str, counter: Counter, limit: int) -> None:
-    """Refuse a fact that would make the pinned ones too many; the figures say by how much."""
+    """Raise ``Refused`` if a new fact would exceed the token limit of pinned facts."""
     there, more = sum(map(counter.count, pinned)), counter.count(fact)
     if fact not in pinned and there + more > limit:
         raise Refused(
@@ -79,7 +79,7 @@ def check_pins_limit(pinned: Sequence[str], fact: str, counter: Counter, limit: 
 
 
 class BudgetReport(Struct, frozen=True, kw_only=True):
-    """How full a conversation is."""
+    """The token use of a conversation."""
 
     history_tokens: int
     max_history_tokens: int
@@ -90,7 +90,7 @@ class BudgetReport(Struct, frozen=True, kw_only=True):
 
 
 def report(history_tokens: int, budget: Budget, max_output_tokens: int) -> BudgetReport:
-    """Tell how much of a window a history takes, and whether it is time to fold."""
+    """Report how many tokens a history takes, and whether it needs to be folded."""
     largest = budget.model_limit
     remaining = largest - history_tokens - budget.response_reserve - budget.safety_margin
     return BudgetReport(

@@ -1,11 +1,11 @@
-"""Text as a model may read it: the one canonical form in which borders are looked for.
+"""The canonical form of a text, in which ``quoting`` looks for tags that a model could take for its own.
 
-Until nothing changes any more: characters that are not seen, and marks on other characters, are removed; look-alike
-characters become plain ones; references and escapes (HTML, percent, quoted-printable, UTF-7, those of programming
-languages) are decoded. Then blanks are joined. Disguises are undone in whatever order they were put on.
+Until nothing changes: remove invisible characters and combining marks, replace look-alike characters by ASCII, and
+decode references and escapes (HTML, percent, quoted-printable, UTF-7, those of programming languages). Then collapse
+white space. Disguises are undone in any order of nesting.
 
-``revealed`` keeps for every character of the plain form where it stands in the source, so that a tag that is recognised
-in the plain form can be changed in the source.
+``revealed`` maps every character of the canonical form to its source span, so that a tag that is found in the canonical
+form can be changed in the source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 _SUSPECT = re.compile(r"&\W{0,9}#?\w|\\[ux07]|[^\x00-\x7f]|[<\[]/?\s{2,}|<\s<|>\s>|\\\W|[%=][\da-f]|%u|\+A", re.I)
-"""Without any of these, the plain form is the text."""
+"""A text without any of these is already canonical."""
 _REFERENCE = re.compile(
     r"&#?\w{1,40};?|\\u\{[\da-f]{1,12}\}|\\u[\da-f]{4}(?:[\da-f]{4})?|\\x[\da-f]{2}|\\0?[1-7][0-7]{1,2}|%u[\da-f]{4}"
     r"|%[0-7][\da-f]|%[cd][\da-f]%[89ab][\da-f]|%e[\da-f](?:%[89ab][\da-f]){2}|%f[0-7](?:%[89ab][\da-f]){3}"
@@ -27,31 +27,31 @@ _REFERENCE = re.compile(
 )
 _UTF_7 = {"Dw": "<", "D4": ">", "C8": "/", "Hw": "|", "Fs": "[", "F0": "]"}
 _ROUNDS = 8
-"""How often references within references are decoded."""
+"""The maximum nesting depth of references that are decoded."""
 _BLANK = re.compile(r"\s{2,}|(?<=<)\s(?=<)|(?<=>)\s(?=>)")
 _LOOKS_BLANK = frozenset("\u2800\u3164\u115f\u1160\uffa0\U0001d159")
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Code points that Unicode calls default-ignorable."""
+"""Unicode's default-ignorable code points."""
 
 
 class CanonicalText(Struct, frozen=True):
-    """The plain form, and the span of the source that each of its characters comes from."""
+    """The canonical form, and the source span of each of its characters."""
 
     text: str
     spans: list[tuple[int, int]]
 
     def source(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the source that a span of the plain form comes from."""
+        """Return the source span of a span of the canonical form."""
         return self.spans[start][0], self.spans[end - 1][1]
 
 
 def revealed(text: str, alike: Callable[[str], str]) -> CanonicalText | None:
-    """Return the plain form of a text; None if it is the text itself.
+    """Return the canonical form of a text, or None if it equals the text.
 
-    ``alike`` writes for each character the plain one that it looks like.
+    ``alike`` replaces each character by the ASCII character that it looks like.
     """
     if not _SUSPECT.search(text):
         return None
@@ -66,7 +66,7 @@ def revealed(text: str, alike: Callable[[str], str]) -> CanonicalText | None:
 
 
 def _seen(plain: CanonicalText, alike: Callable[[str], str]) -> CanonicalText:
-    """Remove what is invisible, and write a blank or a plain character for what looks like one."""
+    """Remove invisible characters; replace look-alikes by a blank or an ASCII character."""
     if plain.text.isascii():
         return plain
     kept = [(_blank_or(sign), span) for sign, span in zip(plain.text, plain.spans, strict=True) if _is_seen(sign)]
@@ -82,7 +82,7 @@ def _blank_or(sign: str) -> str:
 
 
 def _decoded(plain: CanonicalText) -> CanonicalText:
-    """Decode all references once; the same value if there is none."""
+    """Decode all references once; return the same object if there are none."""
     signs: list[str] = []
     spans: list[tuple[int, int]] = []
     place = 0
@@ -102,7 +102,7 @@ def _decoded(plain: CanonicalText) -> CanonicalText:
 
 
 def _meant(reference: str) -> tuple[str, int] | None:
-    """Return what a reference stands for and how much of it does so ("&ltsystem" begins with one)."""
+    """Return the decoded reference and its length: in "&ltsystem" only a prefix is the reference."""
     if reference[0] == "+":
         return _UTF_7[reference[2:4]], len(reference)
     if reference[0] in "%=" and reference[1] not in "uU":
@@ -132,7 +132,7 @@ def _numbered(reference: str) -> tuple[str, int] | None:
 
 
 def _joined(plain: CanonicalText) -> CanonicalText:
-    """Write one blank for several."""
+    """Collapse runs of white space."""
     signs: list[str] = []
     spans: list[tuple[int, int]] = []
     place = 0

@@ -1,7 +1,7 @@
-"""What a prompt looks like once something was taken out of it.
+"""Apply cuts to the sections of a prompt.
 
-``cut`` follows a ``Shrunk`` to the letter, and asks nobody: the same sections and the same ``Shrunk`` always give the
-same prompt, so that a request can be written again years later. Which cuts are needed is decided in ``shrink``.
+``cut`` applies a ``Shrunk`` deterministically: the same sections and the same ``Shrunk`` always give the same prompt,
+so that a request can be rebuilt years later. ``shrink`` decides which cuts are needed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from contextinfinity.prompt.tasks import bridge, is_by_a_person, opens_task
 WHOLE = 1024
 """The share of a text that is not shortened."""
 TASKS_LAYOUT = 3
-"""The layout from which on texts are shortened in proportion and rounds of a task leave a bridge."""
+"""The first layout that shortens texts in proportion and leaves a bridge for removed turns of a task."""
 ENDS = (2000, 1000)
-"""How many characters stay of a long text at its head and its tail, in requests before ``TASKS_LAYOUT``."""
+"""The characters kept at the head and the tail of a long text, before ``TASKS_LAYOUT``."""
 WORDS = 60
-"""How many characters of a question and of an answer a line quotes."""
+"""The maximum length of the quoted question and answer in a turn's line."""
 
 Place = tuple[int, int, int]
-"""Where a block stands: its turn, the message in it, the block in that."""
+"""The position of a block: turn, message, block."""
 
 
 def cut(sections: Sections, shrunk: Shrunk) -> Sections:
-    """Take out what is to be taken out."""
+    """Return the sections with all cuts applied."""
     cuts = Cuts(set(places_of(shrunk)), shrunk.ends or ENDS)
     turns = [shortened(cuts.trimmed(shown), shrunk) for shown in sections.turns]
     message, *rounds = shortened(cuts.trimmed(running_turn(sections)), shrunk).messages
@@ -72,13 +72,13 @@ def cut(sections: Sections, shrunk: Shrunk) -> Sections:
 
 
 def _begins_task(kept: Sequence[Shown], message: Message) -> bool:
-    """Tell whether what is kept begins with a message that a person wrote."""
+    """Return whether the remaining turns start with a message that a person wrote."""
     first = next((shown for shown in kept if shown.messages), None)
     return is_by_a_person((message,)) if first is None else opens_task(first)
 
 
 def line(shown: Shown, layout: int) -> str:
-    """Say in a line what was said in a turn: its number, the first words of the question and of the answer."""
+    """Summarise a turn in one line: its number and the first words of question and answer."""
     if layout < TASKS_LAYOUT:
         question, *others = [message.rendered_text for message in shown.messages if message.role != "tool"] or [""]
         return f"#{shown.turn_seq} {_first_words(question)} → {_first_words(others[-1] if others else '')}"
@@ -88,12 +88,12 @@ def line(shown: Shown, layout: int) -> str:
 
 
 def _round_line(turn_seq: int, messages: Sequence[Message]) -> str:
-    """Say in a line what a round of this turn did: the calls, and the first words of what they gave."""
+    """Summarise a tool round of this turn in one line: the calls, and the first words of their results."""
     return f"#{turn_seq} {_gist(messages[:1])} → {_gist(messages[1:])}"
 
 
 def _gist(messages: Sequence[Message]) -> str:
-    """Return the first words of messages: of the text, else of the tool calls and the tool results."""
+    """Return the first words of the messages' text, or else of their tool calls and results."""
     text = " ".join(filter(None, (plain_text(message) for message in messages)))
     return _first_words(text or " ".join(part for message in messages for part in map(_tool_words, message.blocks)))
 
@@ -107,12 +107,12 @@ def _tool_words(block: ContentBlock) -> str:
 
 
 def running_turn(sections: Sections) -> Shown:
-    """Give the turn to be answered as one that is shown: its message first, then what its steps said and were told."""
+    """Return the current turn in the form of an earlier one: its message, then the messages of its tool loop."""
     return Shown(turn_seq=sections.turn_seq, messages=(sections.message, *sections.rounds))
 
 
 def trim(block: ContentBlock, ends: tuple[int, int] = ENDS) -> ContentBlock:
-    """Leave head and tail of a long text, with a mark between."""
+    """Reduce a long text to its head and tail, with a note between them."""
     if isinstance(block, TextBlock):
         return replace(block, text=_ends(block.text, ends), annotations=())
     if isinstance(block, ToolResultBlock):
@@ -123,7 +123,7 @@ def trim(block: ContentBlock, ends: tuple[int, int] = ENDS) -> ContentBlock:
 
 
 def shortened(shown: Shown, shrunk: Shrunk) -> Shown:
-    """Shorten tool results, and up to ``texts_to`` all texts, to the share that ``shrunk`` gives for their place."""
+    """Shorten tool results, and up to ``texts_to`` all texts, to the share that ``shrunk`` sets for their position."""
     levels = levels_of(shrunk)
     if not levels or (shown.turn_seq, 0) > levels[-1][0]:
         return shown
@@ -136,7 +136,7 @@ def shortened(shown: Shown, shrunk: Shrunk) -> Shown:
 
 
 def shorter(message: Message, share: int, floor: int, *, with_texts: bool) -> Message:
-    """Keep a share of each tool result, or of each text, and never less than ``floor`` characters."""
+    """Keep a share of each tool result or text, at least ``floor`` characters."""
     if share >= WHOLE:
         return message
     blocks = tuple(_shorter_block(block, share, floor, with_texts) for block in message.blocks)
@@ -154,13 +154,13 @@ def _shorter_block(block: ContentBlock, share: int, floor: int, with_texts: bool
 
 
 def levels_of(shrunk: Shrunk) -> list[tuple[tuple[int, int], int]]:
-    """List how far each share reaches, oldest first: ((turn, message), share)."""
+    """Return the levels of shortening, oldest first: ((turn, message), share)."""
     numbers = zip(*[iter(shrunk.shortened)] * 3, strict=True)
     return [((turn, message), share) for turn, message, share in numbers]
 
 
 def deepened(shrunk: Shrunk, turn: int, message: int, share: int) -> Shrunk:
-    """Shorten everything up to a place to a share at most; what is shorter already stays as it is."""
+    """Shorten everything up to a position to at most a share; texts with a smaller share keep it."""
     levels = levels_of(shrunk)
     if any(place >= (turn, message) and there <= share for place, there in levels):
         return shrunk
@@ -170,23 +170,23 @@ def deepened(shrunk: Shrunk, turn: int, message: int, share: int) -> Shrunk:
 
 
 def without_thinking(message: Message) -> Message:
-    """Leave a model's thinking out: vendors refuse it once what stood before it has changed."""
+    """Remove reasoning blocks: vendors reject them once the preceding content has changed."""
     return replace(message, blocks=tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock)))
 
 
 def places_of(shrunk: Shrunk) -> Iterator[Place]:
-    """Give the places of the texts that are cut."""
+    """Yield the positions of the trimmed texts."""
     return zip(*[iter(shrunk.trimmed)] * 3, strict=True)
 
 
 class Cuts(Struct, frozen=True):
-    """The long texts that are cut, and to what."""
+    """The positions of the texts to trim, and the lengths to keep."""
 
     places: set[Place]
     ends: tuple[int, int] = ENDS
 
     def trimmed(self, shown: Shown) -> Shown:
-        """Cut the long texts of a turn."""
+        """Trim the long texts of a turn."""
         if not any(turn == shown.turn_seq for turn, _, _ in self.places):
             return shown
         messages = (
@@ -208,7 +208,7 @@ def _artifacts(artifacts: Sequence[Artifact], shrunk: Shrunk) -> tuple[Artifact,
 
 
 def _summary(summary: str, lines: Sequence[str], longest: int | None) -> str:
-    """Put the summary and the lines together; where that is too long, its beginning and the newest lines stay."""
+    """Join summary and lines; if too long, keep the start of the summary and the newest lines."""
     listed = "\n".join(lines)
     whole = "\n".join(part for part in (summary, listed) if part)
     if longest is None or len(whole) <= longest:

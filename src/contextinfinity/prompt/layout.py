@@ -1,18 +1,18 @@
-"""The order and the wording of a prompt. This list is the layout:
+"""The order and the wording of a prompt.
 
     1  system instructions, with the rule that artifacts are data       a system text
-    2  pinned facts, word for word                                      the second system text
+    2  pinned facts, verbatim                                           the second system text
     3  standing memories                                                the same
     4  the workspace: files and symbols of a repository, in tiers       the last system text, and pairs of messages
-    5  the summary of older turns, with a line for each turn left out   a user message and a constant answer
-    6  every later turn, word for word, oldest first                    as it was said
+    5  the summary of older turns, with a line for each removed turn    a user message and a constant answer
+    6  every later turn, verbatim, oldest first                         as it was sent
     7  memories and artifacts for this question                         the last user message
-    8  the user's own words, and their contextualised form              the same
-       what this turn's earlier steps said and were told                after it, as it was said
+    8  the user's message, and its contextualised form                  the same
+       the messages of this turn's tool loop so far                     after it, as they were sent
 
-Nothing that changes from request to request stands before 7: no clock, no id, no score, no count. In a workspace the
-older turns stand in its last tier, before the files that are being worked on. Layout 2 differs from layout 1 in what
-``quoting`` recognises as a border; a plan names its layout, so that what was sent can be rebuilt.
+Nothing that changes with every request comes before 7: no clock, id, score or count. In a workspace the older turns are
+in its last tier, before the working files. Layout 2 differs from layout 1 in what ``quoting`` recognises as a
+delimiter; a plan names its layout, so that its request can be rebuilt.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LONGEST_NAME = 40
 
 
 def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
-    """Write the prompt; a model that takes no tools is offered none, and the front stays what it is."""
+    """Build the prompt; a model without tool support gets no tools, and its front is otherwise unchanged."""
     front = sections.front
     workspace = sections.workspace or WorkspaceText()
     return Prompt(
@@ -74,7 +74,7 @@ def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
 
 
 def _before_current(sections: Sections) -> Iterator[Sequence[Message]]:
-    """Give sections 4 to 6 in their order: the tiers of a workspace, what was said, and its working files."""
+    """Yield sections 4 to 6 in order: the workspace tiers, the conversation, and the working files."""
     workspace = sections.workspace or WorkspaceText()
     early = [shown.messages for shown in sections.turns if shown.turn_seq <= workspace.history_to]
     said = [summary_pair(sections.front.summary), *(shown.messages for shown in sections.turns)]
@@ -85,12 +85,12 @@ def _before_current(sections: Sections) -> Iterator[Sequence[Message]]:
 
 
 def _in_layout(text: str, layout: int) -> str:
-    """Return one of the fixed texts as a layout words it."""
+    """Return a fixed text in the wording of a layout."""
     return text if layout >= PLAIN_LAYOUT else _OLD_TEXTS[text]
 
 
 def system_texts(front: Front, layout: int = LAYOUT_VERSION) -> tuple[str, ...]:
-    """Write sections 1 to 3."""
+    """Return the system texts: sections 1 to 3."""
     rule = _in_layout(RULE, layout)
     if front.is_bare:
         return (front.system,) if front.system else ()
@@ -102,23 +102,23 @@ def system_texts(front: Front, layout: int = LAYOUT_VERSION) -> tuple[str, ...]:
 
 
 def _facts(front: Front) -> list[str]:
-    """Write sections 2 and 3, as far as there are any."""
+    """Return sections 2 and 3, if they are not empty."""
     pins = [pins_text(front.pinned_facts)] if front.pinned_facts else []
     return [*pins, f"{MEMORIES}\n{front.memories}"] if front.memories else pins
 
 
 def pins_text(facts: Sequence[str]) -> str:
-    """Write pinned facts, each word for word."""
+    """Format the pinned facts, each verbatim."""
     return "\n".join([PINS, *(f"- {fact}" for fact in facts)])
 
 
 def summary_pair(summary: str) -> tuple[Message, ...]:
-    """Write section 5; never as a system text: it is made of what people typed."""
+    """Return section 5; never as a system text, because it contains text that users wrote."""
     return (say("user", f"{SUMMARY}\n{summary}"), say("assistant", UNDERSTOOD)) if summary else ()
 
 
 def split_summary(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """Split off a pair that ``summary_pair`` wrote at the beginning; return (summary, the other messages)."""
+    """Split off a leading pair that ``summary_pair`` made; return (summary, the other messages)."""
     if len(messages) >= 2 and messages[1] == say("assistant", UNDERSTOOD):
         summary = messages[0].rendered_text.removeprefix(f"{SUMMARY}\n")
         if tuple(messages[:2]) == summary_pair(summary):
@@ -127,7 +127,7 @@ def split_summary(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
 
 
 def current_message(sections: Sections) -> Message:
-    """Write sections 7 and 8: results of tools first, then artifacts, then the words as they were said."""
+    """Return sections 7 and 8: tool results, then artifacts, then the user's text unchanged."""
     said = sections.message
     pieces = [memories_text(sections.remembered, sections.layout)] if sections.remembered else []
     pieces += [artifact_text(artifact, sections.layout) for artifact in sections.artifacts]
@@ -150,12 +150,12 @@ def current_message(sections: Sections) -> Message:
 
 
 def memories_text(remembered: str, layout: int = LAYOUT_VERSION) -> str:
-    """Wrap what is remembered of the user as a quotation."""
+    """Quote the memories of the user as an artifact."""
     return f'<artifact of="memories">\n{quote(remembered, layout)}\n</artifact>'
 
 
 def artifact_text(artifact: Artifact, layout: int = LAYOUT_VERSION) -> str:
-    """Wrap a retrieved piece as a quotation, with who said it, when and in which turn."""
+    """Quote a retrieved piece as an artifact, with its speaker, date and turn."""
     about = {
         "said-by": artifact.side,
         "name": _name(artifact.speaker),
@@ -169,13 +169,13 @@ def artifact_text(artifact: Artifact, layout: int = LAYOUT_VERSION) -> str:
 
 
 def _name(speaker: str) -> str:
-    """Leave of a name what cannot end the opening it stands in."""
+    """Remove the characters of a name that could end the attribute."""
     signs = [sign if sign.isalnum() or sign in ".-'" else " " for sign in speaker[: 2 * _LONGEST_NAME]]
     return " ".join("".join(signs).split())[:_LONGEST_NAME].strip()
 
 
 def tools_of(front: Front) -> tuple[ToolSpec, ...]:
-    """Read the tools a front offers."""
+    """Return the tools of a front."""
     return tuple(
         ToolSpec(name=tool["name"], description=tool["description"], parameters=tool["parameters"])
         for tool in front.tools or ()
@@ -183,14 +183,15 @@ def tools_of(front: Front) -> tuple[ToolSpec, ...]:
 
 
 def tools_json(tools: tuple[ToolSpec, ...]) -> Json:
-    """Write tools as a front keeps them."""
+    """Return tools in the form in which a front stores them."""
     return [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in tools] or None
 
 
 def markers(sections: Sections, prompt: Prompt) -> tuple[int, ...]:
-    """Name the places worth caching: the second system text, the summary, and the ends of the last two turns.
+    """Return the positions worth caching: the second system text, the summary, the ends of the last two turns.
 
-    While tools run, what they gave counts as the last turn. Places are counted through system texts and messages.
+    During a tool loop its messages count as the last turn. Positions are numbered consecutively through system texts
+    and messages.
     """
     systems = len(prompt.system)
     if sections.workspace is not None:
@@ -210,7 +211,7 @@ def markers(sections: Sections, prompt: Prompt) -> tuple[int, ...]:
 
 
 def tier_markers(sections: Sections, systems: int) -> tuple[int, ...]:
-    """Name the ends of the tiers of a workspace: the system texts, and the last message of each tier that has one."""
+    """Return the positions where workspace tiers end: the system texts, and the last message of each non-empty tier."""
     workspace = sections.workspace or WorkspaceText()
     sizes = [len(tier) for tier in workspace.tiers]
     early = [shown for shown in sections.turns if shown.turn_seq <= workspace.history_to]

@@ -1,4 +1,4 @@
-"""How large a prompt is, section by section. One measure decides what is sent, what is shrunk and what folds."""
+"""Count the tokens of a prompt by section. The same counts decide what is sent, shrunk and folded."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from contextinfinity.text.tokens import Counter
 
 
 class Measure:
-    """Counts as one model does; a model that cannot call ``tools`` is not sent them.
+    """Count tokens for one model; ``tools`` is False if it cannot call tools, so none are sent.
 
-    ``cache`` holds what earlier requests of the branch rendered and counted.
+    ``cache`` holds the renderings and counts of earlier requests of the branch.
     """
 
     def __init__(self, counter: Counter, *, tools: bool = True, cache: RenderCache | None = None) -> None:
@@ -27,27 +27,27 @@ class Measure:
         self.scale = counter.scale
 
     def text(self, text: str) -> int:
-        """Count a text."""
+        """Count the tokens of a text."""
         return self._counter.count(text)
 
     def tools(self, tools: Sequence[ToolSpec]) -> int:
-        """Count tools that are offered."""
+        """Count the tokens of the tool definitions."""
         return self._counter.count(tuple(tools)) if tools and self._tools else 0
 
     def message(self, message: Message) -> int:
-        """Count a message with its borders."""
+        """Count the tokens of a message, including its framing."""
         return self._counter.count(message)
 
     def messages(self, messages: Sequence[Message]) -> int:
-        """Count messages."""
+        """Count the tokens of several messages."""
         return sum(map(self._counter.count, messages))
 
     def turns(self, turns: Sequence[Shown]) -> int:
-        """Count earlier turns."""
+        """Count the tokens of earlier turns."""
         return self._cache.tokens(self._counter, turns)
 
     def sections(self, sections: Sections) -> tuple[PlanSection, ...]:
-        """Count a prompt, section by section, in its order."""
+        """Count the tokens of a prompt by section, in prompt order."""
         front, counted = sections.front, self._counter.count
         instructions, *facts = system_texts(front, sections.layout) or ("",)
         turns = sections.turns
@@ -78,5 +78,5 @@ class Measure:
         return self.text(workspace.system) + self.messages(messages)
 
     def total(self, sections: Sections) -> int:
-        """Count a prompt."""
+        """Count the tokens of a prompt."""
         return sum(section.tokens for section in self.sections(sections))

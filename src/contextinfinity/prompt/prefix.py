@@ -1,7 +1,7 @@
-"""How much of a request repeats the one before: what a provider's cache can know.
+"""Compute how much of a request repeats the previous one, and can therefore be a cache hit.
 
-Bodies are compared as vendors read them: tools first, then system texts, then messages or items in order, each whole.
-Cache marks do not count.
+Bodies are compared in the order in which vendors read them: tools, system texts, then whole messages or items. Cache
+markers are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ORDER = ("tools", "system", "systemInstruction", "messages", "input", "contents
 
 
 def shared(before: Json, after: Json) -> tuple[int, int]:
-    """Tell how many bytes of a body repeat the beginning of another, and how many there are."""
+    """Return how many bytes of ``after`` repeat the start of ``before``, and its total number of bytes."""
     pieces = list(_pieces(after))
     total = sum(map(len, pieces))
     common = 0
@@ -28,7 +28,7 @@ def shared(before: Json, after: Json) -> tuple[int, int]:
 
 
 def _pieces(body: Json) -> Iterator[bytes]:
-    """Give the parts of a body in the order in which a model reads them."""
+    """Yield the parts of a body in the order in which a model reads them."""
     body = body.get("prompt", body) if isinstance(body, dict) else {}
     for name in _ORDER:
         part = body.get(name)

@@ -1,7 +1,7 @@
-"""The part of the prompt that stands still, and when it may change.
+"""The stable front of a prompt, and when it may change.
 
-A front is replaced only for a reason. What else changes meanwhile (a memory that was learned) waits for the next one,
-so that a provider's cache keeps knowing the beginning.
+A front is replaced only for one of the listed reasons. Other changes, such as a new memory, wait for the next
+replacement, so that the provider's prompt cache keeps matching.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Front, Plan
 
 SILENCE = timedelta(hours=1)
-"""After so long no cache remembers anything."""
+"""After this time no provider cache is still valid."""
 
 
 class PreviousFront(Struct, frozen=True, kw_only=True):
-    """The request before this one on the branch."""
+    """The previous request on the branch."""
 
     front: Front
     plan: Plan
     silence: timedelta
     same_branch: bool = True
     removed: bool = False
-    """Whether a person took something out of its memories, or changed it, or nobody says it any more."""
+    """Whether a memory in it was removed or edited, or is no longer stated by any turn."""
     corrections: tuple[Memory, ...] = ()
-    """What makes memories untrue that stand in it."""
+    """Newer memories that supersede memories in it."""
 
 
 def choose_front(
     candidate: Front, last: PreviousFront | None, *, with_memories: bool = True
 ) -> tuple[Front, str | None]:
-    """Keep the front of the last request, or take the new one for a reason; gives (front, reason for a new epoch).
+    """Keep the front of the last request or replace it; return (front, reason for a new epoch or None).
 
-    ``with_memories``: whether they are wanted; those that the last front has leave it otherwise.
+    ``with_memories`` is False if memories are turned off; those in the last front are then removed.
     """
     if last is None:
         return candidate, "first"

@@ -1,6 +1,6 @@
-"""What a prompt is made of, before it is laid out: plain values, gathered once a turn.
+"""The material of a prompt before layout: plain values, gathered once per turn.
 
-Only ``rounds`` grows from step to step of a turn; all else stays the same in all of them.
+Only ``rounds`` grows during the steps of a turn; everything else stays the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextinfinity.text.tokens import Counter, Weight
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
-    """A piece of the past brought back for this question: what stands at ``start`` to ``end`` of one side of a turn."""
+    """Retrieved text: characters ``start`` to ``end`` of one side of an earlier turn."""
 
     chunk_id: ChunkId
     side: ChunkSide
@@ -36,18 +36,18 @@ class Artifact(Struct, frozen=True, kw_only=True):
     turn_seq: int = 0
     """The turn of this conversation in which it was said; 0 for another conversation."""
     is_summary: bool = False
-    """Whether ``text`` is a summary of what stands there."""
+    """Whether ``text`` is a summary of that span."""
     score: float = 1.0
     uncut: TurnId | None = None
-    """The turn it is of, where that is not cut into chunks yet."""
+    """The turn, if it has not been chunked yet."""
     conversation: SessionId = ""
-    """The other conversation of the same owner in which it was said, where the prompt names it."""
+    """The other conversation of the same owner that it comes from, if the prompt names it."""
     superseded_by: int = 0
-    """The turn with a newer statement about the same thing; 0 if there is none."""
+    """The turn with a newer statement about the same subject; 0 if there is none."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """An earlier turn as the model reads it."""
+    """An earlier turn as rendered for the model."""
 
     turn_seq: int
     messages: tuple[Message, ...]
@@ -61,19 +61,19 @@ class Sections(Struct, frozen=True, kw_only=True):
     turn_seq: int
     message: Message
     covers: int = 0
-    """The last turn that the summary stands for."""
+    """The last turn that the summary covers."""
     turns: tuple[Shown, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     contextualised: str | None = None
     remembered: str = ""
-    """What is remembered and matters for this question, a line a fact."""
+    """The memories that are relevant to this question, one per line."""
     rounds: tuple[Message, ...] = ()
     lead: tuple[Message, ...] = ()
-    """What was sent with the message, in front of it: other messages of the same row."""
+    """Messages that the client sent before this one in the same request."""
     begun: tuple[Message, ...] = ()
-    """What was sent behind the message: an answer that the client began."""
+    """Messages that the client sent after this one: the prefilled start of an answer."""
     bridge: tuple[int, int] | None = None
-    """The two turns that the first of ``turns`` stands for, where that is a bridge (``prompt.tasks``)."""
+    """The two turns that the first of ``turns`` replaces, if it is a bridge (``prompt.tasks``)."""
     layout: int = LAYOUT_VERSION
     workspace: WorkspaceText | None = None
 
@@ -82,16 +82,16 @@ THIS = "this"
 
 
 class RenderCache:
-    """The turns of one branch as they were rendered and counted last, so that a request does so only for new ones.
+    """A cache of the rendered and counted turns of one branch, so that a request processes only new turns.
 
-    A rendering is valid for the very ``Turn`` objects it was made from: a turn that is read again is rendered again.
+    An entry is valid for the same ``Turn`` objects only: a turn that is loaded again is rendered again.
     """
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry] = {}
 
     def render(self, turns: Sequence[Turn], then: Turn | None) -> list[Shown]:
-        """Render turns in the current layout; ``then`` is the turn that follows the last of them."""
+        """Render turns in the current layout; ``then`` is the turn after the last of them."""
         shown = []
         for turn, after in zip(turns, [*turns[1:], then], strict=False):
             entry = self._entries.get(turn.turn_seq)
@@ -101,15 +101,15 @@ class RenderCache:
         return shown
 
     def tokens(self, counter: Counter, turns: Sequence[Shown]) -> int:
-        """Count turns."""
+        """Count the tokens of turns."""
         total, scale = 0, counter.scale
         for shown in turns:
             entry = self._entries.get(shown.turn_seq)
-            if entry is None or entry.shown is not shown:  # something of it was replaced
+            if entry is None or entry.shown is not shown:  # it was changed after rendering
                 total += sum(map(counter.count, shown.messages))
                 continue
             counted, tokens = entry.counted.get(counter, (None, 0))
-            if counted != scale:  # it was never counted, or the counter has learned since
+            if counted != scale:  # not counted yet, or the counter was recalibrated
                 if (weights := entry.weights.get(counter)) is None:
                     weights = entry.weights[counter] = tuple(map(counter.weigh, shown.messages))
                 tokens = counter.total(weights)
@@ -130,9 +130,9 @@ class _Entry:
 def shown_turns(
     turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION, *, cache: RenderCache | None = None
 ) -> tuple[Shown, ...]:
-    """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it.
+    """Render turns, oldest first; ``then`` is the turn after them, on which the rendering depends.
 
-    Where a later request sent a turn in other bytes, those are shown (``AS_SENT``). ``cache`` is used for the current
+    If a later request sent a turn in different bytes, those are shown (``AS_SENT``). ``cache`` is used for the current
     layout only.
     """
     sent = _as_sent([*turns, *(() if then is None else (then,))])
@@ -152,7 +152,7 @@ def _shown(turn: Turn, messages: tuple[Message, ...]) -> Shown:
 
 
 def message_of(turn: Turn) -> tuple[tuple[Message, ...], Message, tuple[Message, ...]]:
-    """Return the message of a turn that is being answered as it was sent, with what was sent before and behind it."""
+    """Return the message of the current turn as it was sent, with the messages sent before and after it."""
     sent = _as_sent([turn]).get(THIS, ())
     places = [place for place, message in enumerate(sent) if message.role in ("user", "tool")]
     if not places:
@@ -161,9 +161,9 @@ def message_of(turn: Turn) -> tuple[tuple[Message, ...], Message, tuple[Message,
 
 
 def as_sent_field(sent: Mapping[str, Sequence[Message]], stored: Mapping[str, Sequence[Message]]) -> dict[str, Json]:
-    """Write the metadata that ``shown_turns`` and ``message_of`` read.
+    """Build the metadata that ``shown_turns`` and ``message_of`` read.
 
-    Of a message whose blocks are ``stored`` with its turn only the place there is written.
+    A message whose blocks are ``stored`` with its turn is written as a reference to them.
     """
     written = {key: [_reference(one, stored.get(key, ())) for one in messages] for key, messages in sent.items()}
     return {AS_SENT: written} if written else {}
@@ -181,7 +181,7 @@ def _reference(message: Message, stored: Sequence[Message]) -> Json:
 
 
 def _message(value: Json, turn: Turn | None) -> Message:
-    """Read a message back, or what was written of its place."""
+    """Decode a message, or resolve a reference to one."""
     if isinstance(value, dict) and "side" in value and turn is not None:
         sides = (turn.user_message, turn.answer)
         there = sides[value["side"]]
@@ -191,7 +191,7 @@ def _message(value: Json, turn: Turn | None) -> Message:
 
 
 def _as_sent(turns: Iterable[Turn]) -> dict[str, tuple[Message, ...]]:
-    """Collect the messages that were sent in other bytes; the newest request decides."""
+    """Collect the messages that were sent in different bytes; the newest request wins."""
     found: dict[str, Json] = {}
     known: dict[str, Turn] = {}
     for turn in turns:
@@ -204,5 +204,5 @@ def _as_sent(turns: Iterable[Turn]) -> dict[str, tuple[Message, ...]]:
             for key, messages in found.items()
             if key in known
         }
-    except (msgspec.ValidationError, LookupError, TypeError):  # an import may bring any metadata
+    except (msgspec.ValidationError, LookupError, TypeError):  # imported turns may have any metadata
         return {}

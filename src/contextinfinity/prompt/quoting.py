@@ -1,12 +1,12 @@
-"""Retrieved text as a quotation that nothing in it can leave.
+"""Quote retrieved text so that it cannot break out of the quotation.
 
-Every line of the text stands behind a bar, whatever sign ended it, so that a line of ours (the opening, the closing)
-can never be one of its lines, and no role or heading in it begins a line. What models take for their own borders (tags,
-special tokens of the vendors, our own wrapping), also in look-alike signs, as entities or with signs in between that
-are not seen, gets a round bracket for its first sign: it stays readable and is no border any more.
+Every line of the text gets a leading bar, whatever its line separator, so that none of its lines can be mistaken for
+our opening or closing tag, or start with a role or heading. Anything that a model could take for a delimiter (role
+tags, special tokens of the vendors, our own tags), even if written with look-alike characters, entities or invisible
+characters, gets a round bracket as its first character: it stays readable but is no longer a delimiter.
 
-The text can be read back, but for those brackets and for signs nobody sees. Requests of the past are rebuilt with this
-module, so what it writes for a layout never changes: layout 2 adds ``disguises`` to what layout 1 does.
+``unquote`` restores the text except for those brackets and invisible characters. Past requests are rebuilt with this
+module, so its output for a given layout never changes: layout 2 adds ``canonical_text`` to what layout 1 does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _JOINERS = re.compile("(?<![^\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?![^\x00-\x7f])")
-"""Joiners mean something between letters of other scripts and in emoji only."""
+"""Joiners are meaningful only between letters of other scripts and in emoji."""
 
 _OPENING = "<‹〈⟨⟪❮❬❰⦑⧼≺≪«《〈﹤＜˂ᐸ⋖⪡⦓𐀸ᚲ⟬⦗"
 _SLASHES = "/⁄∕╱⧸／"
@@ -41,20 +41,20 @@ _ALIKE = str.maketrans(
     "<" * len(_OPENING) + "/" * len(_SLASHES) + "|" * len(_BARS) + _LETTERS[1::2],
 )
 _BOXED = ((0x1F150, 26), (0x1F170, 26), (0x1F1E6, 26))
-"""Where alphabets in circles, boxes and flags begin."""
+"""The first code points of circled, boxed and regional-indicator alphabets."""
 _MARK = "\u0301"
-"""Stands for all marks above, below and through a letter, and for joiners."""
+"""Represents all combining marks and joiners."""
 
 _ENTITY = (
     r"&(?:amp;){0,4}(?:lt|#0{0,6}60|#x0{0,6}3c|lang|langle|laquo);?|\\u(?:0000)?003c|\\u\{0{0,4}3c\}|\\x3c|\\0?74"
     r"|[%=](?:25){0,4}3c|\+ADw-"
 )
 _CODE = r"&#\w{2,8};?|\\u00\w\w|\\x\w\w|%(?:25){0,4}\w\w"
-"""A letter that is written as its number."""
+"""A letter written as a numeric reference."""
 _BETWEEN = rf"(?:{_MARK}*+(?:&#?\w{{2,8}};|[\W_])){{0,2}}{_MARK}*+"
 _OURS = _BETWEEN.join(rf"(?:{letter}|{_CODE})" for letter in "artifact")
 _NOT_OURS = r"</?artifactid>|<\s?artifact\w{1,40}+[.;,)\[]"
-"""Names of Maven, and what is smaller than a variable."""
+"""Maven element names, and comparisons with a variable."""
 _SLASH = r"&(?:sol|#0{0,6}47|#x0{0,6}2f);?|\\u002f|\\x2f|%2f"
 _UPRIGHT = r"[|]|&(?:vert|verbar|#0{0,6}124|#x0{0,6}7c);?|\\u007c|\\x7c|%7c"
 _SIGN = rf"(?:{_ENTITY}|{_SLASH}|(?!{_CODE})[\W_])"
@@ -70,8 +70,8 @@ _TOKENS = (
 )
 _BRACKETED = r"inst|available_tools|tool_calls|tool_results|tool_content|system_prompt|call_id|think|gmask"
 _BORDER = re.compile(
-    rf"(?!{_NOT_OURS})(?:<|{_ENTITY})(?={_SIGN}{{0,8}}+{_MARK}*+{_OURS})"  # our own
-    # roles and calls; after a letter it is List<User>, after another one a shift, alone between blanks it is "less"
+    rf"(?!{_NOT_OURS})(?:<|{_ENTITY})(?={_SIGN}{{0,8}}+{_MARK}*+{_OURS})"  # our own tags
+    # roles and calls; after a letter it is List<User>, after another one a shift, between blanks a comparison
     rf"|(?<!\w)(?:(?<!<)<|<(?!\s)|{_ENTITY})(?=\s{{0,2}}/?\s{{0,2}}{_NAMES}(?:{_END}|\s{{1,3}}[\w-]{{1,20}}\s?=\s?[\"']))"
     rf"|(?<!\w)(?:<|{_ENTITY})(?=/?{_NAMES}(?:[:=/]|\s[^<>;&|(){{}}]{{0,200}}>|\s{{0,3}}(?:\n|$)))"
     r"|(?<=\w)<(?=(?-i:system|developer|assistant|human|SYSTEM|DEVELOPER|ASSISTANT|HUMAN)\s?>)"
@@ -86,17 +86,17 @@ _BORDER = re.compile(
 
 
 def quote(text: str, layout: int = LAYOUT_VERSION) -> str:
-    """Put every line of a text behind a bar, with nothing in it that passes for a border."""
+    """Prefix every line of a text with a bar, and neutralise everything that looks like a delimiter."""
     return "\n".join(f"{BAR} {line}" if line else BAR for line in _LINES.split(harmless(text, layout)))
 
 
 def unquote(quoted: str) -> str:
-    """Read a quotation back, its lines ended by line feeds."""
+    """Restore the text of a quotation, with line feeds as line separators."""
     return "\n".join(line[2:] for line in quoted.split("\n"))
 
 
 def harmless(text: str, layout: int = LAYOUT_VERSION) -> str:
-    """Remove invisible characters, and write a round bracket for the first character of what looks like a border."""
+    """Remove invisible characters, and replace the first character of anything like a delimiter by a round bracket."""
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
     text = _opened(text, [found.span() for found in _BORDER.finditer(_skeleton(text))])
     if layout == 1 or (plain := revealed(text, _skeleton)) is None:
@@ -110,7 +110,7 @@ def _skeleton(text: str) -> str:
 
 
 def _opened(text: str, borders: list[tuple[int, int]]) -> str:
-    """Write a round bracket for each of the spans."""
+    """Replace each of the spans by a round bracket."""
     pieces, place = [], 0
     for start, end in borders:
         pieces += [text[place:start], "("]
@@ -120,7 +120,7 @@ def _opened(text: str, borders: list[tuple[int, int]]) -> str:
 
 @lru_cache(maxsize=64)
 def _table(signs: frozenset[str]) -> dict[int, str]:
-    """Say for each sign which plain one it looks like: one for one, so that places stay the same."""
+    """Map each character to the ASCII character that it looks like, one to one, so that offsets are preserved."""
     return {ord(sign): _plain(sign) for sign in signs if not sign.isascii()}
 
 

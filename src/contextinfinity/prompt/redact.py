@@ -1,7 +1,7 @@
-"""Blacking out what must not leave the machine.
+"""Redact text that must not leave the machine.
 
-A redactor is asked of every text that would go out and names the spans to hide; each becomes ``[redacted]``. What is
-kept stays as it was said. The spans are kept with the plan, so that what was sent can be shown again.
+A redactor is called with every text that would be sent and returns the spans to hide; each is replaced by
+``[redacted]``. Stored messages are not changed. The spans are stored with the plan, so that the request can be rebuilt.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from contextinfinity.prompt.prompt_sections import Sections, Shown
 REDACTED = "[redacted]"
 
 Span: TypeAlias = tuple[int, int, int]
-"""A stretch that was hidden: the number of the text, where it begins, where it ends."""
+"""A redacted span: the number of the text, start and end."""
 Redactor: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
-"""Names the stretches of a text that must not be sent, as (start, end)."""
+"""Returns the spans (start, end) of a text that must not be sent."""
 Change: TypeAlias = Callable[[int, str], str]
 
 
 def by_patterns(patterns: Sequence[str]) -> Redactor:
-    """Make a redactor of regular expressions."""
+    """Return a redactor for regular expressions."""
     compiled = [re.compile(pattern) for pattern in patterns]
 
     def find(text: str) -> Iterable[tuple[int, int]]:
@@ -47,12 +47,15 @@ def by_patterns(patterns: Sequence[str]) -> Redactor:
 
 
 def all_of(redactors: Sequence[Redactor]) -> Redactor:
-    """Hide what any of them names."""
+    """Return a redactor that hides the spans of all given redactors."""
     return lambda text: [span for redactor in redactors for span in redactor(text)]
 
 
 def redact(sections: Sections, redactor: Redactor) -> tuple[Sections, tuple[Span, ...]]:
-    """Hide what the redactor names, before anything is cut; gives the sections and what was hidden where."""
+    """Redact the sections before anything is cut; return the sections and the hidden spans.
+
+    Raises ``ContextInfinityError`` if the redactor fails.
+    """
     spans: list[Span] = []
 
     def hide(number: int, text: str) -> str:
@@ -64,17 +67,17 @@ def redact(sections: Sections, redactor: Redactor) -> tuple[Sections, tuple[Span
 
 
 def hidden(text: str, redactor: Redactor | None) -> str:
-    """Hide what the redactor names in one text."""
+    """Redact one text."""
     return text if redactor is None else _without(text, secrets_in(text, redactor))
 
 
 def secrets_in(text: str, redactor: Redactor) -> list[tuple[int, int]]:
-    """Give the stretches that the redactor names, in order, none of which touch."""
+    """Return the spans that the redactor finds, sorted and merged."""
     return _merged(_asked(redactor, text), len(text))
 
 
 def redact_turns(turns: tuple[Shown, ...], redactor: Redactor | None) -> tuple[Shown, ...]:
-    """Hide what the redactor names in turns, before anything is shortened: half a secret is what no pattern finds."""
+    """Redact turns before anything is shortened: a pattern cannot match half of a secret."""
     if redactor is None:
         return turns
     texts = _Texts(lambda _, text: hidden(text, redactor))
@@ -82,7 +85,7 @@ def redact_turns(turns: tuple[Shown, ...], redactor: Redactor | None) -> tuple[S
 
 
 def apply(sections: Sections, spans: Iterable[Span]) -> Sections:
-    """Hide what was hidden before."""
+    """Redact the given spans again."""
     by_text: dict[int, list[tuple[int, int]]] = {}
     for number, start, end in spans:
         by_text.setdefault(number, []).append((start, end))
@@ -100,7 +103,7 @@ def _asked(redactor: Redactor, text: str) -> list[tuple[int, int]]:
 
 
 def _merged(found: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Put stretches in order, those that touch as one; whatever is no stretch of the text is left out."""
+    """Sort the spans, merge those that touch, and drop invalid ones."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted((max(0, start), min(end, length)) for start, end in found):
         if start >= end:
@@ -121,7 +124,7 @@ def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def _each_text(sections: Sections, change: Change) -> Sections:
-    """Change every text of a prompt's material, numbered in the order in which they stand."""
+    """Apply a change to every text of the sections, numbered in order."""
     texts = _Texts(change)
     front = sections.front
     changed = replace(
@@ -139,7 +142,7 @@ def _each_text(sections: Sections, change: Change) -> Sections:
         message=texts.message(sections.message),
         contextualised=None if sections.contextualised is None else texts.text(sections.contextualised),
         rounds=tuple(map(texts.message, sections.rounds)),
-        remembered=texts.text(sections.remembered),  # last: texts of older requests keep their numbers
+        remembered=texts.text(sections.remembered),  # last, so that texts of older requests keep their numbers
         lead=tuple(map(texts.message, sections.lead)),
         begun=tuple(map(texts.message, sections.begun)),
     )
@@ -149,7 +152,7 @@ def _each_text(sections: Sections, change: Change) -> Sections:
 
 
 class _Texts:
-    """Goes through texts in order and changes each."""
+    """Visit texts in order and change each."""
 
     def __init__(self, change: Change) -> None:
         self._change = change
@@ -166,7 +169,7 @@ class _Texts:
         return replace(changed, wire={**message.wire, "template": self.values(message.wire["template"])})
 
     def descriptions(self, value: Json) -> Json:
-        """Change what tools are said to do; their names and schemas are code."""
+        """Change the descriptions of tools; names and schemas are not text."""
         if isinstance(value, dict):
             return {
                 key: self.text(inner) if key == "description" and isinstance(inner, str) else self.descriptions(inner)
@@ -183,13 +186,13 @@ class _Texts:
             case ToolResultBlock():
                 inner = (self._block(part) for part in block.content)
                 return replace(block, content=tuple(part for part in inner if part is not None))
-            case ReasoningBlock() | UnknownBlock():  # signed by its vendor: it goes as it is, or not at all
+            case ReasoningBlock() | UnknownBlock():  # signed by its vendor: sent unchanged or not at all
                 raw = msgspec.json.encode(block).decode()
                 return block if self.text(raw) == raw else None
         return block
 
     def values(self, value: Json) -> Json:
-        """Change every text in a JSON value; its keys stay."""
+        """Change every text in a JSON value; keys are not changed."""
         if isinstance(value, dict):
             return {key: self.values(inner) for key, inner in value.items()}
         if isinstance(value, list | tuple):

@@ -1,18 +1,18 @@
-"""How an earlier turn stands in a later prompt: so that roles stay valid for every provider.
+"""Render an earlier turn in a later prompt, with roles that are valid for every provider.
 
-| how it ended                                   | what the model reads                                         |
-| ---------------------------------------------- | ------------------------------------------------------------ |
-| answered, cut short by length, waits for tools | both sides as they are                                       |
-| stopped by a person, with text                 | the words, the text shown, ``[stopped here]``                |
-| cut by a crash, with text                      | the words, the text shown, ``[cut off here]``                |
-| no text at all                                 | the words, ``[no answer]``; nothing if the next is its retry |
-| too large to be sent                           | the first 200 characters, and a note where that is not all   |
-| a question asked back                          | the question, as the answer                                  |
-| logged, by the assistant or as a system text   | that alone                                                   |
-| logged, by a tool, without the call            | ``[a tool gave back]``, its words, as from the user          |
+| how it ended                                   | what the model reads                                             |
+| ---------------------------------------------- | ---------------------------------------------------------------- |
+| answered, length limit, waits for tools        | both messages unchanged                                          |
+| cancelled by a user, with text                 | the message, the text shown, ``[stopped here]``                  |
+| interrupted by a crash, with text              | the message, the text shown, ``[cut off here]``                  |
+| no text at all                                 | the message, ``[no answer]``; nothing if the next is its retry   |
+| too large to be sent                           | the first 200 characters, and a note if that is not all          |
+| a clarification question                       | the question, as the answer                                      |
+| logged, by the assistant or as a system text   | that message alone                                               |
+| logged, by a tool, without the call            | ``[a tool gave back]`` and its text, as a user message           |
 
-Calls and results that went before the answer stand between the two. A call whose result never came gets a constant
-result here, never in the record. Thinking is shown to nobody but the model that had it, while it is at it.
+Tool calls and results are shown between message and answer. A call without a result gets a constant result in the
+prompt, never in the ledger. Reasoning is shown only to the model that produced it, and only during its turn.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ KEPT_OF_TOO_LARGE = 200
 
 
 def render_turn(turn: Turn, following: Turn | None, layout: int = LAYOUT_VERSION) -> tuple[Message, ...]:
-    """Render one turn; ``following`` is the turn after it, the one being answered included.
+    """Render one turn; ``following`` is the turn after it, which may be the current one.
 
-    ``layout`` is the version of the plan that the prompt belongs to.
+    ``layout`` is the layout version of the plan.
     """
     between = render_rounds(turn.rounds)
     if turn.answer is None or not _says_something(turn.answer.blocks):
@@ -68,7 +68,7 @@ def render_turn(turn: Turn, following: Turn | None, layout: int = LAYOUT_VERSION
 
 
 def render_rounds(items: Iterable[TranscriptItem], *, running: bool = False) -> tuple[Message, ...]:
-    """Write what went to and fro between a model and its tools; its thinking only while it is at it (``running``)."""
+    """Render the messages of a tool loop; reasoning is included only if the turn is ``running``."""
     messages = []
     for is_output, group in groupby(items, lambda item: isinstance(item, ToolOutputItem)):
         blocks = tuple(block for item in group for block in _blocks(item, running))
@@ -86,22 +86,22 @@ def _blocks(item: TranscriptItem, running: bool) -> tuple[ContentBlock, ...]:
 
 
 def came_to_nothing(turn: Turn) -> bool:
-    """Tell whether a turn ended without a word or a call: it may give way to its retry."""
+    """Return whether a turn ended without text and calls, so that its retry may replace it."""
     return not turn.text and (turn.answer is None or not _says_something(turn.answer.blocks))
 
 
 def _gives_way(turn: Turn, following: Turn) -> bool:
-    """Tell whether a turn without an answer need not be shown: the next says it again, results of tools and all."""
+    """Return whether a turn without an answer can be omitted: the next one retries it with the same tool results."""
     return following.retry_of == turn.id and came_to_nothing(turn) and _brought(turn) <= _brought(following)
 
 
 def _brought(turn: Turn) -> set[str]:
-    """Name the calls whose results a turn's message brings."""
+    """Return the ids of the calls whose results a turn's message contains."""
     return {block.tool_use_id for block in turn.user_message.blocks if isinstance(block, ToolResultBlock)}
 
 
 def _left_open(turn: Turn, following: Turn | None, layout: int) -> tuple[Message, ...]:
-    """What was logged and not answered; the mark stands where the log goes on as if it had been."""
+    """Render a logged turn without an answer; ``[no answer]`` is added unless the log continues with one."""
     said = turn.user_message
     if said.role == "assistant":
         return _answer(turn, said, following) if _says_something(said.blocks) else ()
@@ -111,15 +111,15 @@ def _left_open(turn: Turn, following: Turn | None, layout: int) -> tuple[Message
 
 
 def _takes_up(following: Turn) -> bool:
-    """Tell whether what was said before a logged turn is still being answered in it."""
+    """Return whether a logged turn continues the answer to the message before it."""
     role = following.user_message.role
     return role in ("assistant", "tool") or (role == "system" and following.answer is not None)
 
 
 def _words(turn: Turn, layout: int) -> tuple[Message, ...]:
-    """Return what the user said, or its beginning if it was long and too large to send; a call keeps its result.
+    """Return the user's message, or its beginning if it was too large to send; each call keeps a result.
 
-    Layout 1 added the note to short messages as well, although nothing of them was left out.
+    Layout 1 added the note to short messages as well, although they were complete.
     """
     said = turn.user_message
     results = [block for block in said.blocks if isinstance(block, ToolResultBlock)]
@@ -139,7 +139,7 @@ def _words(turn: Turn, layout: int) -> tuple[Message, ...]:
 
 
 def _length(blocks: Sequence[ContentBlock]) -> float:
-    """Count the characters of a message and of the tool results in it; a picture counts as long."""
+    """Count the characters of a message and of its tool results; an image counts as infinite."""
     length = 0.0
     for block in blocks:
         if isinstance(block, ToolResultBlock):
@@ -150,7 +150,7 @@ def _length(blocks: Sequence[ContentBlock]) -> float:
 
 
 def _answer(turn: Turn, answer: Message, following: Turn | None) -> tuple[Message, ...]:
-    """What the model said, the results of its calls, and a mark where it did not end by itself."""
+    """Render the answer, the results of its calls, and a mark if it was cancelled or interrupted."""
     said = tuple(block for block in answer.blocks if not isinstance(block, ToolResultBlock))
     results = _results(turn, answer, following)
     mark = _mark(turn)
@@ -164,7 +164,7 @@ def _answer(turn: Turn, answer: Message, following: Turn | None) -> tuple[Messag
 
 
 def _mark(turn: Turn) -> str | None:
-    """What tells the model that an answer did not end by itself."""
+    """Return the mark for a cancelled or interrupted answer."""
     if turn.outcome == "cancelled":
         return STOPPED
     return CUT_OFF if turn.phase is Phase.FAILED else None
@@ -175,9 +175,9 @@ def _says_something(blocks: Sequence[ContentBlock]) -> bool:
 
 
 def _results(turn: Turn, answer: Message, following: Turn | None) -> tuple[ToolResultBlock, ...]:
-    """The results of an answer's calls: those that came, and constant ones for those the next turn does not bring."""
+    """Return the results of an answer's calls; calls without a result in the next turn get a constant one."""
     calls = [block for block in answer.blocks if isinstance(block, ToolUseBlock)]
-    if not calls:  # as nearly always, and hundreds of turns are written for each prompt
+    if not calls:  # fast path: each prompt renders hundreds of turns
         return ()
     came = {block.tool_use_id: block for block in answer.blocks if isinstance(block, ToolResultBlock)}
     brought = _brought(following) if following else set()

@@ -1,18 +1,18 @@
-"""What to take out of a prompt that is too large, in a fixed order, without asking a model.
+"""Decide what to remove from a prompt that is too large, in a fixed order and without calling a model.
 
-    1   retrieved text, the lowest score first, down to the best
-    2   that one: a slice of it, then nothing
-    3   files, the largest first (in a workspace)
-    4   long texts and tool results of older tasks: head and tail, in proportion, the oldest first
-    5   the oldest tasks: a line for each of their turns in the summary
-    5b  the running task: its oldest tool results in proportion, then its oldest complete rounds: a line each
-    6   the summary, shorter
+    1   retrieved text, lowest score first, down to the best piece
+    2   the best piece: cut to a slice, then removed
+    3   files, largest first (in a workspace)
+    4   long texts and tool results of older tasks: head and tail, in proportion, oldest first
+    5   the oldest tasks: one line per turn in the summary
+    5b  the current task: its oldest tool results in proportion, then its oldest complete rounds as one line each
+    6   the summary, shortened
     7   standing memories
     8   an error that says what to change
 
-Before all of them goes the model's own thinking in this turn: no vendor takes it back once anything before it changed.
-Pins and the user's words are never touched. It acts on one request; nothing that is kept is changed. Cuts that change
-the front go down to ``low``, so that the next requests can repeat them unchanged.
+The model's reasoning in this turn is removed first: no vendor accepts it once earlier content has changed. Pinned facts
+and the user's message are never changed. Cuts apply to one request; stored data is not changed. Cuts that change the
+front go down to ``low``, so that the next requests can repeat them unchanged.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from contextinfinity.prompt.prompt_sections import Sections, Shown
 from contextinfinity.prompt.tasks import opens_task, running_from
 
 OLDER_SHARES = (WHOLE // 2, WHOLE // 8)
-"""What stays of long texts in older tasks: first of all of them, then once more."""
+"""The shares of long texts that are kept in older tasks, in two passes."""
 ROUND_SHARE = WHOLE // 4
-"""What stays of the older tool results of the running task."""
+"""The share that is kept of older tool results of the current task."""
 NEWEST_SHARES = tuple(dict.fromkeys(int(WHOLE * 0.95**number) for number in range(1, 136)))
-"""What stays of the newest tool results, the largest share that fits."""
+"""The shares to try for the newest tool results, largest first."""
 LARGEST_FLOOR = 1000
-"""Characters that stay of a shortened text at least; in a small window an eighth of its tokens."""
+"""The minimum number of characters kept of a shortened text; in a small window an eighth of its tokens."""
 LARGE = 8000
 SLICE = 400
-"""Characters that stay of the best artifact before it goes."""
+"""The characters kept of the best artifact before it is removed."""
 SHORTEST_SUMMARY = 200
 NEARLY = 64
-"""Tokens by which the savings of a cut may be guessed too low; borders and rounding make one more with each cut."""
+"""The tolerance, in tokens, for underestimated savings; each cut adds one for framing and rounding."""
 
 
 def shrink(
@@ -65,12 +65,12 @@ def shrink(
     low: int | None = None,
     rejected: int | None = None,
 ) -> Shrunk:
-    """Return the first cuts with which a prompt fits into ``limit``; the same input always gives the same cuts.
+    """Return the first cuts with which a prompt fits into ``limit``; the result is deterministic.
 
-    ``window`` is what the model takes at most; in a small one less than usual is kept of a long text. ``start`` are
-    cuts that are already made. ``low``: the size to reach once turns have to be cut at all. ``rejected`` is the size
-    that the provider rejected: if no cut reaches ``limit``, the deepest one is returned as long as it is smaller than
-    that. ``ProviderError`` (size) if nothing fits.
+    ``window`` is the model's input limit; in a small one less is kept of long texts. ``start`` are cuts that are
+    already applied. ``low`` is the size to reach once turns must be cut. ``rejected`` is the size that the provider
+    rejected: if no cut reaches ``limit``, the deepest one is returned if it is smaller than that. Raises
+    ``ProviderError`` of kind ``size`` if nothing fits.
     """
     total, deepest = measure.total(cut(sections, start) if start else sections), None
     for unsure, (shrunk, saved, goal) in enumerate(_cuts(sections, measure, window, start or Shrunk()), start=NEARLY):
@@ -94,13 +94,13 @@ def held_cuts(shrunk: Shrunk) -> Shrunk:
 
 
 def low_mark(sections: Sections, measure: Measure, limit: int) -> int:
-    """Return the size to cut a prompt to, once it has to be cut: half of what the earlier turns may take."""
+    """Return the target size once a prompt must be cut: it leaves the earlier turns half of their room."""
     fixed = measure.total(sections) - measure.turns(sections.turns)
     return limit if fixed >= limit else fixed + (limit - fixed) // 2
 
 
 def truncate(sections: Sections, measure: Measure, most: int) -> Shrunk | None:
-    """Make lines of the oldest exchanges until the others take no more than ``most``: what is left when folds fail."""
+    """Reduce the oldest turns to lines until the rest takes at most ``most`` tokens; used when folding fails."""
     costs = [(shown.turn_seq, measure.turns((shown,))) for shown in sections.turns]
     left, place, shrunk = sum(tokens for _, tokens in costs), 0, None
     everything = (_older_tasks, _running_rounds)
@@ -114,11 +114,11 @@ def truncate(sections: Sections, measure: Measure, most: int) -> Shrunk | None:
 
 
 Cut = tuple[Shrunk, int, str]
-"""Deeper cuts, about what they save beyond the ones before, and whether ``low`` or ``limit`` is to be reached."""
+"""Deeper cuts, their estimated additional saving, and the target size: ``low`` or ``limit``."""
 
 
 def _cuts(sections: Sections, measure: Measure, window: int, start: Shrunk) -> Iterator[Cut]:
-    """Give ever deeper cuts, each with about what it saves in all."""
+    """Yield ever deeper cuts, each with its estimated total saving."""
     floor = start.floor or min(LARGEST_FLOOR, max(SHORTEST_SUMMARY, window // 8))
     shrunk, rounds = replace(start, thinking=False, floor=floor), sections.rounds
     saved = measure.messages(rounds) - measure.messages([*map(without_thinking, rounds)])
@@ -152,7 +152,7 @@ def _fewer_artifacts(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
 
 
 def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
-    """Shorten the texts of older tasks, the oldest first, by half and then to an eighth."""
+    """Shorten the texts of older tasks, oldest first, to a half and then to an eighth."""
     older = _whole(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
     if not older:
         return
@@ -173,7 +173,7 @@ def _deeper(measure: Measure, shrunk: Shrunk, shown: Shown, number: int, share: 
 
 
 def _older_tasks(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
-    """Make lines of whole tasks, the oldest first."""
+    """Reduce whole tasks to lines, oldest first."""
     older = _whole(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
     waiting = 0
     for shown, following in pairwise([*older, None]):
@@ -185,7 +185,7 @@ def _older_tasks(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterat
 
 
 def _shorter_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
-    """Shorten the older tool results of the running task, then the newest ones as far as they take half the room."""
+    """Shorten the older tool results of the current task, then the newest ones down to half."""
     for shown in _whole(sections.turns, shrunk):
         for found in _deeper(measure, shrunk, shown, len(shown.messages), ROUND_SHARE):
             shrunk = found[0]
@@ -199,7 +199,7 @@ def _shorter_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
 
 
 def _running_rounds(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
-    """Make lines of the running task's rounds, the oldest first; the newest round of all stays."""
+    """Reduce the rounds of the current task to lines, oldest first; the newest round is kept."""
     for shown in _whole(sections.turns, shrunk):
         saved = _saved_by_line(measure, sections, shrunk, shown)
         yield (shrunk := replace(shrunk, lines_to=shown.turn_seq)), saved, "low"
@@ -209,7 +209,7 @@ def _running_rounds(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
 
 
 def _shorter_lead(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
-    """Shorten what was sent in front of the message to answer: a client repeats there what was refused for its size."""
+    """Shorten the messages before the one to answer: a client may repeat there a message that was too large."""
     before = measure.messages(sections.lead)
     for share in NEWEST_SHARES if sections.lead else ():
         deeper = replace(shrunk, lead=share)
@@ -224,7 +224,7 @@ def _newest_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
 
 
 def _newest(sections: Sections, measure: Measure, shrunk: Shrunk, shares: Iterable[int]) -> Iterator[Cut]:
-    """Shorten the results that the model is to read now; the largest share that fits is enough."""
+    """Shorten the newest tool results to the largest share that fits."""
     here = running_turn(sections)
     for share in shares:
         for deeper, saved, _ in _deeper(measure, shrunk, here, len(here.messages), share):
@@ -237,7 +237,7 @@ def _saved_by_line(measure: Measure, sections: Sections, shrunk: Shrunk, shown: 
 
 
 def _whole(turns: Iterable[Shown], shrunk: Shrunk) -> list[Shown]:
-    """Give the turns that do not stand as lines yet."""
+    """Return the turns that are not reduced to lines yet."""
     return [shown for shown in turns if shown.turn_seq > shrunk.lines_to]
 
 
@@ -248,7 +248,7 @@ def _shorter_summary(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
         *(max(SHORTEST_SUMMARY, len(whole) * share // 8) for share in (6, 4, 2, 1)),
         SHORTEST_SUMMARY,
     ]
-    saved = measure.text(whole)  # at most; these cuts are so few that each may be measured
+    saved = measure.text(whole)  # an upper bound; these cuts are few enough to measure each
     for longer, shorter in pairwise(lengths):
         if shorter < longer:
             yield (shrunk := replace(shrunk, summary=shorter)), saved, "limit"
@@ -278,7 +278,7 @@ def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderErro
 
 
 def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
-    """Say in words what was taken out, in the order of the steps."""
+    """Describe the cuts in words, in the order of the steps."""
     steps = []
     if not shrunk.thinking and any(without_thinking(message) != message for message in sections.rounds):
         steps.append("the model's thinking in this turn: left out")

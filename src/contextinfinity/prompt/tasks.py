@@ -1,9 +1,9 @@
-"""Tasks: a message that a person wrote, and every tool round that follows it, whoever runs the tools.
+"""Tasks: a message that a person wrote, and all tool rounds that follow it.
 
-A client that runs its own tools sends their results as messages, so that one task spans many turns. Folding and
-shrinking treat it as one unit, and the opening message of the running task stays word for word. Where older rounds of
-a task left the prompt, a *bridge* stands for them: the opening message, and the last answer that left, because the
-results of its calls follow.
+A client that runs its own tools sends their results as messages, so one task may span many turns. Folding and shrinking
+treat a task as one unit, and the opening message of the current task stays verbatim. When older rounds of a task were
+removed from the prompt, a *bridge* replaces them: the opening message and the last removed answer, because the results
+of its calls follow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextinfinity.prompt.prompt_sections import RenderCache, Shown, shown_tur
 
 
 def is_by_a_person(messages: Sequence[Message]) -> bool:
-    """Tell whether one of the messages was written by a person: it holds more than tool results and reminders."""
+    """Return whether a person wrote one of the messages: it contains more than tool results and reminders."""
     return any(message.role == "user" and _is_written(message) for message in messages)
 
 
@@ -35,30 +35,30 @@ def _brings_results(message: Message) -> bool:
 
 
 def opens_task(shown: Shown) -> bool:
-    """Tell whether a turn begins with a message that a person wrote."""
+    """Return whether a turn starts with a message that a person wrote."""
     return is_by_a_person(words_of(shown))
 
 
 def words_of(shown: Shown) -> tuple[Message, ...]:
-    """Return what stands before the first answer in a turn."""
+    """Return the messages of a turn before its first answer."""
     first = next((place for place, one in enumerate(shown.messages) if one.role == "assistant"), len(shown.messages))
     return shown.messages[:first]
 
 
 def running_from(turns: Sequence[Shown], message: Message) -> int:
-    """Return the place of the turn with which the running task begins; the number of turns if ``message`` begins it."""
+    """Return the index of the turn that starts the current task; the number of turns if ``message`` starts it."""
     if is_by_a_person((message,)):
         return len(turns)
     return next((place for place in range(len(turns) - 1, -1, -1) if opens_task(turns[place])), 0)
 
 
 def goes_on(message: Message) -> bool:
-    """Tell whether a message belongs to a task that began before it: it brings results, and no words of a person."""
+    """Return whether a message continues a task: it has tool results and no text by a person."""
     return _brings_results(message) and not is_by_a_person((message,))
 
 
 def bridge(left: Sequence[Shown]) -> Shown | None:
-    """Stand for the turns of a task that leave the prompt before its end; None where none of them opens a task."""
+    """Return a bridge for the removed turns of a task, or None if none of them opens a task."""
     said = [shown for shown in left if shown.messages]
     opening = next((shown for shown in reversed(said) if opens_task(shown)), None)
     if opening is None:
@@ -75,10 +75,10 @@ def shown_with_opening(
     *,
     cache: RenderCache | None = None,
 ) -> tuple[Shown, ...]:
-    """Render turns as ``shown_turns`` does, behind a bridge for a task that began before them.
+    """Render turns as ``shown_turns`` does, after a bridge for a task that started before them.
 
-    ``opening`` holds the turn that opens the task and the last one before ``turns``, which may be the same; it is empty
-    where no task goes on.
+    ``opening`` holds the turn that opens the task and the last turn before ``turns``, which may be the same; it is
+    empty if no task continues.
     """
     shown = shown_turns([*opening, *turns], then, layout, cache=cache)
     if not opening:
