@@ -1,8 +1,8 @@
-"""Everything a person can set, as one frozen value that is read once.
+"""All settings, as one frozen value that is read once.
 
-``sections`` declares every key with its default, its range and its meaning. All else derives from those
-declarations: what the file and the environment may say (``loading``), the words of an error message
-(``keys``) and the page of the manual (``reference``).
+``sections`` declares every key with its default, its range and its meaning. Everything else is derived from these
+declarations: the parsing of the file and the environment (``loading``), error messages (``keys``) and the reference
+page (``settings_reference``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``config.toml``: from bytes to values with their lines.
+"""Read ``config.toml``: parse it into values with their line numbers.
 
-Whatever a file may hold, the outcome is a document or a ``SettingsError`` with the place; a file that can
-be parsed but not followed has its problems collected by the ``SettingsReader``.
+The result is a document or a ``SettingsError`` with the location. Problems in a file that is valid TOML are collected
+by the ``SettingsReader``.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from contextinfinity.settings.toml_lines import key_lines
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
-    """A file that is TOML; whether its keys are ours is not yet known."""
+    """A file that is valid TOML; its keys are not checked yet."""
 
     path: Path
     document: dict[str, Any]
     lines: dict[tuple[str | int, ...], int]
 
     def place_of(self, *path: str | int) -> str:
-        """Name the place of a key as compilers do; one whose line is unknown is near its table."""
+        """Return the location of a key as ``file:line``; if its line is unknown, that of its table."""
         while path and path not in self.lines:
             path = path[:-1]
         return f"{self.path}:{self.lines[path]}" if path else str(self.path)
 
 
 def read_config_file(path: Path) -> ConfigFile | None:
-    """Read and parse the file; None if there is no such file."""
+    """Read and parse the file; return None if it does not exist. Raises ``SettingsError``."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def read_config_file(path: Path) -> ConfigFile | None:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"{path} cannot be read: {reason}.") from error
     try:
-        text = raw.decode("utf-8-sig")  # Windows editors put a mark in front
+        text = raw.decode("utf-8-sig")  # Windows editors write a byte order mark
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise SettingsError(f"{path}:{line}: this is not UTF-8 text.", hint="Save the file as UTF-8.") from error
@@ -55,7 +55,7 @@ def read_config_file(path: Path) -> ConfigFile | None:
 
 
 def _syntax_problem(path: Path, text: str, error: Exception) -> str:
-    """Put the parser's place in front, and its words behind."""
+    """Format a parser error with its location first."""
     if isinstance(error, RecursionError):
         return f"{path}: this is nested too deeply."
     words = str(error)
@@ -68,7 +68,7 @@ def _syntax_problem(path: Path, text: str, error: Exception) -> str:
 
 
 def take_file(reading: SettingsReader, file: ConfigFile) -> None:
-    """Hand every key of the file to the reading; refuse what is no section."""
+    """Pass every key of the file to the reader; report unknown sections."""
     for name, content in file.document.items():
         place = file.place_of(name)
         if name in sections():

@@ -1,7 +1,6 @@
 """Environment variables: ``CONTEXTINFINITY_SECTION__KEY`` for every key, and older names for three.
 
-An empty variable counts as not set, as is the custom. One that looks like ours and is no setting is
-refused, as in the file.
+An empty variable is treated as not set. A variable with our prefix that is no setting is an error, as in the file.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ Known = dict[str, tuple[str, ...]]
 
 
 def take_environment(reading: SettingsReader, environ: Mapping[str, str], folder: Path) -> None:
-    """Hand every variable that is ours to the reading; after the file, whose models it may change."""
+    """Pass all our variables to the reader; called after the file, whose models they may change."""
     known = OLDER_VARIABLES | _variables(reading.models)
     older = [name for name in OLDER_VARIABLES if name in environ]
     ours = sorted(name for name in environ if name.startswith(PREFIX))
-    for name in older + ours:  # what is taken last counts
+    for name in older + ours:  # the last value wins
         path = known.get(name) or _new_model(name)
         if path is None:
             _refuse(name, known, reading)
@@ -55,7 +54,7 @@ def _variables(models: Iterable[str]) -> Known:
 
 
 def _new_model(name: str) -> tuple[str, ...] | None:
-    """Read MODELS__NAME__KEY of a model that the file does not have."""
+    """Parse MODELS__NAME__KEY of a model that is not in the file."""
     owner, _, key = name.lower().rpartition("__")
     prefix = _MODEL_PREFIX.lower()
     if not owner.startswith(prefix) or all(key != known.name for known in model_keys()):
@@ -71,8 +70,8 @@ def _refuse(name: str, known: Known, reading: SettingsReader) -> None:
             return
         near = next(iter(nearest(name, known)), None)
     else:
-        # A name with single underscores may be somebody else's (Kubernetes makes such names), but a setting
-        # written a little wrong must not be passed over in silence.
+        # A name with single underscores may belong to another program (Kubernetes makes such names),
+        # but a misspelled setting must be reported.
         near = next((ours for ours in known if name in (ours.replace("__", "_"), ours.replace("GENERAL__", ""))), None)
         if near is None:
             return

@@ -1,12 +1,11 @@
-"""The forms that values take: what several settings have in common.
+"""Types that several settings share.
 
-The ``Meta`` beside a type is read by machines and people alike: its bounds decide what is accepted, and ``extra``
-holds what bounds cannot say:
+The bounds in the ``Meta`` of a type decide what is accepted; ``extra`` holds the rest:
 
-    form      what is allowed, in words, where a pattern would not be understood
+    form      what is allowed, in words, if a pattern would not be understood
     model_or  the value names a [models.NAME], or is this word or one of these; of a list, each of its values
-    path      a relative one counts from the folder of the file it stands in
-    hidden    never repeat the value in a message: people paste a key here by mistake
+    path      a relative path starts from the folder of the file it is in
+    hidden    never repeat the value in a message: users may paste a key here by mistake
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The declarations of ``sections`` as data: which keys there are, what each takes, and in which words.
+"""The declarations of ``sections`` as data: the keys, their types, and their descriptions.
 
-``Key.read`` is the only judge of a value, wherever the value came from; ``Key.allowed`` is the same rule
-in words, for messages and for the manual. A key has three spellings: its path ``("budget", "pins")``, the
-dotted ``budget.pins`` that people see, and the environment variable ``CONTEXTINFINITY_BUDGET__PINS``.
+``Key.read`` validates every value, whatever its source; ``Key.allowed`` describes the same rule in words, for messages
+and the reference. A key has three spellings: its path ``("budget", "pins")``, the dotted ``budget.pins`` that users
+see, and the environment variable ``CONTEXTINFINITY_BUDGET__PINS``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextinfinity.settings.sections import ModelSettings, Settings
 
 MODELS = "models"
 PREFIX = "CONTEXTINFINITY_"
-# The names that document D gives; our own name for the same key goes before them.
+# The names from document D; our own name for the same key takes precedence.
 OLDER_VARIABLES = {
     "CONVERSATION_HISTORY_LIMIT": ("retention", "history_limit"),
     "CONVERSATION_TTL_HOURS": ("retention", "conversation_ttl_hours"),
@@ -32,7 +32,7 @@ _LONGEST_IN_A_MESSAGE = 60
 
 
 class Key(Struct, frozen=True, kw_only=True):
-    """One setting, as declared."""
+    """One declared setting."""
 
     name: str
     type: Any
@@ -44,12 +44,13 @@ class Key(Struct, frozen=True, kw_only=True):
     is_path: bool
     hidden: bool
     tables: type[Struct] | None = None
-    """What declares the keys of its tables, where it holds a list of tables or tables by name."""
+    """The class that declares the keys of its tables, if it holds tables in a list or by name."""
 
     def read(self, value: object, *, is_text: bool = False) -> object:
-        """Give the value in the key's type, or raise ``msgspec.ValidationError``.
+        """Convert a value to the key's type, or raise ``msgspec.ValidationError``.
 
-        ``is_text`` takes "12" for a number, "true" for a switch and JSON for a table: the environment knows only text.
+        ``is_text`` also accepts "12" as a number, "true" as a boolean and JSON as a table: environment variables are
+        text.
         """
         try:
             return msgspec.convert(value, self.type, strict=not is_text)
@@ -65,13 +66,13 @@ class Key(Struct, frozen=True, kw_only=True):
             raise msgspec.ValidationError(str(error)) from error
 
     def complaint(self, path: str, value: object) -> str:
-        """Say what is wrong with a value, without repeating a secret."""
+        """Describe what is wrong with a value, without repeating a secret."""
         what = "has a value that is not repeated here" if self.hidden else f"is {clipped(shown(value))}"
         return f"{path} {what}; it must be {self.allowed}."
 
 
 def plain(text: object) -> object:
-    """Give what JSON in an environment variable says; what is no JSON as it is."""
+    """Decode the JSON of an environment variable; return other text unchanged."""
     try:
         return msgspec.json.decode(text) if isinstance(text, str) else text
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -80,24 +81,24 @@ def plain(text: object) -> object:
 
 @cache
 def sections() -> dict[str, tuple[Key, ...]]:
-    """All sections but ``models``, with their keys, in the order of the declarations."""
+    """Return all sections except ``models`` with their keys, in declaration order."""
     return {name: keys_of(cls) for name, cls in section_classes().items()}
 
 
 @cache
 def section_classes() -> dict[str, type[Struct]]:
-    """The class that declares each section."""
+    """Return the class that declares each section."""
     return {field.name: field.type for field in structs.fields(Settings) if field.name != MODELS}
 
 
 @cache
 def model_keys() -> tuple[Key, ...]:
-    """The keys of every [models.NAME]."""
+    """Return the keys of every [models.NAME]."""
     return keys_of(ModelSettings)
 
 
 def keys_of(cls: type[Struct]) -> tuple[Key, ...]:
-    """The keys that one section class declares."""
+    """Return the keys that a section class declares."""
     return tuple(_key(field) for field in structs.fields(cls))
 
 
@@ -136,7 +137,7 @@ def _tables(kind: inspect.Type) -> type[Struct] | None:
 
 
 def _notes(kind: inspect.Type) -> dict[str, Any]:
-    """Collect what ``Meta`` says at any depth: an optional key has its notes one level down."""
+    """Collect the ``Meta`` notes at any depth: those of an optional key are one level down."""
     match kind:
         case inspect.Metadata():
             return {**_notes(kind.type), **(kind.extra_json_schema or {}), **(kind.extra or {})}
@@ -170,58 +171,58 @@ def _range(kind: inspect.IntType | inspect.FloatType) -> str:
 
 
 def alternatives(words: Iterable[str]) -> str:
-    """Join words as one says them: ``a, b or c``."""
+    """Join words as ``a, b or c``."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def dotted(*path: str) -> str:
-    """Give a key as people write it; parts that TOML would quote are quoted."""
+    """Return the dotted form of a key; parts are quoted where TOML requires it."""
     return ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else shown(part) for part in path)
 
 
 def variable(*path: str) -> str:
-    """Give the environment variable of a key; what cannot stand in such a name becomes an underscore."""
+    """Return the environment variable of a key; characters that are not allowed become underscores."""
     return PREFIX + "__".join(re.sub(r"[^A-Z0-9]", "_", part.upper()) for part in path)
 
 
 def shown(value: object) -> str:
-    """Give a value as TOML would write it, in one line, with passwords masked."""
+    """Format a value as TOML in one line, with passwords masked."""
     match value:
         case None:
             return "not set"
         case bool():
             return "true" if value else "false"
         case str():
-            # An environment variable may hold bytes that are no text; they must not break the message.
+            # An environment variable may contain bytes that are not valid UTF-8.
             text = value.encode("utf-8", "backslashreplace").decode()
             return json.dumps(masked(text), ensure_ascii=False)
         case dict():
             return "a table"
         case list() | tuple():
             return "an array"
-        case int() if value.bit_length() > 256:  # Python refuses to print the longest ones
+        case int() if value.bit_length() > 256:  # Python limits the length of printed integers
             return "a number of more than 70 digits"
         case _:
             return str(value)
 
 
 def clipped(text: str) -> str:
-    """Cut a text to what fits into a message."""
+    """Cut a text to the maximum length in a message."""
     return text if len(text) <= _LONGEST_IN_A_MESSAGE else f"{text[: _LONGEST_IN_A_MESSAGE - 1]}…"
 
 
 def masked(text: str) -> str:
-    """Hide the password of an address; rather hide too much than too little."""
+    """Mask the password in a URL; rather mask too much than too little."""
     text = re.sub(r"(://[^:/?#]*:).*@", r"\1***@", text, flags=re.DOTALL)
     return re.sub(r"([?&][^=&]*password=)[^&]*", r"\1***", text)
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """The name that was probably meant, if any."""
+    """Return the name that was probably meant, if any."""
     return get_close_matches(clipped(name), list(names), n=1)
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a key of this name would hold a secret."""
+    """Return whether a key of this name would hold a secret."""
     return re.sub(r"[^a-z]", "", name.lower()).endswith("apikey")

@@ -1,6 +1,6 @@
-"""From a file and the environment to one ``Settings``, or to one error that names every problem.
+"""Load the ``Settings`` from a file and the environment, or raise one error that lists every problem.
 
-explicit argument  >  environment variable  >  config.toml  >  default
+Precedence: explicit argument > environment variable > config.toml > default.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CONFIG_NAME = "config.toml"
 
 
 class LoadedSettings(Struct, frozen=True, kw_only=True):
-    """The settings, the file that was read, and for every key where its value came from."""
+    """The settings, the file that was read, and the source of every value."""
 
     settings: Settings
     file: Path | None
     sources: dict[str, str]
 
     def effective(self) -> Iterator[tuple[str, object, str]]:
-        """Give every dotted key with the value in force and its source, section by section."""
+        """Yield every dotted key with its effective value and source, by section."""
         for path in _paths(self.settings):
             value: object = self.settings
             for part in path:
@@ -43,7 +43,7 @@ class LoadedSettings(Struct, frozen=True, kw_only=True):
 def load_settings(
     config: Path | None = None, data_dir: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> LoadedSettings:
-    """Read the settings: from ``config``, else the file named in the environment, else the one in data_dir.
+    """Load the settings from ``config``, else from the file named in the environment, else from the one in data_dir.
 
     Raises ``SettingsError`` with one line per problem. Only the file in data_dir may be missing.
     """
@@ -81,7 +81,7 @@ def _find_file(config: Path | None, data_dir: Path | None, environ: Mapping[str,
 
 
 def _sources(settings: Settings, reading: SettingsReader, file: ConfigFile | None) -> dict[str, str]:
-    """Name the source of every key; of the file the name and line will do, since ``file`` has the rest."""
+    """Return the source of every key; for the file only its name and line."""
     folder = f"{file.path.parent}{os.sep}" if file else ""
     keys = [dotted(*path) for path in _paths(settings)]
     return {key: reading.places.get(key, "default").removeprefix(folder) for key in keys}

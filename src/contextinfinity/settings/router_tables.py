@@ -1,4 +1,4 @@
-"""The tables inside ``[router]``: its rules, and who prefers which model."""
+"""The tables inside ``[router]``: rules, and preferred models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Reason = Annotated[str, Meta(min_length=1, max_length=200, extra={"form": "a tex
 
 
 class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A kind of request, and the model that answers it. Whatever is set beside `model` and `reason` must hold."""
+    """A kind of request and the model that answers it. All conditions besides `model` and `reason` must hold."""
 
     model: Annotated[ChatModel, Meta(description="The model that answers.")]
     reason: Annotated[Reason | None, Meta(description="Why, in your words; it is kept with the turn.")] = None
@@ -43,12 +43,12 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
 
     @property
     def goes_by_context(self) -> bool:
-        """Whether it takes the size of all that is shown to tell if the rule holds."""
+        """Whether the rule depends on the size of the whole prompt."""
         bounds = (self.min_context_tokens, self.max_context_tokens, self.max_price)
         return self.needs == "context" or bounds != (None, None, None)
 
     def complaint(self) -> str:
-        """Say why the rule could never mean anything; empty where it can."""
+        """Return why the rule is invalid, or an empty string."""
         if all(value is None for name, value in structs.asdict(self).items() if name not in ("model", "reason")):
             return "has no condition; name one, or set general.default_model"
         for what in ("tokens", "context_tokens"):
@@ -59,7 +59,7 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
 
 
 class Preference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The model that somebody's conversations begin with."""
+    """The model that new conversations of a user or an organisation use."""
 
     model: Annotated[ChatModel, Meta(description="The model.")]
 

@@ -1,7 +1,7 @@
-"""Every setting: its default, its range and its meaning, each declared once, here.
+"""Every setting with its default, its range and its meaning, declared once.
 
-One class is one section of ``config.toml``, one field is one key. The ``Meta`` beside a field says what it means; its
-description stands in the manual. ``forms`` has what several fields have in common.
+One class is one section of ``config.toml``, one field is one key. The ``Meta`` of a field describes it; the description
+is printed in the reference. ``field_types`` holds shared types.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from contextinfinity.vendors import ProviderName
 
 
 class General(Struct, frozen=True, kw_only=True):
-    """Where things are, and who answers."""
+    """The data folder, the default model, and what to redact."""
 
     default_model: Annotated[ChatModel, Meta(description="The model that answers where nothing else is asked for.")] = (
         BUILT_IN
@@ -59,7 +59,7 @@ class General(Struct, frozen=True, kw_only=True):
 
 
 class BudgetSettings(Struct, frozen=True, kw_only=True):
-    """How the model's window is divided; the figures are ceilings, a small window gets less."""
+    """How the model's context window is divided. The figures are upper limits; a small window gets less."""
 
     response_reserve_tokens: Annotated[Tokens, Meta(description="Room kept free for the answer.")] = 4000
     safety_margin_tokens: Annotated[Tokens, Meta(description="Room kept free for counting errors.")] = 1500
@@ -86,7 +86,7 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """Whether models may call tools."""
+    """Whether and how models may call tools."""
 
     mode: Annotated[
         Literal["disabled", "parse_only", "enabled"],
@@ -107,7 +107,7 @@ class Tools(Struct, frozen=True, kw_only=True):
 
 
 class RetrievalSettings(Struct, frozen=True, kw_only=True):
-    """How the past is brought back."""
+    """How earlier messages are retrieved for a prompt."""
 
     embedding_model: Annotated[
         Text,
@@ -140,7 +140,7 @@ class RetrievalSettings(Struct, frozen=True, kw_only=True):
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """When and how old turns fold into the summary."""
+    """When and how old turns are folded into the summary."""
 
     enabled: Annotated[bool, Meta(description="Fold old turns at all.")] = True
     compaction_trigger_tokens: Annotated[
@@ -158,7 +158,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 
 class LibrarianSettings(Struct, frozen=True, kw_only=True):
-    """Who writes the summaries."""
+    """The model that writes summaries."""
 
     model: Annotated[
         FoldingModel,
@@ -181,7 +181,7 @@ class LibrarianSettings(Struct, frozen=True, kw_only=True):
 
 
 class RewriterSettings(Struct, frozen=True, kw_only=True):
-    """Who makes follow-up questions explicit."""
+    """How follow-up questions are rewritten."""
 
     model: Annotated[HelperModel, Meta(description="The model that rewrites follow-up questions.")] = OFFLINE
     timeout_seconds: Annotated[
@@ -193,7 +193,7 @@ class RewriterSettings(Struct, frozen=True, kw_only=True):
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True):
-    """What is remembered across conversations."""
+    """Memories across conversations."""
 
     enabled: Annotated[bool, Meta(description="Remember what users tell of themselves, and use it.")] = True
     model: Annotated[HelperModel, Meta(description="The model that draws memories from finished turns.")] = OFFLINE
@@ -206,7 +206,7 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long the sessions of /chat live."""
+    """How long the sessions of /chat are kept."""
 
     conversation_ttl_hours: Annotated[Hours, Meta(description="Hours after which a turn of /chat is deleted.")] = 24.0
     cleanup_interval_hours: Annotated[Hours, Meta(description="Hours between two clean-ups.")] = 6.0
@@ -219,7 +219,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class Storage(Struct, frozen=True, kw_only=True):
-    """Where conversations are kept."""
+    """Where conversations are stored."""
 
     url: Annotated[
         StoreUrl | None,
@@ -244,7 +244,7 @@ class Storage(Struct, frozen=True, kw_only=True):
 
 
 class Router(Struct, frozen=True, kw_only=True):
-    """Which model answers which question, where the caller names none."""
+    """Which model answers a request if the caller names none."""
 
     enabled: Annotated[
         bool, Meta(description="Let rules, preferences and fallbacks choose; without them the branch's model answers.")
@@ -272,7 +272,7 @@ class Router(Struct, frozen=True, kw_only=True):
 
 
 class OpenAI(Struct, frozen=True, kw_only=True):
-    """What is asked of OpenAI with every request."""
+    """Options for every request to OpenAI."""
 
     truncation: Annotated[
         Literal["disabled", "auto"], Meta(description="Whether OpenAI may silently shorten a prompt that is too long.")
@@ -288,7 +288,7 @@ class OpenAI(Struct, frozen=True, kw_only=True):
 
 
 class Anthropic(Struct, frozen=True, kw_only=True):
-    """What is asked of Anthropic with every request."""
+    """Options for every request to Anthropic."""
 
     disable_parallel_tool_use: Annotated[
         bool, Meta(description="One tool call at a time, unless tools.allow_parallel is true.")
@@ -296,7 +296,7 @@ class Anthropic(Struct, frozen=True, kw_only=True):
 
 
 class Local(Struct, frozen=True, kw_only=True):
-    """How models run on this machine."""
+    """How local models run."""
 
     threads: Annotated[
         int, Meta(ge=1, le=1024, description="Processors that a model takes; more than are idle make it slower.")
@@ -311,7 +311,7 @@ class Local(Struct, frozen=True, kw_only=True):
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
-    """One model, under a name of your choice; as many as you like."""
+    """One model, under a name of your choice. There can be any number."""
 
     provider: Annotated[
         ProviderName,
@@ -368,7 +368,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """All settings. ``Settings()`` is what you get without a file and without environment variables."""
+    """All settings. ``Settings()`` holds the defaults."""
 
     general: General = General()
     budget: BudgetSettings = BudgetSettings()
@@ -390,30 +390,33 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def data_dir(self) -> Path:
-        """The folder that holds everything."""
+        """The folder that holds all data."""
         return whole_path(self.general.data_dir, Path.cwd())
 
     @property
     def models_dir(self) -> Path:
-        """The folder for the weights of models that were fetched."""
+        """The folder for downloaded model weights."""
         named = self.local.models_dir
         return self.data_dir / "models" if named is None else whole_path(named, Path.cwd())
 
     @property
     def ledger_path(self) -> Path | None:
-        """The SQLite file of the ledger; None where the ledger is a PostgreSQL database."""
+        """The SQLite file of the ledger, or None if the ledger is a PostgreSQL database."""
         url = self.storage.url or f"{SQLITE}ledger.db"
         return whole_path(url.removeprefix(SQLITE), self.data_dir) if url.startswith(SQLITE) else None
 
     @property
     def ledger_url(self) -> str:
-        """The address of the ledger, whether it was set or not; what follows ``sqlite:///`` is a whole path."""
+        """The URL of the ledger, set or default; the path after ``sqlite:///`` is absolute."""
         path = self.ledger_path
         return str(self.storage.url) if path is None else f"{SQLITE}{path}"
 
 
 def whole_path(text: str | Path, folder: Path) -> Path:
-    """Give a path in full: ``~`` is the home, and a relative path counts from the folder."""
+    """Return an absolute path: ``~`` is expanded, and a relative path starts from ``folder``.
+
+    Raises ``SettingsError`` if the home folder is unknown.
+    """
     try:
         return folder / Path(text).expanduser()
     except RuntimeError as error:

@@ -10,7 +10,7 @@ from contextinfinity.settings.field_types import FilePath, Names, Seconds, Text
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """Where `cix serve` listens, and how much it takes."""
+    """Where `cix serve` listens, and its limits."""
 
     host: Annotated[Text, Meta(description="The address; any other than loopback demands a token.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="The port; 0 takes a free one.")] = 8765

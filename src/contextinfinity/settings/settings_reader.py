@@ -1,8 +1,7 @@
-"""What was said about the settings, judged value by value.
+"""Collect and validate settings, value by value.
 
-A ``SettingsReader`` takes one source after the other, the weaker first. It keeps for every key the value and the
-place it was said at, and collects what is wrong, so that a person mends a file once and not once per
-mistake.
+A ``SettingsReader`` takes one source after the other, the one with the lowest precedence first. It keeps the value and
+the location of every key and collects all problems, so that a user can fix a file in one pass.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class SettingsReader:
-    """The values said so far, where each was said, and what is wrong with them."""
+    """The values read so far, their locations, and the problems found."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, object]] = {section: {} for section in sections()}
@@ -56,10 +55,10 @@ class SettingsReader:
         is_text: bool = False,
         locate: Locate | None = None,
     ) -> None:
-        """Take the value of one key of a known section or model, or note why not.
+        """Store the value of one key of a known section or model, or record a problem.
 
-        A relative path counts from ``folder``; with ``is_text`` "12" is a number, too. ``locate`` finds what stands
-        inside the value; without it all of that stands at ``place``.
+        A relative path starts from ``folder``; with ``is_text`` "12" is also a number. ``locate`` returns the location
+        of a part of the value; without it, all parts are located at ``place``.
         """
         *owner, name = path
         key = next((key for key in keys_under(owner[0]) if key.name == name), None)
@@ -84,7 +83,7 @@ class SettingsReader:
         said[name] = judged
 
     def declare_model(self, name: str, place: str) -> bool:
-        """Make room for the keys of [models.NAME]; False, with a problem noted, if it cannot have that name."""
+        """Declare [models.NAME]; return False and record a problem if the name is not allowed."""
         if name in (BUILT_IN, OFFLINE, AUTO):
             self.complain(place, f'a model cannot be called "{name}", which has a meaning of its own.')
         elif not _MODEL_NAME.fullmatch(name):
@@ -97,11 +96,11 @@ class SettingsReader:
         return False
 
     def complain(self, place: str, what: str) -> None:
-        """Note a problem."""
+        """Record a problem."""
         self._problems.append((place, what))
 
     def problems(self) -> list[str]:
-        """Give the problems as people mend them: those of the file from top to bottom, then the others."""
+        """Return the problems: those of the file by line, then the others."""
 
         def line(problem: tuple[str, str]) -> float:
             number = problem[0].rpartition(":")[2]
@@ -110,14 +109,14 @@ class SettingsReader:
         return [f"{place}: {what}" for place, what in sorted(self._problems, key=line)]
 
     def refuses_secret(self, path: tuple[str, ...], place: str) -> bool:
-        """Note a problem if a key of this name would hold a secret."""
+        """Record a problem and return True if a key of this name would hold a secret."""
         secret = looks_secret(path[-1])
         if secret:
             self.complain(place, f"{clipped(dotted(*path))} is refused: {SECRETS}.")
         return secret
 
     def check_together(self) -> None:
-        """Note what is wrong only in view of other keys, once all is read."""
+        """Record problems that involve several keys; called when everything is read."""
         for model in self.models:
             if dotted(MODELS, model, "provider") not in self.places:
                 (provider,) = (key for key in model_keys() if key.name == "provider")
@@ -134,13 +133,13 @@ class SettingsReader:
             self.complain(place, f"storage.threads_shadow is {shown(shadow)}, and so is storage.threads.")
 
     def settings(self) -> Settings:
-        """Put the values together; only once no problem was found."""
+        """Build the settings; call it only if there are no problems."""
         parts: dict[str, Any] = {name: cls(**self.values[name]) for name, cls in section_classes().items()}
         models = {name: msgspec.convert(said, ModelSettings) for name, said in self.models.items()}
         return Settings(**parts, models=models)
 
     def _refuses_inside(self, path: tuple[str, ...], value: object, key: Key, locate: Locate) -> bool:
-        """Note what is wrong with the tables of a key, each thing at its own place."""
+        """Record the problems in the tables of a key, each at its own location."""
         self.places |= inner_places(path, value, locate)
         found = list(faults(path, value, key))
         for where, what in found:
@@ -168,7 +167,7 @@ class SettingsReader:
 
 
 def _names_inside(value: object) -> Iterator[str]:
-    """The names in a table, at any depth."""
+    """Yield the names in a table, at any depth."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     yield from value if isinstance(value, dict) else ()
     for part in parts:
@@ -176,10 +175,10 @@ def _names_inside(value: object) -> Iterator[str]:
 
 
 def keys_under(section: str) -> tuple[Key, ...]:
-    """The keys of a section, or of any [models.NAME]."""
+    """Return the keys of a section, or of any [models.NAME]."""
     return model_keys() if section == MODELS else sections()[section]
 
 
 def sections_with(name: str) -> list[str]:
-    """The dotted keys that end in this name."""
+    """Return the dotted keys with this name."""
     return [dotted(section, name) for section, keys in sections().items() if any(key.name == name for key in keys)]

@@ -1,4 +1,4 @@
-"""The page of the manual that lists every setting, made from the declarations.
+"""Generate the reference page of all settings from the declarations.
 
 python -m contextinfinity.settings.settings_reference > docs/reference/configuration.md
 """
@@ -58,7 +58,7 @@ weights `cix model get` fetches and which never summarises, remembers or rewrite
 
 
 def reference() -> str:
-    """Give the page, in Markdown."""
+    """Return the page in Markdown."""
     older = "\n".join(f"- `{name}` for `{dotted(*path)}`" for name, path in OLDER_VARIABLES.items())
     parts = [_OPENING.format(example=variable("budget", "safety_margin_tokens"), older=older)]
     for name, cls in section_classes().items():

@@ -1,6 +1,6 @@
-"""Tables inside a key, ``[[router.rules]]`` or ``[router.users.NAME]``, judged key by key as sections are.
+"""Validate tables inside a key, ``[[router.rules]]`` or ``[router.users.NAME]``, like sections.
 
-People know such a table by its number, counted from 1, or by its name: ``router.rules[2].model``,
+Messages identify such a table by its number, from 1, or by its name: ``router.rules[2].model``,
 ``router.users.anna.model``.
 """
 
@@ -15,11 +15,11 @@ from msgspec import Struct
 from contextinfinity.settings.keys import SECRETS, Key, clipped, dotted, keys_of, looks_secret, nearest, shown
 
 Locate: TypeAlias = Callable[..., str]
-"""Gives the place of what a path leads to: names of keys, and numbers of tables in a list, counted from 0."""
+"""Returns the location of a path: names of keys, and indexes of tables in a list, from 0."""
 
 
 def inside(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str | int, Any]]:
-    """Give every table of a value: what people call it, the step that leads to it, and the table."""
+    """Yield every table of a value: its displayed name, its key or index, and the table."""
     if isinstance(value, dict):
         for name, table in value.items():
             yield clipped(dotted(*path, name)), name, table
@@ -29,7 +29,7 @@ def inside(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str | int, 
 
 
 def inner_places(path: tuple[str, ...], value: object, locate: Locate) -> dict[str, str]:
-    """Give the place of every table and every key in it."""
+    """Return the location of every table and every key in it."""
     places: dict[str, str] = {}
     for at, step, table in inside(path, value):
         places[at] = locate(*path, step)
@@ -39,9 +39,9 @@ def inner_places(path: tuple[str, ...], value: object, locate: Locate) -> dict[s
 
 
 def faults(path: tuple[str, ...], value: object, key: Key) -> Iterator[tuple[str, str]]:
-    """Give what is wrong in the tables of a value: the table or key that is, and the words for it.
+    """Yield the problems in the tables of a value: the table or key, and the message.
 
-    Nothing where the value is no list, or has no names, as the key demands: then all of it is wrong.
+    Yields nothing if the value is not a list or a table as the key requires: then the whole value is invalid.
     """
     if key.tables is None or isinstance(value, dict) != isinstance(key.default, dict):
         return
@@ -53,7 +53,7 @@ def faults(path: tuple[str, ...], value: object, key: Key) -> Iterator[tuple[str
 
 
 def named_models(path: tuple[str, ...], key: Key, value: Any) -> Iterator[tuple[str, object, str | tuple[str, ...]]]:
-    """Give every name of a model in a key and its tables: where it stands, the name, the other word allowed."""
+    """Yield every model name in a key and its tables: its dotted key, the name, and the other words allowed."""
     if key.model_or is not None:
         for name in value if isinstance(value, tuple) else (value,):
             yield dotted(*path), name, key.model_or

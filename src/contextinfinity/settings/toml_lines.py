@@ -1,8 +1,8 @@
-"""On which line each key of a TOML text stands.
+"""Find the line number of each key of a TOML text.
 
-``tomllib`` gives values without places, and a person who mistyped a key needs the place. The text has
-passed ``tomllib`` before it comes here, so this scanner knows only where keys, strings and brackets
-begin and end; what a key spells it asks ``tomllib``. A table in an array is known by its number, from 0.
+``tomllib`` returns values without locations, and error messages need them. The text has already been parsed by
+``tomllib``, so this scanner only finds where keys, strings and brackets begin and end; the spelling of a key is decoded
+by ``tomllib``. A table in an array is identified by its index, from 0.
 
     [models.gpt]                 ("models",): 1, ("models", "gpt"): 1
     provider = "openai"          ("models", "gpt", "provider"): 2
@@ -25,34 +25,34 @@ _BASIC = r'"(?:[^"\\\n]|\\.)*"'
 _LITERAL = r"'[^'\n]*'"
 _PART = rf"(?:{_BASIC}|{_LITERAL}|[A-Za-z0-9_-]+)"
 _KEY = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*")
-# The long strings come first, since each begins like an empty short one; they may end in up to five
+# Long strings come first, because each starts like an empty short one; they may end in up to five
 # quotes, of which the first two belong to the text.
 _STRING = re.compile(
     rf'"""(?:[^\\]|\\.)*?"{{3,5}}|\'\'\'.*?\'{{3,5}}|{_BASIC}|{_LITERAL}',
     re.DOTALL,
 )
-# A date may have a blank before its time; every other bare value ends at a blank.
+# A date may have a space before its time; every other bare value ends at white space.
 _BARE = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """Give the line, counted from 1, on which each key and each table is first named."""
+    """Return the line, from 1, on which each key and each table first appears."""
     scanner = _Scanner(text)
-    # Where the text cannot be followed, a message without a line is better than none.
+    # If the scan fails, a message without a line is better than none.
     with suppress(ValueError, RecursionError):
         scanner.document()
     return scanner.lines
 
 
 class _Scanner:
-    """Walks a TOML text once, from left to right, and notes where keys begin."""
+    """Scan a TOML text once, from left to right, and record where keys begin."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[Path, int] = {}
         self._text = text
         self._at = 0
         self._tables: dict[Path, int] = {}
-        """How many tables each array of tables has so far."""
+        """The number of tables in each array of tables so far."""
         self._line_ends = [found.start() for found in re.finditer("\n", text)]
 
     def document(self) -> None:
@@ -66,7 +66,7 @@ class _Scanner:
             self._take(_BLANK)
 
     def _header(self, *, is_array: bool) -> Path:
-        """Read the name of a table; one inside an array of tables belongs to the newest of them."""
+        """Read a table header; a table inside an array of tables belongs to the newest element."""
         self._pass("[")
         line, parts = self._line(), _spelled(self._take(_KEY))
         self._pass("]")
@@ -99,7 +99,7 @@ class _Scanner:
             self._take(_BARE)
 
     def _items(self, end: str, path: Path) -> None:
-        """Walk an inline table or an array, whose opening bracket is next."""
+        """Scan an inline table or an array that starts here."""
         self._at += 1
         self._take(_BETWEEN)
         number = 0
@@ -123,7 +123,7 @@ class _Scanner:
         return self._text.startswith(mark, self._at)
 
     def _pass(self, mark: str) -> None:
-        """Go past the mark, once or doubled, and the blanks around it."""
+        """Skip the bracket, single or doubled, and the white space around it."""
         self._take(re.compile(rf"[ \t]*{re.escape(mark)}{{1,2}}[ \t]*"))
 
     def _take(self, pattern: re.Pattern[str]) -> str:
@@ -135,7 +135,7 @@ class _Scanner:
 
 
 def _spelled(key: str) -> tuple[str, ...]:
-    """Give the parts of a dotted key, with quotes and escapes resolved by the real parser."""
+    """Return the parts of a dotted key, with quotes and escapes resolved by ``tomllib``."""
     parts = []
     value: object = tomllib.loads(f"{key} = 0")
     while isinstance(value, dict):
