@@ -1,1 +1,1 @@
-"""Models: one contract, an adapter for each wire."""
+"""Model providers: one contract, and an adapter for each wire format."""

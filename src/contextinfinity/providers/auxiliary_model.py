@@ -1,7 +1,7 @@
-"""One question to a helper model: a text in, a text out, within a time limit.
+"""Single requests to an auxiliary model: text in, text out, with a timeout.
 
-Summaries, topics, rewriting and memories ask this way. Every failure is a ``ProviderError``; every caller can do
-without the answer.
+Summaries, topic detection, rewriting and memory extraction use it. Every failure is a ``ProviderError``; every caller
+can continue without the answer.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from contextinfinity.providers.contract import Provider
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryModel:
-    """A model that is asked now and then, and given ``seconds`` to answer."""
+    """An auxiliary model with a timeout of ``seconds``."""
 
     provider: Provider
     model_id: str
     seconds: float = 60.0
     options: Json = None
     window: Callable[[], int] | None = None
-    """Gives the model's real context window, where that is smaller than the configured one."""
+    """Returns the model's real context window if that is smaller than the configured one."""
 
     @property
     def context_limit(self) -> int:
-        """How many tokens a question and its answer may take together."""
+        """The maximum number of tokens of a request and its answer together."""
         return self.provider.context_limit(self.model_id) if self.window is None else self.window()
 
     async def ask(self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000) -> str:
-        """Ask, and return the whole answer; ``schema`` is the JSON schema it has to follow, where the model can."""
+        """Return the whole answer; ``schema`` is a JSON schema for it, if the model supports that."""
         text, _ = await self.ask_counted(system, words, schema=schema, max_output_tokens=max_output_tokens)
         return text
 
     async def ask_counted(
         self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000
     ) -> tuple[str, Usage]:
-        """Ask, and return the answer and what it used."""
+        """Return the answer and its usage."""
         prompt = Prompt(system=(system,), messages=(say("user", words),), response_format=schema)
         request = ProviderRequest(
             model_id=self.model_id, prompt=prompt, max_output_tokens=max_output_tokens, options=self.options

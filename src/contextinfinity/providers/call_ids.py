@@ -1,8 +1,8 @@
-"""Ids of tool calls that a vendor accepts.
+"""Make tool call ids that a vendor accepts.
 
-In go messages whose calls may come from another vendor, or from a server that gives every call the same id. Out come
-the same messages with ids that fit the vendor's rules and are used once each, call and result alike. A message's ids
-depend on it and on what stands before it only, so a longer conversation begins with the same bytes.
+Calls may come from another vendor, or from a server that gives every call the same id. The result has unique ids that
+match the vendor's rules, the same for a call and its result. The ids of a message depend only on it and the messages
+before it, so a longer conversation starts with the same bytes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from contextinfinity.domain.message import ContentBlock, Message, ToolResultBloc
 
 
 def with_safe_ids(messages: tuple[Message, ...], *, pattern: str, longest: int) -> tuple[Message, ...]:
-    """Give the messages with ids that match ``pattern`` wholly and are at most ``longest`` characters long.
+    """Return the messages with ids that match ``pattern`` fully and have at most ``longest`` characters.
 
-    The first call with an id keeps it if it fits. A result follows the newest call with its id; where one answer
-    called twice under the same id, its results are told apart by their order.
+    The first call with an id keeps it if it is valid. A result belongs to the newest call with its id; if one answer
+    used an id twice, results are matched by order.
     """
     naming = _Naming(pattern, longest)
     return tuple([naming.message(message) for message in messages])
@@ -35,7 +35,7 @@ class _Naming:
         self._in_answer = False
 
     def message(self, message: Message) -> Message:
-        """Name the calls and results of the next message."""
+        """Replace the ids of the calls and results of the next message."""
         if message.role == "assistant" and not self._in_answer:
             self._unanswered.clear()
         self._in_answer = message.role == "assistant"
@@ -73,7 +73,7 @@ class _Naming:
             count += 1
             digest = hashlib.sha256(f"{count}:{given}".encode(errors="surrogatepass")).hexdigest()
             name = f"call_{digest}"[: min(self._longest, 29)]
-            if not self._fits(name):  # some take no underscore
+            if not self._fits(name):  # some vendors reject underscores
                 name = digest[: self._longest]
         self._used.add(name)
         return name

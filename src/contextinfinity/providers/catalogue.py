@@ -1,12 +1,11 @@
-"""What each model can do, as its vendor documents it.
+"""Model capabilities and prices as documented by the vendors.
 
-The rows are in the vendors' records. A row holds for every model whose name begins with its key; the longest key
-wins. What config.toml says of a model wins over its row, field by field. A model without a row gets safe defaults,
-and a warning says so once.
+The rows are in the vendors' records. A row applies to every model whose name starts with its key; the longest key wins.
+Settings in config.toml override its fields. A model without a row gets safe defaults, and a warning is logged once.
 
-Prices are US dollars for a million tokens as the vendors published them by 2026-11-15, for the standard tier, short
-prompts and a cache of the shortest life. A price that was not found is left out: the cost of a turn is then unknown,
-or, for the two of the cache alone, counted like other input. A fee for each search is in no row.
+Prices are US dollars per million tokens as published by 2026-11-15, for the standard tier, short prompts and the
+shortest cache lifetime. If a price is unknown, it is left out: the cost of a turn is then unknown, or, for cache
+prices, that of other input. Search fees are not included.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ FIELDS = {
     "min_cache_tokens": int,
     **dict.fromkeys(PRICE_FIELDS, float),
 }
-"""What config.toml may say of a model."""
+"""The fields that config.toml may set for a model."""
 
 
 T = TypeVar("T")
@@ -54,19 +53,19 @@ _warned: set[tuple[str, str]] = set()
 
 
 def abilities_of(provider: str, model_id: str, overrides: Mapping[str, Json] = MappingProxyType({})) -> Abilities:
-    """Return what a model can do; ``overrides`` is what config.toml says of it."""
+    """Return the capabilities of a model; ``overrides`` are its settings in config.toml."""
     found = _look_up(models_of(provider), model_id)
     if found is None:
         found = _unknown(provider)
         _warn(provider, model_id, found.context_limit, overrides)
-    elif model_id.startswith("ft:"):  # a model that was tuned for a customer has a price of its own
+    elif model_id.startswith("ft:"):  # fine-tuned models have their own prices
         found = msgspec.structs.replace(found, prices=None)
     guidance = _look_up(_GUIDANCE, model_id) or Guidance()
     return overridden(msgspec.structs.replace(found, guidance=guidance), model_id, overrides)
 
 
 def models_of(provider: str) -> Mapping[str, Abilities]:
-    """Return the rows of a vendor: of all vendors, where it serves any model."""
+    """Return the rows of a vendor, or of all vendors if it serves any model."""
     vendor = VENDORS.get(provider)
     if vendor is None:
         return {}
@@ -84,13 +83,13 @@ def _look_up(rows: Mapping[str, T], model_id: str) -> T | None:
 
 
 def _bare(model_id: str) -> str:
-    """Take off what sellers put around a name: "anthropic/claude-opus-4.5:beta", "ft:gpt-4o:acme"."""
+    """Remove prefixes and suffixes of resellers: "anthropic/claude-opus-4.5:beta", "ft:gpt-4o:acme"."""
     name = model_id.lower().removeprefix("ft:").rpartition("/")[2].partition(":")[0]
     return name.replace(".", "-") if name.startswith("claude-") else name
 
 
 def _ends(key: str, name: str) -> bool:
-    """Tell whether a key ends where a part of the name does: "gpt-4" is no beginning of "gpt-4o"."""
+    """Return whether a key ends at a word boundary of the name: "gpt-4" does not match "gpt-4o"."""
     return not key[-1].isalnum() or not name[len(key) : len(key) + 1].isalnum()
 
 
@@ -108,7 +107,7 @@ def _warn(provider: str, model_id: str, limit: int, overrides: Mapping[str, Json
 
 
 def overridden(found: Abilities, model_id: str, overrides: Mapping[str, Json]) -> Abilities:
-    """Change what is known of a model to what config.toml says of it."""
+    """Apply the settings of config.toml; raise ``SettingsError`` for a value of the wrong type."""
     given = {key: _checked(key, overrides[key], model_id) for key in FIELDS if overrides.get(key) is not None}
     prices = {PRICE_FIELDS[key]: given.pop(key) for key in PRICE_FIELDS if key in given}
     if prices:

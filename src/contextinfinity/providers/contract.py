@@ -1,11 +1,10 @@
-"""What every provider can do, and what every wire form has to say for itself.
+"""The contracts of providers and wire formats.
 
-A provider writes a neutral request in its own form, and streams back plain events: pieces of text as they come, and
-one ``Finished`` at the end. A stream that ends without it was cut. What a provider cannot do it says with
-``ProviderError``, in words for people.
+A provider writes a request in its own wire format and streams back events: text deltas as they arrive, and one
+``Finished`` at the end. A stream that ends without it was cut off. Every failure is a ``ProviderError``.
 
-A provider on the network is a ``Wire`` and a connection. The wire is plain values in, plain values out; it knows
-nothing of sockets, so all of it can be tried without one.
+A remote provider consists of a ``Wire`` and a connection. The wire converts values and does no I/O, so it can be tested
+without a network.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ from contextinfinity.text.tokens import Counter
 
 
 class EncodedRequest(Struct, frozen=True, kw_only=True):
-    """A request as it will be sent: the bytes, and the hash of what they say.
+    """A request in its final form: the bytes and their canonical hash.
 
-    ``form`` is what besides the request decided how it reads: with both, ``written_again`` gives the same bytes.
+    ``form`` is everything else that determines the bytes: ``written_again`` rebuilds them from the request and the
+    form.
     """
 
     request: ProviderRequest
@@ -35,101 +35,100 @@ class EncodedRequest(Struct, frozen=True, kw_only=True):
     sha256: str
     form: Json = None
     may_retry: bool = True
-    """Whether to ask again where the vendor could not answer; a client of another vendor's SDK does so itself."""
+    """Whether to retry a failed request; False if the client's own SDK retries."""
 
 
 class Provider(Protocol):
-    """One way to reach models."""
+    """Access to the models of one vendor."""
 
     name: str
 
     @property
     def missing(self) -> str:
-        """What it lacks to be asked at all, as the end of a sentence ("its key is not set"); empty: nothing."""
+        """What is missing to send requests, as the end of a sentence ("its key is not set"); empty if nothing is."""
         ...
 
     def abilities(self, model_id: str) -> Abilities:
-        """Tell what that model can do."""
+        """Return the capabilities of a model."""
         ...
 
     def context_limit(self, model_id: str) -> int:
-        """Tell how many tokens a request to that model may hold, its answer included."""
+        """Return the context window of a model: the tokens of a request and its answer together."""
         ...
 
     def counter(self, model_id: str) -> Counter:
-        """Give what counts tokens as that model does: the same one each time, so that it can learn."""
+        """Return the token counter of a model; always the same object, because it is calibrated by use."""
         ...
 
     def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
-        """Count what a request will cost."""
+        """Estimate the number of tokens of a request."""
         ...
 
     def write(self, request: ProviderRequest) -> EncodedRequest:
-        """Put a request into the form in which it will be sent."""
+        """Encode a request in the form in which it is sent."""
         ...
 
     def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
-        """Put wishes into options that its ``write`` takes, and name those that this model cannot be told."""
+        """Convert request options to the provider's options, and name those that the model does not support."""
         ...
 
     def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
-        """Ask, and give what comes back as it comes."""
+        """Send a request and yield events as they arrive; raise ``ProviderError`` if it fails."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections. Closing twice does nothing."""
+        """Close connections. Closing twice does nothing."""
         ...
 
 
 class Accumulator(Protocol):
-    """Puts a streamed reply together again, as if it had come in one piece."""
+    """Assembles a streamed reply into the form of a whole one."""
 
     ended: bool
-    """Whether the provider has said its last word."""
+    """Whether the provider has sent its final event."""
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
-        """Take one event off the wire (its name, if it has one, and its JSON) and return what it adds.
+        """Process one event (its name, if any, and its JSON) and return what it adds.
 
-        An event that is not known is kept in the raw reply and passed over. ``ProviderError`` when the event says
-        that something went wrong.
+        Unknown events are kept in the raw reply and otherwise ignored. Raises ``ProviderError`` for an error event.
         """
         ...
 
     def whole(self) -> Json:
-        """Give the reply in the form the vendor uses when it does not stream."""
+        """Return the reply in the vendor's non-streaming form."""
         ...
 
 
 class Wire(Protocol):
-    """How one vendor wants to be asked, and how it answers."""
+    """The request and reply format of one vendor API."""
 
     def path(self, model_id: str) -> str:
-        """Return where requests go, below the base URL."""
+        """Return the request path below the base URL."""
         ...
 
     def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
-        """Put a request into the vendor's JSON."""
+        """Return a request in the vendor's JSON."""
         ...
 
     def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
-        """Put wishes into the vendor's options, and name those that the model cannot be told."""
+        """Convert request options to the vendor's options, and name those that the model does not support."""
         ...
 
     def accumulate(self) -> Accumulator:
-        """Begin to put a streamed reply together."""
+        """Return an accumulator for a streamed reply."""
         ...
 
     def read(self, whole: Json, abilities: Abilities) -> Finished:
-        """Read a whole reply; what it says that is not known is kept as it came."""
+        """Parse a whole reply; unknown parts are kept unchanged."""
         ...
 
 
 def canonical(body: Json) -> bytes:
-    """Write JSON in the one form that is hashed: sorted keys, UTF-8, no spaces."""
+    """Encode JSON in canonical form for hashing: sorted keys, UTF-8, no spaces."""
     return msgspec.json.encode(body, order="sorted")
 
 
 def written(request: ProviderRequest, body: Json, form: Json) -> EncodedRequest:
-    """Write a body down, keys in the order the wire gave them (models read schemas in order), and hash it."""
+    """Encode a body and hash it; keys keep their order, because models read schemas in order."""
     sha256 = hashlib.sha256(canonical(body)).hexdigest()
     return EncodedRequest(request=request, body=msgspec.json.encode(body), sha256=sha256, form=form)

@@ -1,6 +1,6 @@
-"""From ``[models.NAME]`` to a provider.
+"""Create providers from ``[models.NAME]``.
 
-Models at the same address share its connections; each has its own wire, since their settings differ.
+Models at the same address share connections; each has its own wire, because their settings differ.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ OVERRIDES = (
 
 
 class ProviderFactory:
-    """Opens providers, and gives those at the same address the same connection."""
+    """Creates providers; those at the same address share a connection."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._open: dict[Address, VendorConnection] = {}
 
     def provider(self, model: ModelSettings) -> Provider:
-        """Open the provider of a model on the network; nothing is sent yet."""
+        """Return the provider of a remote model; nothing is sent yet."""
         policy = RetryPolicy(attempts=model.attempts)
         return RemoteProvider(
             wire(model, self._settings), self._connection(model), overrides=overrides(model), policy=policy
         )
 
     def line(self, model: ModelSettings) -> ModelConnection:
-        """Open the way to a model that answers in one piece; nothing is sent yet."""
+        """Return a connection for requests with non-streaming replies; nothing is sent yet."""
         return ModelConnection(
             self._connection(model), model.model_id or "", policy=RetryPolicy(attempts=model.attempts)
         )
@@ -51,7 +51,7 @@ class ProviderFactory:
 
 
 def address(model: ModelSettings) -> Address:
-    """Return where a model is, and which variable holds its key; a server of one's own needs none unless named."""
+    """Return the address of a model and its key variable; a custom server gets no key unless one is configured."""
     auth, base_url = VENDORS[model.provider].auth, model.base_url
     gets_key = base_url is None or auth.hosts is None or re.match(auth.hosts, base_url) is not None
     return Address(
@@ -63,12 +63,12 @@ def address(model: ModelSettings) -> Address:
 
 
 def wire(model: ModelSettings, settings: Settings) -> Wire:
-    """Open the wire form of a model, as the settings have it."""
+    """Return the wire of a model according to the settings."""
     opened: Wire = wire_package(VENDORS[model.provider].wire).open_wire(model, settings)
     return opened
 
 
 def overrides(model: ModelSettings) -> dict[str, Json]:
-    """Give what the settings say of a model's abilities."""
+    """Return the capabilities that the settings override."""
     said = msgspec.structs.asdict(model)
     return {name: said[name] for name in OVERRIDES if said[name] is not None}

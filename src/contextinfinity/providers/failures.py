@@ -1,10 +1,10 @@
-"""The one table that tells how a request failed, for all vendors.
+"""Classify provider failures, for all vendors.
 
-In goes what a vendor sent when it did not answer: a status, a body, headers, or an error inside a stream. Out comes
-a ``ProviderError`` whose ``kind`` is one of ``KINDS``, in words for people, with what to do about it.
+The input is what a vendor sent instead of an answer: a status, a body, headers, or an error inside a stream. The result
+is a ``ProviderError`` whose ``kind`` is one of ``KINDS``, with a message and a hint for users.
 
-Vendors promise their codes and not their wording, so codes are read first, then the status, then the type. Wording
-is read only where those say no more than "bad request" or "it failed": that is how most vendors reject a size.
+Vendors document their codes but not their wording, so codes are read first, then the status, then the type. Wording is
+read only if those say no more than "bad request" or "server error": most vendors reject oversized requests that way.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from contextinfinity.providers.size_limits import window_named
 LONGEST_QUOTE = 300
 LONGEST_BODY = 20_000
 SOMEBODY = "The provider"
-"""Stands for the vendor's name where it is not known."""
+"""Used if the vendor's name is unknown."""
 SHORTEST_SECRET = 8
-"""What stands for a key where none is needed ("none", "ollama") is an ordinary word; a key is longer."""
+"""Shorter keys are not scrubbed: placeholders such as "none" or "ollama" are ordinary words."""
 
 
 class FailureKind(Struct, frozen=True):
-    """A way to fail: what happened, what to do, and whether the same request may succeed later."""
+    """A kind of failure: what happened, what to do, and whether a retry may succeed."""
 
     what: str
     hint: str
@@ -148,7 +148,7 @@ BY_STATUS: dict[int, str] = {
 }
 
 BY_TYPE: dict[str, str] = {
-    # Said with many a status, so the status goes before.
+    # These types occur with many statuses, so the status is checked first.
     "api_error": "server",
     "server_error": "server",
     "internalservererror": "server",
@@ -166,9 +166,9 @@ _OVER = re.compile(r"exceed|longer than|larger than|greater than|too (long|large
 _QUOTA = re.compile(r"credit balance is too low|specified (workspace )?api usage limits|exceeded your current quota")
 _FILTER = re.compile(r"content (filtering|management|usage) policy|violat\w+ (of )?(our|the) \w*\s?polic")
 _DEPLETED = re.compile(r"credits are depleted")
-"""Gemini's 429 for an account without credit; its other ones are rate limits, whatever they say of a quota."""
+"""Gemini's 429 for an account without credit; its other 429s are rate limits, even if they mention a quota."""
 _REQUEST_OVER_RATE = re.compile(r"request too large for")
-"""OpenAI's 429 for one request that is larger than a whole minute's allowance: waiting does not help."""
+"""OpenAI's 429 for one request that exceeds the limit of a whole minute: waiting does not help."""
 
 _TAGS = re.compile(r"<[^>]{0,500}>")
 
@@ -183,7 +183,7 @@ def failure(
     secrets: Iterable[str] = (),
     key_env: str = "",
 ) -> ProviderError:
-    """Tell what an answer that is none means; ``key_env`` is the variable that holds the key."""
+    """Classify an error reply; ``key_env`` is the variable that holds the key."""
     error = _error_in(body)
     kind = _kind(status, error)
     sent = {name.lower(): value for name, value in (headers or {}).items()}
@@ -201,7 +201,7 @@ def failure(
 def _upstream(
     status: int | None, error: Mapping[str, Json] | str, secrets: Iterable[str], wait: str | None
 ) -> dict[str, str | float]:
-    """Return what the vendor itself said: its status, its own names for the failure, its words."""
+    """Return what the vendor sent: its status, its own error names and its message."""
     told = error if isinstance(error, Mapping) else {}
     said: dict[str, str | float] = {"message": scrub(_said(error), secrets)[:LONGEST_BODY]}
     said |= {name: told[name] for name in ("type", "code") if isinstance(told.get(name), str)}
@@ -210,7 +210,7 @@ def _upstream(
 
 
 def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: Iterable[str] = ()) -> ProviderError:
-    """Tell what an error means that came after the answer had begun; one without a code is the vendor's own trouble."""
+    """Classify an error inside a stream; one without a code is treated as a server error."""
     inner = _error_in(error)
     kind = _kind(None, inner)
     kind = "server" if kind == "provider" else kind
@@ -222,13 +222,13 @@ def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: 
 def connection_failure(
     vendor: str, address: str, error: BaseException, *, secrets: Iterable[str] = ()
 ) -> ProviderError:
-    """Tell why nobody was reached, or why the connection broke."""
+    """Classify a failed or broken connection."""
     causes = list(_causes(error))
     if any(isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__ for cause in causes):
         return _error("time_out", f"{vendor} at {_place(address)}")
     words = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
     failed = _error("connection", f"{vendor} at {_place(address)}", why=_quoted(scrub(words, secrets)))
-    # A certificate or an address that is wrong now is wrong the next time too.
+    # A wrong certificate or address does not become right by a retry.
     wrong = any(
         isinstance(cause, ssl.SSLError) or type(cause).__name__ in ("UnsupportedProtocol", "InvalidURL")
         for cause in causes
@@ -238,17 +238,17 @@ def connection_failure(
 
 
 def cut_off(vendor: str = SOMEBODY) -> ProviderError:
-    """Say that a stream ended before the provider's last word."""
+    """Return the error for a stream that ended before its final event."""
     return _error("connection", vendor, why="the answer was cut off before it was complete")
 
 
 def garbled(vendor: str, what: str, *, secrets: Iterable[str] = ()) -> ProviderError:
-    """Say that an answer is not in the vendor's form; ``what`` says where."""
+    """Return the error for a reply that is not in the vendor's format; ``what`` gives the details."""
     return _error("garbled", vendor, why=_short(scrub(what, secrets)))
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """Replace keys by ``[key]``: a rude server may echo them."""
+    """Replace keys by ``[key]``: a server may echo them in an error."""
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "[key]")
@@ -312,7 +312,7 @@ def _error_in(body: Json) -> Mapping[str, Json] | str:
         except (msgspec.DecodeError, UnicodeError):
             return body[:LONGEST_BODY]
         return _error_in(decoded) if isinstance(decoded, dict | list) else body[:LONGEST_BODY]
-    if isinstance(body, list):  # Gemini's chat endpoint wraps its errors in a list
+    if isinstance(body, list):  # Gemini's chat endpoint returns errors in a list
         return _error_in(body[0]) if body else ""
     if not isinstance(body, dict):
         return ""
@@ -323,7 +323,7 @@ def _error_in(body: Json) -> Mapping[str, Json] | str:
 
 
 def _codes(error: Mapping[str, Json] | str) -> list[str]:
-    """Give the names an error goes by, the most exact first."""
+    """Return the names of an error, most specific first."""
     if isinstance(error, str):
         return []
     details = error.get("details")
@@ -335,13 +335,13 @@ def _codes(error: Mapping[str, Json] | str) -> list[str]:
 
 
 def _listed(error: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Return the details of an error of Google: a list of objects of different types."""
+    """Return the details of a Google error: a list of objects of different types."""
     details = error.get("details")
     return [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
 
 
 def _delay(error: Mapping[str, Json] | str) -> float | None:
-    """Return the wait that an error of Google asks for in its details."""
+    """Return the retry delay in the details of a Google error."""
     delays = [] if isinstance(error, str) else [each.get("retryDelay") for each in _listed(error)]
     return next((seconds(delay) for delay in delays if isinstance(delay, str)), None)
 
@@ -366,14 +366,14 @@ def _quoted(said: str) -> str:
 
 
 def _short(said: str) -> str:
-    """Put foreign words on one line, without markup or control characters, at a length that can be read."""
+    """Put a foreign message on one line, without markup and control characters, at a readable length."""
     plain = _TAGS.sub(" ", said[:LONGEST_BODY]) if said.lstrip().startswith("<") else said[:LONGEST_BODY]
     line = " ".join("".join(c if c.isprintable() else " " for c in plain).split())
     return line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 1] + "…"
 
 
 def _place(address: str) -> str:
-    """Name an address without the user, password and query it may carry."""
+    """Return an address without user, password and query."""
     try:
         parts = urlsplit(address)
     except ValueError:

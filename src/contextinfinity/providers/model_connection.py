@@ -1,6 +1,6 @@
-"""One question to a vendor, answered in one piece: bytes go out, bytes come back, and trouble is asked again.
+"""Requests with non-streaming replies: bytes out, bytes back, with retries.
 
-Embedders ask this way. Whoever watches sees each wait in the log; keys and what was asked are never in it.
+Embedders use it. Each retry is logged; keys and request content never are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelConnection:
-    """The way to one model."""
+    """The connection to one model."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class ModelConnection:
         self._sleep = sleep
 
     async def post(self, path: str, body: bytes) -> bytes:
-        """Ask until an answer comes, as often as the policy says; ``ProviderError`` tells why none came."""
+        """Send a request with retries according to the policy; raise ``ProviderError`` if all attempts fail."""
         tried = 0
         while True:
             tried += 1
@@ -47,7 +47,7 @@ class ModelConnection:
             await self._sleep(wait)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._connection.close()
 
     async def _once(self, path: str, body: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""What a model's options may add to a request, and what they may not.
+"""Merge a model's options into a request body.
 
-Options go to the provider as they are, in its own names. What the engine owns they cannot set; what it bounds they may
-lower. Nothing is left out in silence: an option that can never hold is refused, in words for people.
+Options are passed to the provider unchanged, under its own names. They cannot set what the engine controls, and can
+only lower its limits. No option is dropped silently: one that cannot be followed raises ``ProviderError``.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ OWNED = MappingProxyType(
         "messages": "it is the prompt, which the engine writes",
     }
 )
-"""What no wire lets options set, and why."""
+"""Options that no wire lets users set, and why."""
 
 UPSTREAM_STATE = ("previous_response_id", "conversation", "background", "prompt", "container", "store")
-"""Options that make an answer depend on what the provider keeps, or let it keep something."""
+"""Options that make an answer depend on state at the provider, or let it store something."""
 
 HINT = "Take it out of the model's options in config.toml."
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What a wire lets options do. ``limits`` are its names for the length of an answer, the newest last."""
+    """The rules of a wire for options. ``limits`` are its names for the answer length, newest last."""
 
     vendor: str
     limits: tuple[str, ...]
     owned: Mapping[str, str] = OWNED
     may_forbid: tuple[str, ...] = ()
-    """Of what is owned, what options may set to false, though never to true."""
+    """Owned options that may be set to false, but not to true."""
     least: int = 1
     upstream_state: bool = False
     state_hint: str = HINT
 
 
 def table_of(options: Json, vendor: str) -> dict[str, Json]:
-    """Give options as a table; whatever else they are is refused."""
+    """Return options as a dict; raise ``ProviderError`` if they are anything else."""
     if options is not None and not isinstance(options, dict):
         raise refused(vendor, "the options are not a table of names and values")
     return dict(options or {})
@@ -53,9 +53,10 @@ def table_of(options: Json, vendor: str) -> dict[str, Json]:
 def with_options(
     body: dict[str, Json], options: Json, rules: Rules, passed_over: Collection[str] = ()
 ) -> dict[str, Json]:
-    """Add options to a body that already holds its limit; those ``passed_over`` say nothing in this request.
+    """Add options to a body that already has its limit; those in ``passed_over`` do not apply to this request.
 
-    Objects and lists that both have are joined, and what the body says holds.
+    Objects and lists that both have are merged; the body's values win. Raises ``ProviderError`` for options that are
+    not allowed.
     """
     given = table_of(options, rules.vendor)
     _check(given, rules)
@@ -73,9 +74,9 @@ def with_options(
 
 
 def joined(configured: Mapping[str, Json] | None, wished: Mapping[str, Json]) -> dict[str, Json]:
-    """Put what is wished for over what is configured, key by key.
+    """Merge a caller's options over the configured ones, key by key.
 
-    Objects that both have are joined, unless they are of different types: then one says nothing about the other.
+    Objects that both have are merged, unless their ``type`` differs: then the caller's replaces the other.
     """
     out = dict(configured or {})
     for key, each in wished.items():
@@ -91,7 +92,7 @@ def _alike(mine: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
 
 
 def refused(vendor: str, what: str, hint: str = HINT) -> ProviderError:
-    """Say that options cannot be followed."""
+    """Return the error for options that cannot be followed."""
     return ProviderError(f"{vendor}: {what}; nothing was sent.", kind="bad_request", hint=hint)
 
 
@@ -105,7 +106,7 @@ def _check(given: Mapping[str, Json], rules: Rules) -> None:
 
 
 def _limited(body: dict[str, Json], given: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
-    """Lower the limit to what options say, under the name they use: a server knows one of them."""
+    """Lower the limit to that of the options, under the name they use, because a server accepts only one name."""
     wishes = {key: given[key] for key in rules.limits if given.get(key) is not None}
     for key, value in wishes.items():
         if type(value) is not int:

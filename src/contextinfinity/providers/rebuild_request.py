@@ -1,7 +1,7 @@
 """Rebuild the exact bytes of a past request from its prompt.
 
 Besides the prompt, the bytes depend on the provider, the fields of its wire and the abilities of the model: the form,
-which is stored with the plan. A wire that changes what it writes gets a new version here, and keeps the old one.
+which is stored with the plan. If a wire changes its output, it gets a new version here and keeps the old one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from contextinfinity.vendors import VENDORS
 
 VERSION = 1
 LOCAL_WIRE = "openai_chat"
-"""What the runtime of models on this machine speaks."""
+"""The wire package of local models."""
 
 
 def write(provider: str, wire: Wire, abilities: Abilities, request: ProviderRequest) -> EncodedRequest:
-    """Write a request, and what its form is."""
+    """Encode a request, and record its form."""
     form = {
         "version": VERSION,
         "provider": provider,
@@ -36,7 +36,7 @@ def write(provider: str, wire: Wire, abilities: Abilities, request: ProviderRequ
 
 
 def written_again(form: Json, request: ProviderRequest) -> EncodedRequest:
-    """Write a request as it was written then."""
+    """Rebuild a past request from its form; raise ``NotFound`` if this release cannot."""
     provider = form.get("provider")
     if provider == "scripted":
         return written(request, msgspec.to_builtins(request), form)
@@ -49,8 +49,8 @@ def written_again(form: Json, request: ProviderRequest) -> EncodedRequest:
 
 
 def wire_package(name: str) -> Any:
-    """Import the package of a wire form.
+    """Import the package of a wire format.
 
-    Each has ``open_wire(model, settings)``, and ``stored_wire(fields)`` for the fields of a wire of an older release.
+    Each has ``open_wire(model, settings)``, and ``stored_wire(fields)`` for stored fields, also of older releases.
     """
     return import_module(f"contextinfinity.providers.{name}")

@@ -1,8 +1,7 @@
-"""A provider on the network: a wire, a connection, and patience.
+"""A provider on the network: a wire, a connection, and retries.
 
-A request is written by the wire, sent by the connection, and what comes back is put together by the wire again. What
-fails before the first word is asked again, visibly. The last word is given once the vendor has said it, and all that
-it counted has come.
+The wire writes the request, the connection sends it, and the wire assembles the reply. A failure before the first text
+is retried, with a ``Retry`` event. ``Finished`` is sent after the final event and the usage have arrived.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from contextinfinity.text.tokens import Counter, counter_of
 DONE = "[DONE]"
 ONCE = RetryPolicy(attempts=1)
 REST_SECONDS = 2.0
-"""How long to wait for what may follow the last word."""
+"""How long to wait for data after the final event."""
 
 
 class RemoteProvider:
-    """``Provider`` that asks a vendor."""
+    """A ``Provider`` that calls a vendor's API."""
 
     def __init__(
         self,
@@ -57,52 +56,52 @@ class RemoteProvider:
         self._overrides = dict(overrides or {})
         self._policy = policy or RetryPolicy()
         self.form = str(getattr(wire, "form", ""))
-        """The wire form whose clients are passed through as they are (``domain.sent_form``)."""
+        """The wire form whose clients are passed through unchanged (``domain.sent_form``)."""
 
     @property
     def missing(self) -> str:
-        """The key, where one is needed and its variable is not set."""
+        """The missing key, if one is needed and its variable is not set."""
         address = self._connection.address
         needs_key = address.key_env is not None and not self._connection.key
         return f"{address.key_env} is not set" if needs_key else ""
 
     def abilities(self, model_id: str) -> Abilities:
-        """Look a model up; what the settings say of it counts first."""
+        """Return the capabilities of a model; the settings take precedence over the catalogue."""
         return abilities_of(self.name, model_id, self._overrides)
 
     def context_limit(self, model_id: str) -> int:
-        """Tell how many tokens a request to that model may hold, its answer included."""
+        """Return the context window of a model: the tokens of a request and its answer together."""
         return self.abilities(model_id).context_limit
 
     def counter(self, model_id: str) -> Counter:
-        """Count as the vendor does, where its tokenizer is public, and estimate elsewhere."""
+        """Return a counter with the vendor's tokenizer if that is public, else an estimate."""
         return counter_of(self.name, model_id, self.abilities(model_id).encoding)
 
     def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
-        """Count what a request will cost."""
+        """Estimate the number of tokens of a request."""
         return self.counter(request.model_id).prompt(request.prompt)
 
     def write(self, request: ProviderRequest) -> EncodedRequest:
-        """Put a request into the vendor's form."""
+        """Encode a request in the vendor's format."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
 
     def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
-        """Put wishes into the words of the vendor."""
+        """Convert request options to the vendor's options."""
         return self._wire.wished(wishes, self.abilities(model_id))
 
     async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
-        """Ask, again if need be, and give what comes back as it comes."""
+        """Send a request with retries and yield events as they arrive; raise ``ProviderError`` if all fail."""
         policy = self._policy if written.may_retry else ONCE
         async with aclosing(retrying(lambda: self._attempt(written), policy, vendor=self.name)) as attempts:  # type: ignore[type-var]
             async for event in attempts:
                 yield event
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._connection.close()
 
     async def _attempt(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
-        """Ask once."""
+        """Make one attempt."""
         model_id = written.request.model_id
         reply, held = self._wire.accumulate(), list[StreamedPiece]()
         sent = sent_to(written.request, self.form) if self.form else None
@@ -115,9 +114,9 @@ class RemoteProvider:
                         break
                     for piece in self._take(reply, name, data):
                         if written.may_retry and isinstance(piece, CallPiece):
-                            continue  # only clients that run the tools themselves are shown calls before they are whole
+                            continue  # partial calls are only for clients that run the tools themselves
                         held.append(piece)
-                        if isinstance(piece, TextDelta | CallPiece):  # until then a failed attempt can be made again
+                        if isinstance(piece, TextDelta | CallPiece):  # until then a failed attempt can be retried
                             for each in held:
                                 yield each
                             held.clear()
@@ -125,7 +124,7 @@ class RemoteProvider:
                         await self._rest(reply, stream)
                         break
                 if not (reply.ended or done):
-                    return  # it was cut: whoever listens sees that the last word is missing
+                    return  # cut off: the caller sees that ``Finished`` is missing
             whole = reply.whole() if arrived.streams else await self._read(arrived)
         finished = self._wire.read(self._scrubbed(whole), self.abilities(model_id))
         text = "".join(block.text for block in blocks_of(finished.items) if isinstance(block, TextBlock))
@@ -134,7 +133,7 @@ class RemoteProvider:
         yield finished
 
     async def _rest(self, reply: Accumulator, stream: AsyncIterator[tuple[str, str]]) -> None:
-        """Take what comes after the last word, a count of tokens perhaps; nothing that goes wrong there counts."""
+        """Read what follows the final event, such as the usage; errors are ignored."""
         with suppress(Exception):
             async with asyncio.timeout(REST_SECONDS):
                 async for name, data in stream:
@@ -148,7 +147,7 @@ class RemoteProvider:
         try:
             event = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
-            if "truncated" in str(error):  # the last event of a stream that broke off inside it
+            if "truncated" in str(error):  # the stream broke off inside its last event
                 raise cut_off(self.name) from None
             raise garbled(self.name, f"{error}: {data[:100]}") from None
         return [
@@ -157,13 +156,13 @@ class RemoteProvider:
         ]
 
     def _scrubbed(self, whole: Json) -> Json:
-        """Take keys out of a reply, however they were written."""
+        """Remove keys from a reply, however they are escaped."""
         text = msgspec.json.encode(whole).decode()
         clean = scrub(text, self._connection.secrets)
         return whole if clean == text else msgspec.json.decode(clean)
 
     async def _read(self, arrived: HttpReply) -> Json:
-        """Read the reply of a server that does not stream, or is none of the kind."""
+        """Read a non-streaming reply; raise ``ProviderError`` if it is not JSON."""
         body = await read_whole(arrived, self.name)
         text = scrub(body.decode("utf-8", "replace"), self._connection.secrets)
         try:

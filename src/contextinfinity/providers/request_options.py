@@ -1,8 +1,8 @@
-"""How a caller wants a model to answer, as options of a wire: what the wires share.
+"""Shared parts of converting request options to a wire's own options.
 
-Each wire turns wishes that name no vendor into its own options, and names those that the model cannot be told there.
-Nothing is sent that the vendor would refuse: an answer that is a little different is better than none. A wish that is
-met anyway is never named. How long an answer may be is part of a request, and no option of a wire.
+Each wire converts vendor-neutral options to its own, and names those that the model does not support. Options that the
+vendor would reject are not sent: a slightly different answer is better than none. Options that the default already
+satisfies are never named. The answer length is part of a request and no option of a wire.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from contextinfinity.providers.options import joined
 from contextinfinity.vendors.efforts import LEVELS
 
 USUAL_EFFORTS = ("low", "medium", "high")
-"""What a model that thinks can be told where nobody says more of it."""
+"""The efforts of a reasoning model about which nothing else is known."""
 BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8000, "high": 16_000, "xhigh": 32_000, "max": 64_000}
-"""About as many tokens to think with as each effort comes to."""
+"""The approximate token budget of each effort."""
 
 MET_ANYWAY = frozenset(
     {
@@ -30,29 +30,29 @@ MET_ANYWAY = frozenset(
         *(("effort", "none"), ("thinking_tokens", 0)),
     }
 )
-"""Wishes that a model meets of itself where it cannot be told them."""
+"""Options that are satisfied by default if the model does not support them."""
 
 
 class AppliedOptions(NamedTuple):
-    """Wishes as options of a wire. ``left_out`` names those that are not met, or only in part."""
+    """Options of a wire. ``left_out`` names requested options that are not followed, or only in part."""
 
     options: dict[str, Json]
     left_out: tuple[str, ...] = ()
 
 
 Offer: TypeAlias = Callable[[Any], Mapping[str, Json] | None]
-"""Puts what is wished for into options; None where that cannot be said."""
+"""Converts a requested value to options; returns None if that is not possible."""
 
 
 def plain(wishes: RequestOptions) -> AppliedOptions:
-    """Wish in our own words, the length too, for a provider that has no wire."""
+    """Return the options unchanged, including the length, for a provider without a wire."""
     return AppliedOptions(msgspec.json.decode(msgspec.json.encode(wishes)))
 
 
 def wished_options(
     wishes: RequestOptions, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()
 ) -> AppliedOptions:
-    """Apply each offer to its wish; name the wishes that are not met, or only in part (``in_part``)."""
+    """Apply the conversion of each option; name those that are not followed, or only in part (``in_part``)."""
     options: dict[str, Json] = {}
     left_out = []
     for name, value in msgspec.structs.asdict(wishes).items():
@@ -67,17 +67,17 @@ def wished_options(
 
 
 def as_option(key: str) -> Offer:
-    """Offer a wish under that name, as it is."""
+    """Return a conversion that passes the value under that name."""
     return lambda value: {key: value}
 
 
 def forces_call(choice: str | None) -> bool:
-    """Return whether a choice of tools makes the model call one."""
+    """Return whether a tool choice forces a call."""
     return choice is not None and choice not in ("auto", "none")
 
 
 def choice_offer(able: Abilities, key: str, write: Callable[[str], Json]) -> Offer | None:
-    """Offer a choice of tools, unless the model knows none, or cannot be made to call one."""
+    """Return a conversion for the tool choice, or None if the model has no tools; forced calls only if supported."""
 
     def offer(choice: str) -> dict[str, Json] | None:
         possible = able.guidance.forced_tools or not forces_call(choice)
@@ -87,7 +87,7 @@ def choice_offer(able: Abilities, key: str, write: Callable[[str], Json]) -> Off
 
 
 def parallel_offer(able: Abilities, allowed: bool, one: Mapping[str, Json] | None = None) -> Offer | None:
-    """Offer one call at a time; several only where the settings allow it."""
+    """Return a conversion that disables parallel calls; they are enabled only if the settings allow it."""
     ask = one or {"parallel_tool_calls": False}
 
     def offer(several: bool) -> Mapping[str, Json] | None:
@@ -99,7 +99,7 @@ def parallel_offer(able: Abilities, allowed: bool, one: Mapping[str, Json] | Non
 
 
 def level_of(wishes: RequestOptions) -> str | None:
-    """Tell how much thinking is wished for; None: nobody said, or in a word that is not known."""
+    """Return the requested reasoning effort, or None if it is not given or unknown."""
     if wishes.effort is not None:
         return wishes.effort if wishes.effort in LEVELS else None
     if wishes.thinking_tokens is None:
@@ -109,14 +109,14 @@ def level_of(wishes: RequestOptions) -> str | None:
 
 
 def nearest_level(level: str, levels: Sequence[str]) -> str:
-    """Choose among the levels that a model takes; of two that are as near, the one nearer to the middle."""
+    """Return the nearest supported effort; of two equally near ones, that closer to medium."""
     wanted, middle = LEVELS.index(level), LEVELS.index("medium")
     places = [LEVELS.index(each) for each in levels]
     return LEVELS[min(places, key=lambda place: (abs(place - wanted), abs(place - middle)))]
 
 
 def effort_of(wishes: RequestOptions, able: Abilities) -> str | None:
-    """Return the level nearest to the wished one that the model takes; None where it does not think."""
+    """Return the nearest effort that the model supports, or None if it does not reason."""
     level = level_of(wishes)
     if level is None or not able.reasoning:
         return None

@@ -1,4 +1,4 @@
-"""How long a vendor asks to be left alone, as its headers say it."""
+"""Read from response headers how long to wait before a retry."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Read the seconds to wait from headers (names in lower case); None where they do not say.
+    """Return the seconds to wait from headers (names in lower case), or None.
 
-    The most exact goes first: milliseconds, then seconds or an HTTP date, then the time at which an allowance that
-    is used up is full again.
+    The most precise header wins: milliseconds, then seconds or an HTTP date, then the reset time of an exhausted rate
+    limit.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -49,7 +49,7 @@ def _until(date: str, now: float) -> float | None:
 
 
 def seconds(text: str) -> float | None:
-    """Read ``6m0s``, ``120ms``, or plain seconds."""
+    """Parse ``6m0s``, ``120ms`` or plain seconds."""
     parts = _DURATION.findall(text)
     if not parts:
         return _number(text)

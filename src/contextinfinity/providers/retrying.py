@@ -1,7 +1,7 @@
-"""Asking again when a provider could not answer.
+"""Retry failed provider requests.
 
-In goes a way to ask once. Out comes the same stream of events, with a ``Retry`` before each wait. Nobody is asked
-again once a word of the answer was given: the reader has seen it.
+The result is the stream of one attempt, with a ``Retry`` event before each wait. There is no retry once text has been
+yielded, because the reader has seen it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextinfinity.providers.failures import SOMEBODY, cut_off
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How often and how long to try. Waits double from ``first_wait``; none is longer than ``longest_wait``."""
+    """The retry policy: waits double from ``first_wait`` (exponential back-off) up to ``longest_wait``."""
 
     attempts: int = 4
     first_wait: float = 1.0
@@ -33,10 +33,10 @@ async def retrying(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     random: Callable[[], float] = random.random,
 ) -> AsyncIterator[ProviderEvent]:
-    """Ask until an answer begins, at most ``policy.attempts`` times.
+    """Repeat attempts until an answer starts, at most ``policy.attempts`` times.
 
-    An attempt that ends before its first word without ``Finished`` was cut, and counts as failed. One that is cut
-    after it ends the stream, as a cut stream ends. ``vendor`` is who is asked, for what people are told.
+    An attempt that ends without text and without ``Finished`` was cut off and counts as failed. One that is cut off
+    after text ends the stream. ``vendor`` is used in error messages. Raises ``ProviderError`` after the last attempt.
     """
     tried = 0
     while True:
@@ -66,9 +66,10 @@ async def retrying(
 def wait_after(
     failed: ProviderError, policy: RetryPolicy, tried: int, random: Callable[[], float] = random.random
 ) -> float:
-    """Choose how long to wait: anything up to the doubled time, so that many callers do not come back at once.
+    """Return the wait before the next attempt: random up to the doubled time (jitter), to spread retries.
 
-    Raises what failed, with why nobody is asked again, after the last attempt and where the wait would be too long.
+    Raises the failure, with the reason why there is no retry, after the last attempt or if the requested wait is too
+    long.
     """
     if tried >= policy.attempts:
         raise _final(failed, f"It was asked {tried} times." if tried > 1 else "") from failed
@@ -94,7 +95,7 @@ def _final(failed: ProviderError, why: str) -> ProviderError:
 
 
 async def _close(stream: AsyncIterator[ProviderEvent]) -> None:
-    """Let go of the connection now, not when the garbage is collected."""
+    """Close the connection now, not at garbage collection."""
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()

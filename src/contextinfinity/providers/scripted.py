@@ -1,9 +1,8 @@
-"""A provider that says what it is told to: for tests and for demonstrations.
+"""A provider that follows a script, for tests and demonstrations.
 
-In goes a script: a function from a request to a ``ScriptedReply``, a list of replies given in turn, or a file of them.
-Out comes a stream like any provider's, with the delays, errors and cuts the script asks for. The same script and
-the same requests give the same answers. Where that is wished for, an answer ends before a text or after a number
-of tokens.
+A script is a function from a request to a ``ScriptedReply``, a list of replies given in turn, or a file of them. The
+stream is like that of any provider, with the delays, errors and cut-offs of the script. It is deterministic. Stop
+sequences and the token limit of a request are respected.
 
 A script file is JSON: a list of replies, or an object ``{"replies": [...], "loop": true}``. A reply is a text, or an
 object with the fields of ``ScriptedReply``. A reply with a ``when`` pattern is given to the messages that match it; the
@@ -35,13 +34,13 @@ from contextinfinity.text.tokens import Counter, counter_of
 ABILITIES = Abilities(context_limit=128_000, max_output_tokens=128_000, images=True, known=True)
 
 CHARACTERS = 4
-"""Of a token, as this provider counts what it says."""
+"""Characters per token, as this provider counts."""
 
 ECHO_NOTE = "(An echo: no model answers here.)"
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """A tool the reply asks for."""
+    """A tool call of the reply."""
 
     name: str
     arguments: Json = None
@@ -49,11 +48,11 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to say, and how.
+    """What to answer, and how.
 
-    ``pieces`` says it in those pieces (default: a word at a time); ``delay`` waits that many seconds before each;
-    ``error`` fails after what was said; ``cut_after`` ends the stream after that many pieces without a last word;
-    ``hang`` never ends; ``thinking`` comes before the text and is not shown; ``tools`` asks for tools after it.
+    ``pieces`` are the text deltas (default: one word each); ``delay`` waits that many seconds before each; ``error``
+    fails after the text; ``cut_after`` ends the stream after that many pieces without ``Finished``; ``hang`` never
+    ends; ``thinking`` is a reasoning item before the text; ``tools`` are tool calls after it.
     """
 
     text: str = ""
@@ -78,7 +77,7 @@ class _ScriptFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedProvider:
-    """``Provider`` that follows a script."""
+    """A ``Provider`` that follows a script."""
 
     name = "scripted"
 
@@ -92,39 +91,39 @@ class ScriptedProvider:
 
     @property
     def missing(self) -> str:
-        """Nothing."""
+        """Always empty."""
         return ""
 
     def abilities(self, model_id: str) -> Abilities:
-        """Give the same abilities for every model."""
+        """Return the same capabilities for every model."""
         return self._abilities
 
     def context_limit(self, model_id: str) -> int:
-        """Give the same limit for every model."""
+        """Return the same context window for every model."""
         return self._abilities.context_limit
 
     def counter(self, model_id: str) -> Counter:
-        """Count as for any model that nobody knows, unless its abilities name a tokenizer."""
+        """Return the counter of an unknown model, unless the capabilities name a tokenizer."""
         return counter_of(self.name, model_id, self._abilities.encoding)
 
     def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
-        """Count what a request would cost."""
+        """Estimate the number of tokens of a request."""
         return self.counter(request.model_id).prompt(request.prompt)
 
     def write(self, request: ProviderRequest) -> EncodedRequest:
-        """Write a request down as it is: this provider has no wire."""
+        """Encode a request as it is: this provider has no wire."""
         form = {"provider": self.name, "abilities": msgspec.to_builtins(self._abilities)}
         return written(request, request, form)
 
     def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
-        """Take wishes as they are: where to stop is obeyed, the rest a script may read."""
+        """Return the options unchanged: stop sequences and limits are followed, the rest is for the script."""
         return plain(wishes)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing."""
 
     async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
-        """Say what the script says."""
+        """Yield the reply of the script."""
         told = self._script(written.request)
         reply = await told if inspect.isawaitable(told) else told
         reply = ScriptedReply(text=reply) if isinstance(reply, str) else reply
@@ -142,13 +141,13 @@ class ScriptedProvider:
 
 
 def echo(request: ProviderRequest) -> ScriptedReply:
-    """Say back what was said last, and that nobody is there."""
+    """Reply with the last message, and a note that no model is present."""
     said = request.prompt.messages[-1].rendered_text
     return ScriptedReply(text=f"You said: {said}\n\n{ECHO_NOTE}")
 
 
 def in_turn(replies: Sequence[ScriptedReply | str], *, loop: bool = False) -> Script:
-    """Give the first reply whose ``when`` fits, or else the others one after the other; then again, or the last."""
+    """Return the first reply whose ``when`` matches, else the others in turn; then repeat all, or the last."""
     fitting = [reply for reply in replies if isinstance(reply, ScriptedReply) and reply.when is not None]
     others = [reply for reply in replies if isinstance(reply, str) or reply.when is None]
     given = 0
@@ -186,7 +185,7 @@ def _pieces(reply: ScriptedReply) -> tuple[str, ...]:
 
 
 class _Cut(NamedTuple):
-    """Where and why an answer ends before the script does."""
+    """Where and why an answer is cut short."""
 
     at: int
     reason: str = ""
@@ -194,7 +193,7 @@ class _Cut(NamedTuple):
 
 
 def _within(pieces: tuple[str, ...], request: ProviderRequest) -> tuple[tuple[str, ...], _Cut]:
-    """End what is said where that is wished for; what is not wished for does not keep a script from its words."""
+    """Cut the text at a stop sequence or the token limit, if the request sets one."""
     text, wished = "".join(pieces), dict_of(request.options)
     stops = [stop for stop in list_of(wished.get("stop")) if stop and stop in text]
     cuts = [_Cut(text.index(stop), "stop_sequence", stop) for stop in stops]

@@ -1,4 +1,4 @@
-"""The token limit that a vendor names when it rejects a request for its size."""
+"""Find the token limit that a vendor names when it rejects an oversized request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_TOKENS = frozenset(
 BODY_TOO_LARGE, RATE_LIMITED = 413, 429
 
 _FIELDS = ("n_ctx", "max_model_len", "context_length")
-"""Fields of an error in which servers for open models put the figure."""
+"""Error fields in which servers for open models report the limit."""
 _NUMBER = r"(\d[\d,]{2,11})\b"
 _NAMED = tuple(
     re.compile(pattern)

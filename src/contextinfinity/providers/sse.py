@@ -1,7 +1,7 @@
-"""Server-sent events, put together from bytes as they come.
+"""Decode server-sent events from a byte stream.
 
-In go pieces of a stream, cut anywhere, also inside a line end or a character. Out come pairs of an event's name
-("" where it has none) and its data, as soon as they are complete. Comments, ids and retry times are passed over.
+Chunks may be split anywhere, even inside a line ending or a character. The result is pairs of event name ("" if it has
+none) and data, as soon as they are complete. Comments, ids and retry times are ignored.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class SseDecoder:
-    """Takes bytes, gives events. What is left when the stream ends comes with ``close``."""
+    """Decodes bytes into events; ``close`` returns the last event."""
 
     def __init__(self, longest: int = LONGEST_EVENT, vendor: str = SOMEBODY) -> None:
         self._longest = longest
         self._vendor = vendor
-        self._rest: list[bytes] = []  # pieces of a line whose end has not come: joined once, however many there are
+        self._rest: list[bytes] = []  # pieces of an unfinished line, joined only once
         self._rest_size = 0
-        self._after_return = False  # a line feed that comes next belongs to the line end before
+        self._after_return = False  # a line feed that follows belongs to the previous line ending
         self._begun = False
         self._event = b""
         self._data: list[bytes] = []
         self._data_size = 0
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
-        """Take the next bytes and give the events they complete."""
+        """Add bytes and return the events they complete; raise ``ProviderError`` for an oversized event."""
         if self._after_return and chunk:
             self._after_return = False
             chunk = chunk.removeprefix(b"\n")
@@ -52,7 +52,7 @@ class SseDecoder:
         return found
 
     def close(self) -> list[tuple[str, str]]:
-        """Give the event that the stream ended in, as if its last line had been finished."""
+        """Return the unfinished last event, as if its line had ended."""
         left = b"".join(self._rest)
         self._rest.clear()
         return self._read([left, b""] if left else [b""])
@@ -81,7 +81,7 @@ class SseDecoder:
 
 
 async def events(chunks: AsyncIterator[bytes], vendor: str = SOMEBODY) -> AsyncIterator[tuple[str, str]]:
-    """Give the events of a stream of that vendor as they come."""
+    """Yield the events of a byte stream as they arrive."""
     decoder = SseDecoder(vendor=vendor)
     async for chunk in chunks:
         for event in decoder.feed(chunk):

@@ -1,8 +1,8 @@
-"""Calls and their results, side by side, as every vendor wants them.
+"""Place tool results next to their calls, as every vendor requires.
 
-In go messages as a prompt has them. Out come messages in which the results of an assistant's calls stand right after
-it, in the order of the calls. A call whose result did not come gets a constant one. A result whose call is not in the
-assistant's words before it is said in words of the user: nothing is lost, and nothing is sent that a vendor refuses.
+In the result, the results of an assistant's calls come right after it, in the order of the calls. A call without a
+result gets a constant one. A result without a preceding call becomes text of the user: nothing is lost, and nothing is
+sent that a vendor rejects.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ NO_CALL = "[result of a tool call that is no longer shown] "
 _OF_TOOLS = (ToolUseBlock, ToolResultBlock)
 
 NOWHERE = -1
-"""The place of what is added here: nothing in the prompt."""
+"""The position of an added message, which is not in the prompt."""
 
 
 class PlacedMessage(NamedTuple):
-    """A message, and the place of the message in the prompt that it came from."""
+    """A message, and the position of its source message in the prompt."""
 
     place: int
     message: Message
 
 
 def paired(messages: Sequence[Message]) -> list[PlacedMessage]:
-    """Put results right after their calls. Messages of the role ``tool`` hold results only, others hold none."""
+    """Move results right after their calls. Messages of role ``tool`` contain only results, others contain none."""
     if all(map(_plain, messages)):
         return [PlacedMessage(place, message) for place, message in enumerate(messages)]
     parts = [PlacedMessage(place, part) for place, message in enumerate(messages) for part in _sides(message)]
@@ -48,12 +48,12 @@ def paired(messages: Sequence[Message]) -> list[PlacedMessage]:
 
 
 def _plain(message: Message) -> bool:
-    """Tell whether a message has to do with no tool."""
+    """Return whether a message has no tool blocks."""
     return message.role != "tool" and not any(isinstance(block, _OF_TOOLS) for block in message.blocks)
 
 
 def _sides(message: Message) -> Iterator[Message]:
-    """Part a message where a side speaks that is not its own: calls are the assistant's, results never are."""
+    """Split a message by role: calls belong to the assistant, results never do."""
     if _plain(message):
         yield message
         return
@@ -68,7 +68,7 @@ def _sides(message: Message) -> Iterator[Message]:
 
 
 def _exchange(answer: Sequence[PlacedMessage], after: Iterable[PlacedMessage]) -> Iterator[PlacedMessage]:
-    """Give what the assistant said, the results of its calls, and what else was said after it."""
+    """Yield the assistant's messages, the results of their calls, and the messages after them."""
     open_calls = {call.tool_use_id for part in answer for call in _calls(part.message)}
     came: dict[str, PlacedMessage] = {}
     said: list[PlacedMessage] = []
@@ -108,7 +108,7 @@ def _not_run(call: ToolUseBlock) -> Message:
 
 
 def _words(result: ToolResultBlock) -> list[ContentBlock]:
-    """Say a result in words, its pictures beside them."""
+    """Convert a result to text, with its images."""
     said: list[ContentBlock] = [TextBlock(text=NO_CALL + (ERROR_MARK if result.is_error else ""))]
     for block in (*_inside(result.content), TextBlock(text="\n")):
         if isinstance(block, TextBlock) and isinstance(last := said[-1], TextBlock):

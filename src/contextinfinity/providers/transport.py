@@ -1,7 +1,7 @@
 """HTTP to a vendor: a shared client per address, authentication, and errors as ``ProviderError``.
 
-``httpx2`` is imported when the first request is made. Retries are the caller's, where people can see them. Keys come
-from the environment and go nowhere else.
+``httpx2`` is imported with the first request. Retries are made by the caller, which reports them. Keys are read from
+the environment and never stored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 MOST_CONNECTIONS, MOST_IDLE_CONNECTIONS = 1000, 100
 EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
-"""How a stream of events begins."""
+"""The prefixes of an event stream."""
 NO_KEY = "none"
-"""Sent as the key where none is needed: some servers refuse a request without one."""
+"""Sent as the key if none is needed: some servers reject a request without one."""
 LEFT_SECONDS = 0.25
 """How long to wait for the end of a stream after its last event."""
 LARGEST_REPLY = 64 * 1024 * 1024
@@ -39,15 +39,15 @@ LARGEST_ERROR = 1024 * 1024
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """Where requests go, and which key they carry."""
+    """The base URL, key variable and timeout of requests."""
 
     vendor: str
     base_url: str | None = None
-    """None: the vendor's own."""
+    """None: the vendor's own base URL."""
     key_env: str | None = None
     """The environment variable that holds the key; None: no key is needed."""
     seconds: float = 600.0
-    """How long the vendor may send nothing."""
+    """The read timeout."""
 
 
 class HttpReply(Struct, frozen=True, kw_only=True):
@@ -76,12 +76,12 @@ class VendorConnection:
 
     @property
     def key(self) -> str:
-        """The key, read each time: it may have been changed."""
+        """The key; read each time, because it may change."""
         return os.environ.get(self.address.key_env or "", "").strip()
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """Values that must never be shown."""
         return (self.key,) if self.key else ()
 
     @asynccontextmanager
@@ -94,9 +94,9 @@ class VendorConnection:
         *,
         accept: str = "text/event-stream",
     ) -> AsyncGenerator[HttpReply, None]:
-        """Send a request; raise ``ProviderError`` where it gets no reply, or one with an error status."""
+        """Send a request; raise ``ProviderError`` if there is no reply or one with an error status."""
         response = None
-        if self._client is None:  # the import takes a tenth of a second; other tasks run meanwhile
+        if self._client is None:  # the import takes 0.1 s; other tasks run meanwhile
             await asyncio.to_thread(import_module, "httpx2")
         import httpx2
 
@@ -117,7 +117,7 @@ class VendorConnection:
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise connection_failure(
                 self.address.vendor, self._base_url, error, secrets=self.secrets
-            ) from None  # the cause may hold the key
+            ) from None  # the cause may contain the key
         finally:
             if response is not None:
                 with suppress(Exception):
@@ -147,7 +147,7 @@ class VendorConnection:
         )
 
     def _headers(self) -> dict[str, str]:
-        """Return the headers of the next request: what the vendor's record says, and what the environment adds."""
+        """Return the request headers: those of the vendor's record, and those of the environment."""
         vendor, key = VENDORS[self.address.vendor], self._checked_key()
         lines = os.environ.get(vendor.custom_headers_env or "", "").splitlines()
         custom = {
@@ -180,7 +180,7 @@ class VendorConnection:
         return key or NO_KEY
 
     async def _failure(self, response: httpx2.Response, model_id: str) -> ProviderError:
-        """Read the body of an error, as far as it is worth reading."""
+        """Read the body of an error, up to a limit."""
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
@@ -198,7 +198,7 @@ class VendorConnection:
 
 
 async def read_whole(arrived: HttpReply, vendor: str) -> bytes:
-    """Read a reply that comes in one piece."""
+    """Read a whole reply; raise ``ProviderError`` if it is too large."""
     body = bytearray()
     async for chunk in arrived.chunks:
         body += chunk

@@ -1,7 +1,7 @@
-"""What the wires have in common: values out of a vendor's JSON, and what has to fit into it.
+"""Helpers of all wires: read values from a vendor's JSON, and make values that vendors accept.
 
-Values are read out of JSON that may be anything: a value of the wrong type counts as absent. What a wire cannot say is
-written as a short constant text.
+The JSON may be anything: a value of the wrong type is treated as missing. Content that a wire cannot express becomes a
+short constant text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from contextinfinity.providers.failures import garbled
 CALL_ID_PATTERN = r"[A-Za-z0-9_-]+"
 LONGEST_CALL_ID = 64
 LONGEST_NAME = 64
-"""Of a tool; Anthropic takes longer ones."""
+"""The maximum length of a tool name; Anthropic accepts longer ones."""
 IMAGE_NOTE = "[an image that cannot be shown here]"
 UNKNOWN_NOTE = "[something that cannot be shown here]"
 ERROR_MARK = "[error] "
@@ -68,44 +68,44 @@ _STRICT_KEYWORDS = frozenset(
 
 
 def dict_of(value: Json) -> dict[str, Json]:
-    """Give an object, or an empty one."""
+    """Return an object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def list_of(value: Json) -> list[Json]:
-    """Give a list, or an empty one."""
+    """Return a list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
 def text_of(value: Json) -> str:
-    """Give a text, or an empty one."""
+    """Return a text, or an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def count_of(value: Json) -> int:
-    """Give a number of things, or zero."""
+    """Return a non-negative integer, or zero."""
     return value if type(value) is int and 0 <= value <= _LARGEST_COUNT else 0
 
 
 def arguments_object(arguments: Json) -> dict[str, Json]:
-    """Make a call's arguments the object that every vendor demands; a model may have written something else."""
+    """Return a call's arguments as an object, which every vendor requires; a model may have written something else."""
     if isinstance(arguments, dict):
         return arguments
     return {} if arguments is None else {"arguments": arguments}
 
 
 def arguments_text(arguments: Json) -> str:
-    """Write a call's arguments as the JSON text of an object."""
+    """Return a call's arguments as the JSON text of an object."""
     return msgspec.json.encode(arguments_object(arguments)).decode()
 
 
 def safe_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Put a tool's name into the letters that vendors take: a model may have invented it."""
+    """Replace characters of a tool name that vendors reject: a model may have invented the name."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:longest] or "tool"
 
 
 def picture(block: ImageBlock, abilities: Abilities) -> dict[str, str] | None:
-    """Give a picture as ``media_type`` and ``data``, or as a ``url``; None where it cannot be sent."""
+    """Return an image as ``media_type`` and ``data``, or as ``url``; None if it cannot be sent."""
     source = dict_of(block.source)
     kind, url = source.get("type"), text_of(source.get("url"))
     media_type, data = block.media_type, "".join(text_of(source.get("data")).split())
@@ -118,7 +118,7 @@ def picture(block: ImageBlock, abilities: Abilities) -> dict[str, str] | None:
 
 
 def image_url(block: ImageBlock, abilities: Abilities) -> str | None:
-    """Give the address of a picture, or the picture itself as an address; None where it cannot be sent."""
+    """Return the URL of an image, or a data URL; None if it cannot be sent."""
     found = picture(block, abilities)
     if found is None:
         return None
@@ -133,25 +133,25 @@ def _is_base64(data: str) -> bool:
 
 
 def loop_start(messages: Sequence[Message]) -> int:
-    """Tell where the running tool loop begins: after the last thing a person said."""
+    """Return the index where the running tool loop starts: after the last user message."""
     said = (place for place, message in enumerate(messages) if message.role == "user" and message.blocks)
     return max(said, default=-1) + 1
 
 
 def is_own(block: UnknownBlock, provider: str, types: Collection[str]) -> bool:
-    """Tell whether a block came from that provider and is of one of those types."""
+    """Return whether a block came from that provider and has one of those types."""
     return block.provider == provider and text_of(dict_of(block.raw).get("type")) in types
 
 
 def without_nulls(value: Mapping[str, Json]) -> dict[str, Json]:
-    """Leave out what is null: vendors send it, and refuse it when it comes back."""
+    """Remove null fields: vendors send them, and reject them when they are sent back."""
     return {key: each for key, each in value.items() if each is not None}
 
 
 def can_be_strict(schema: Json) -> bool:
-    """Tell whether a schema stays within the part of JSON schema that can be enforced token by token.
+    """Return whether a schema can be enforced strictly.
 
-    Asking for more than that is refused, so such a schema is sent as guidance.
+    Vendors reject ``strict`` for other schemas, so those are sent as guidance.
     """
     return isinstance(schema, dict) and schema.get("type") == "object" and _closed(schema)
 
@@ -173,28 +173,28 @@ def _closed(schema: Json) -> bool:
 
 
 def bounded_output(request: ProviderRequest, abilities: Abilities, least: int = 1) -> int:
-    """Give how many tokens the answer may have."""
+    """Return the maximum number of answer tokens."""
     return max(least, min(request.max_output_tokens, abilities.max_output_tokens))
 
 
 def sent_to(request: ProviderRequest, form: str) -> dict[str, Json] | None:
-    """Return a client's own parameters, where the client speaks the wire form that the request is written in."""
+    """Return a client's own parameters if the client uses this wire form, else None."""
     sent, own = dict_of(request.prompt.sent), dict_of(request.options).get(SENT)
     return dict_of(own) if own is not None and sent.get("form") == form else None
 
 
 def configured(request: ProviderRequest) -> dict[str, Json]:
-    """Return the options that the settings name."""
+    """Return the options from the settings."""
     return {name: value for name, value in dict_of(request.options).items() if name != SENT}
 
 
 def cache_key(key: str) -> str:
-    """Give the key of a conversation in at most 64 characters."""
+    """Return a cache key of at most 64 characters."""
     return key if len(key) <= 64 else hashlib.sha256(key.encode()).hexdigest()
 
 
 def usage_of(abilities: Abilities, *, prompt: Json, answer: Json, cached: Json, written: Json) -> Usage:
-    """Count tokens and what they cost; ``cached`` and ``written`` (to the cache) are parts of ``prompt``."""
+    """Return token counts and cost; ``cached`` and ``written`` (to the cache) are parts of ``prompt``."""
     whole = count_of(prompt)
     read = min(count_of(cached), whole)
     tokens = Usage(input_tokens=whole, output_tokens=count_of(answer), cached_tokens=read)
@@ -203,7 +203,7 @@ def usage_of(abilities: Abilities, *, prompt: Json, answer: Json, cached: Json, 
 
 
 def joined(items: Iterable[TranscriptItem]) -> list[TranscriptItem]:
-    """Put neighbouring words into one item."""
+    """Merge adjacent text items."""
     out: list[TranscriptItem] = []
     for item in items:
         last = out[-1] if out else None
@@ -215,7 +215,7 @@ def joined(items: Iterable[TranscriptItem]) -> list[TranscriptItem]:
 
 
 def with_own_ids(items: list[TranscriptItem], response_id: str) -> list[TranscriptItem]:
-    """Give an id to each call that has none or shares it with another: results are told apart by it."""
+    """Give an id to each call that has none or a duplicate: results are matched by it."""
     used: set[str] = set()
     out: list[TranscriptItem] = []
     for place, item in enumerate(items):
@@ -229,12 +229,12 @@ def with_own_ids(items: list[TranscriptItem], response_id: str) -> list[Transcri
 
 
 def notes(pairs: Iterable[tuple[str, Json]]) -> list[MetadataItem]:
-    """Make notes of the values that are texts."""
+    """Return metadata items for the values that are texts."""
     return [MetadataItem(key=key, value=value) for key, value in pairs if isinstance(value, str) and value]
 
 
 def compact(whole: Json, vendor: str) -> str:
-    """Write a reply as JSON text."""
+    """Encode a reply as JSON text; raise ``ProviderError`` if that is not possible."""
     try:
         return msgspec.json.encode(whole).decode()
     except (OverflowError, UnicodeError, TypeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The Messages API of Anthropic, as plain values."""
+"""Anthropic's Messages API: request writing and reply parsing, without I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AnthropicWire:
     """``Wire`` of Anthropic's Messages API.
 
     ``parallel_tools``: the model may call several tools at once. ``provider_tools``: tools that run at Anthropic, in
-    its own JSON; none is asked for otherwise.
+    its own JSON; no others are requested.
     """
 
     parallel_tools: bool = False
@@ -30,32 +30,32 @@ class AnthropicWire:
     form = MESSAGES
 
     def path(self, model_id: str) -> str:
-        """Return where requests go, below the base URL."""
+        """Return the request path below the base URL."""
         return "/v1/messages"
 
     def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
-        """Put a request into Anthropic's JSON."""
+        """Return a request in Anthropic's JSON."""
         return body(request, abilities, Choices(parallel_tools=self.parallel_tools, provider_tools=self.provider_tools))
 
     def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
-        """Put wishes into options of Anthropic's."""
+        """Convert request options to Anthropic's options."""
         return for_messages(wishes, abilities, parallel=self.parallel_tools)
 
     def accumulate(self) -> MessageAccumulator:
-        """Begin to put a streamed reply together."""
+        """Return an accumulator for a streamed reply."""
         return MessageAccumulator()
 
     def read(self, whole: Json, abilities: Abilities) -> Finished:
-        """Read a whole reply."""
+        """Parse a whole reply."""
         return finished(whole, abilities)
 
 
 def open_wire(model: ModelSettings, settings: Settings) -> AnthropicWire:
-    """Open the wire of a model, as the settings have it."""
+    """Return the wire of a model according to the settings."""
     several = settings.tools.allow_parallel or not settings.anthropic.disable_parallel_tool_use
     return AnthropicWire(parallel_tools=several, provider_tools=model.provider_tools or ())
 
 
 def stored_wire(fields: dict[str, Json]) -> AnthropicWire:
-    """Open the wire that an earlier request was written with."""
+    """Return the wire of an earlier request from its stored fields."""
     return AnthropicWire(**fields)

@@ -27,11 +27,11 @@ ERROR_NOTE = "[failed without a word]"
 LONGEST_NAME = 128
 THINKING = frozenset({"thinking", "redacted_thinking"})
 CARRIERS = frozenset({"text", "image", "tool_use", "tool_result"})
-"""The blocks that can say that the prefix they end is worth caching."""
+"""The block types that can carry a cache marker."""
 
 
 class PlacedBlock(NamedTuple):
-    """A block, whose side it is on, and the place in the prompt it came from."""
+    """A block, its role, and its position in the prompt."""
 
     role: str
     place: int
@@ -39,12 +39,12 @@ class PlacedBlock(NamedTuple):
 
 
 def text_piece(place: int, text: str) -> PlacedBlock:
-    """Make a user's text, or a system text."""
+    """Return a text block of the user or the system."""
     return PlacedBlock("user", place, {"type": "text", "text": text})
 
 
 def pieces_of(message: Message, place: int, abilities: Abilities) -> Iterator[PlacedBlock]:
-    """Give a message's blocks; what Anthropic does not take (blank text, others' reasoning) is left out."""
+    """Yield a message's blocks; blocks that Anthropic rejects (blank text, other vendors' reasoning) are omitted."""
     side = "assistant" if message.role == "assistant" else "user"
     for block in message.blocks:
         written = _block(block, abilities, side)
@@ -70,7 +70,7 @@ def _block(block: ContentBlock, abilities: Abilities, side: str) -> dict[str, Js
 
 
 def _result(block: ToolResultBlock, abilities: Abilities) -> dict[str, Json]:
-    """Write what a tool gave back; a failure may hold nothing but text, and has to hold some."""
+    """Return a tool result; that of a failed call may contain only text, and must not be empty."""
     content = list(_inside(block.content, replace(abilities, images=False) if block.is_error else abilities))
     if block.is_error and not content:
         content = [_note(ERROR_NOTE)]
@@ -102,13 +102,13 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
 
 
 def reasoning_item(block: dict[str, Json]) -> ReasoningItem:
-    """Read a thinking block, which is kept as it came."""
+    """Return a thinking block as an item, with the raw block unchanged."""
     signed = wire_values.text_of(block.get("signature" if block.get("type") == "thinking" else "data"))
     return ReasoningItem(encrypted_content=signed or None, raw=block)
 
 
 def _thinking(raw: Json) -> dict[str, Json] | None:
-    """Give thinking back as it came, if it is Anthropic's: it is signed."""
+    """Return an Anthropic thinking block unchanged, because it is signed; None for any other."""
     if not isinstance(raw, dict):
         return None
     kind, signature = raw.get("type"), raw.get("signature")
@@ -118,7 +118,7 @@ def _thinking(raw: Json) -> dict[str, Json] | None:
 
 
 def _own(block: UnknownBlock) -> dict[str, Json] | None:
-    """Give back what Anthropic's own tools said, as it came."""
+    """Return a block of Anthropic's own tools unchanged."""
     raw = block.raw
     if block.provider != PROVIDER or not isinstance(raw, dict) or not isinstance(raw.get("type"), str):
         return None

@@ -1,6 +1,6 @@
-"""From a whole message to neutral items.
+"""Parse a whole message into transcript items.
 
-Words, calls and thinking come out in the order of the reply; every other block is kept as it came.
+Text, calls and thinking keep the order of the reply; every other block is kept unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OUTCOMES: dict[str, StepOutcome] = {
 
 
 def finished(whole: Json, abilities: Abilities) -> Finished:
-    """Read a whole message."""
+    """Parse a whole message; raise ``ProviderError`` if it is an error or malformed."""
     if not isinstance(whole, dict):
         raise garbled(PROVIDER, "the reply is not a JSON object")
     if whole.get("type") == "error":
@@ -80,7 +80,7 @@ def _notes(whole: dict[str, Json]) -> Iterator[tuple[str, Json]]:
 
 
 def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
-    """Add up the tokens: Anthropic counts what was read from the cache and written to it apart from the rest."""
+    """Add up the tokens: Anthropic reports cache reads and cache writes separately from other input."""
     written, cached = told.get("cache_creation_input_tokens"), told.get("cache_read_input_tokens")
     whole = sum(wire_values.count_of(count) for count in (told.get("input_tokens"), written, cached))
     return wire_values.usage_of(

@@ -1,8 +1,8 @@
-"""From a neutral prompt to the JSON of Anthropic's Messages API.
+"""Write a prompt as the JSON of Anthropic's Messages API.
 
-System texts stand on top, user and assistant alternate, the user begins. Results of tools come first in the user
-message right after their calls. Nothing depends on what stands behind it except that: a longer conversation begins
-with the same bytes.
+System texts come first; user and assistant messages alternate, starting with the user. Tool results come first in the
+user message right after their calls. Apart from that, no part depends on later parts: a longer conversation starts with
+the same bytes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from contextinfinity.providers.tool_results import NOWHERE, paired
 
 MOST_MARKERS = 4
 LEAST_BUDGET = 1024
-"""Anthropic refuses a smaller one for thinking."""
+"""The smallest thinking budget that Anthropic accepts."""
 
 TOOL_KEYS = frozenset({"tools", "tool_choice"})
-"""What a model that knows no tools is not sent."""
+"""Parameters that are not sent to a model without tool support."""
 GO_ON = "[go on]"
 BEGINNING = "[the conversation begins here]"
 
@@ -34,29 +34,29 @@ RULES = options.Rules(
     vendor=PROVIDER, limits=("max_tokens",), owned={**options.OWNED, "system": options.OWNED["messages"]}
 )
 NO_TOOL: Json = {"name": "no_tool", "description": "Not available.", "input_schema": {"type": "object"}}
-"""Stands in front where calls were made earlier and no tools are offered now; always the same, for caches."""
+"""Declared if earlier messages contain calls but no tools are offered now; constant, for prompt caches."""
 
 
 class Choices(Struct, frozen=True, kw_only=True):
-    """What is decided per model and not per request."""
+    """Options of the model rather than of the request."""
 
     parallel_tools: bool = False
     provider_tools: tuple[Json, ...] = ()
 
 
 class OutgoingMessage(NamedTuple):
-    """One side's message on the way to the wire."""
+    """One message in alternating order."""
 
     role: str
     pieces: list[PlacedBlock]
 
     def holds(self, kind: str) -> bool:
-        """Tell whether a block of that type is in it."""
+        """Return whether it contains a block of that type."""
         return any(piece.block["type"] == kind for piece in self.pieces)
 
 
 def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> dict[str, Json]:
-    """Write the whole request."""
+    """Write the whole request; raise ``ProviderError`` for options that cannot be followed."""
     if (sent := wire_values.sent_to(request, MESSAGES)) is not None:
         passed = _as_sent(request, sent)
         return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
@@ -84,7 +84,7 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
 
 
 def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]:
-    """Write what a client of this wire sent: its messages, tools and parameters, and what was added behind a cut."""
+    """Write the client's own messages, tools and parameters, plus the texts that we add."""
     prompt = request.prompt
     system, tools = prompt.sent.get("system"), prompt.sent.get("tools")
     if added := [{"type": "text", "text": text} for text in prompt.system[1:]]:
@@ -103,7 +103,7 @@ def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]
 
 
 def _pieces(prompt: Prompt, abilities: Abilities) -> list[PlacedBlock]:
-    """Give all blocks of the conversation, results beside their calls."""
+    """Return all blocks of the conversation, with results next to their calls."""
     first = len(prompt.system)
     named = with_safe_ids(prompt.messages, pattern=wire_values.CALL_ID_PATTERN, longest=wire_values.LONGEST_CALL_ID)
     return [
@@ -114,7 +114,7 @@ def _pieces(prompt: Prompt, abilities: Abilities) -> list[PlacedBlock]:
 
 
 def _conversation(pieces: Iterable[PlacedBlock]) -> list[OutgoingMessage]:
-    """Put blocks into messages that alternate."""
+    """Group blocks into alternating messages."""
     out: list[OutgoingMessage] = []
     for run in _without_half_of_a_pair(_runs(pieces)):
         _append(out, run.role, run.pieces if run.role == "user" else _spoken(run.pieces))
@@ -142,7 +142,7 @@ def _append(out: list[OutgoingMessage], role: str, pieces: list[PlacedBlock]) ->
 
 
 def _spoken(pieces: list[PlacedBlock]) -> list[PlacedBlock]:
-    """Leave out thinking that leads to nothing: an assistant's message may not end with it."""
+    """Remove trailing thinking: an assistant message must not end with it."""
     end = len(pieces)
     while end and pieces[end - 1].block["type"] in THINKING:
         end -= 1
@@ -150,7 +150,7 @@ def _spoken(pieces: list[PlacedBlock]) -> list[PlacedBlock]:
 
 
 def _without_half_of_a_pair(runs: list[OutgoingMessage]) -> list[OutgoingMessage]:
-    """Leave out calls of Anthropic's own tools without a result, and the reverse; the last answer's may still run."""
+    """Remove calls of Anthropic's own tools without a result, and results without a call, except in the last answer."""
     blocks = [piece.block for run in runs for piece in run.pieces]
     called = {str(block.get("id")) for block in blocks if _server_call(block)}
     answered = {str(block.get("tool_use_id")) for block in blocks if _server_result(block)}
@@ -175,12 +175,12 @@ def _server_result(block: dict[str, Json]) -> bool:
 
 
 def _paused(said: OutgoingMessage) -> bool:
-    """Tell an answer that Anthropic paused and goes on with when it gets it back as it was."""
+    """Return whether Anthropic paused this answer; it continues when it gets it back unchanged."""
     return any(_server_call(piece.block) or _server_result(piece.block) for piece in said.pieces)
 
 
 def _mark(pieces: list[PlacedBlock], markers: tuple[int, ...], most: int) -> None:
-    """Say which prefixes are worth caching, on the last block of a marked piece that can carry it."""
+    """Set cache markers, each on the last block of a marked position that can carry one."""
     places = sorted({place for place in markers if place >= 0})[-most:]
     last = {piece.place: piece for piece in pieces if piece.block["type"] in CARRIERS}
     for place in places:
@@ -198,7 +198,7 @@ def _tools(specs: tuple[ToolSpec, ...], provider_tools: tuple[Json, ...]) -> lis
 
 
 def _tools_and_choice(tools: list[Json], conversation: list[OutgoingMessage], parallel: bool) -> dict[str, Json]:
-    """Offer tools. Calls made earlier need tools to be there, so without any a constant one stands for them."""
+    """Return tools and tool choice; if earlier calls exist but no tools do, declare a constant placeholder tool."""
     if tools:
         return {"tools": tools, **({} if parallel else {"tool_choice": {"disable_parallel_tool_use": True}})}
     if not any(piece.block["type"] == "tool_use" for said in conversation for piece in said.pieces):
@@ -207,7 +207,7 @@ def _tools_and_choice(tools: list[Json], conversation: list[OutgoingMessage], pa
 
 
 def _fitted(body: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
-    """Make what options asked for fit what the engine says: the choice of tools, and the room to think."""
+    """Adjust the tool choice and the thinking budget from the options so that the API accepts them."""
     choice = wire_values.dict_of(body.get("tool_choice"))
     if choice:
         kept = {"type": "auto", **choice}
@@ -227,10 +227,10 @@ def _fitted(body: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
 
 
 def _may_think(thinking: Json, conversation: list[OutgoingMessage]) -> bool:
-    """Tell whether thinking can be asked for now.
+    """Return whether thinking can be requested now.
 
-    With a fixed budget (``enabled``) the API refuses a running tool loop whose first message does not begin with
-    thinking, as one does that another provider began. ``adaptive`` takes it.
+    With a fixed budget (``enabled``) the API rejects a running tool loop whose first message does not start with
+    thinking, for example one that another provider started. ``adaptive`` accepts it.
     """
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
         return True

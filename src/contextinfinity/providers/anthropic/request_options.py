@@ -1,4 +1,4 @@
-"""Wishes in the words of Anthropic's Messages."""
+"""Request options for Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from contextinfinity.providers.request_options import (
 )
 
 LEAST_BUDGET = BUDGETS["minimal"]
-"""Anthropic refuses a smaller one."""
+"""The smallest thinking budget that Anthropic accepts."""
 
 
 def for_messages(wishes: RequestOptions, able: Abilities, *, parallel: bool) -> AppliedOptions:
-    """Wish in the words of Anthropic's Messages.
+    """Convert request options to those of Anthropic's Messages API.
 
-    The API of today takes a temperature and the like from no Claude. Servers of other models on this wire do, though
-    not while the model thinks.
+    Claude models no longer accept sampling options such as a temperature. Other models served on this API do, except
+    while they think.
     """
     forced = forces_call(wishes.tool_choice) and able.tools and able.guidance.forced_tools
     thought = _claude_thought(wishes, able, forced=forced)
     thinks = "budget_tokens" in (thought or {}).get("thinking", {})
     samples = not able.known and able.guidance.sampling and not thinks
-    stops = [text for text in wishes.stop if text.strip()]  # mere white space is refused
+    stops = [text for text in wishes.stop if text.strip()]  # Anthropic rejects white space only
     offers: dict[str, Offer | None] = {
         "temperature": (lambda value: {"temperature": min(value, 1)}) if samples else None,
         "top_p": as_option("top_p") if samples else None,
@@ -42,13 +42,13 @@ def for_messages(wishes: RequestOptions, able: Abilities, *, parallel: bool) -> 
         "tool_choice": choice_offer(able, "tool_choice", _messages_choice),
         "parallel_tools": parallel_offer(able, parallel, {"tool_choice": {"disable_parallel_tool_use": True}}),
         "effort": lambda _: thought,
-        "reasoning_summary": (lambda _: {}) if able.reasoning else None,  # thinking always comes in words
+        "reasoning_summary": (lambda _: {}) if able.reasoning else None,  # thinking is always returned as text
         "thinking_tokens": lambda _: thought,
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
     if not (forced and able.reasoning and able.guidance.thinking == "budget"):
         return wished_options(wishes, offers, in_part)
-    # A tool that has to be called leaves no time to think: the vendor refuses both at once.
+    # The vendor rejects thinking together with a forced tool call.
     options, left_out = wished_options(wishes, offers, in_part)
     return AppliedOptions(joined(options, {"thinking": {"type": "disabled"}}), left_out)
 
@@ -60,7 +60,10 @@ def _messages_choice(choice: str) -> Json:
 
 
 def _claude_thought(wishes: RequestOptions, able: Abilities, *, forced: bool) -> dict[str, Json] | None:
-    """Tell a Claude: older ones by tokens, newer ones by effort. That a budget fits its answer is seen to later."""
+    """Return the thinking options of a Claude: a token budget for older models, an effort for newer ones.
+
+    The budget is fitted to the answer's limit later.
+    """
     guidance, level = able.guidance, level_of(wishes)
     if level is None or not able.reasoning:
         return None

@@ -1,7 +1,7 @@
-"""Puts a streamed message together.
+"""Accumulate a streamed message.
 
-A message begins, its content blocks come by index in pieces, then how it ended and what it cost. Counts of tokens are
-cumulative: the last one told holds.
+A message starts, its content blocks arrive in pieces by index, then the stop reason and the usage. Token counts are
+cumulative: the last one is valid.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PIECES = {
     "signature_delta": ("signature", "signature"),
     "input_json_delta": ("partial_json", "input"),
 }
-"""Where a delta's text stands, and which field of the block it belongs to."""
+"""By delta type: the delta's text field, and the block's field it extends."""
 
 
 class MessageAccumulator:
-    """``Accumulator`` for the events of Anthropic's Messages. The stream is over when ``ended``."""
+    """``Accumulator`` for the events of Anthropic's Messages API. The stream is complete when ``ended``."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -38,7 +38,7 @@ class MessageAccumulator:
         self._unknown: list[Json] = []
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
-        """Take one event and return what it adds."""
+        """Process one event and return what it adds; raise ``ProviderError`` for an error event."""
         told = wire_values.dict_of(data)
         kind = told.get("type") or event
         given: Sequence[StreamedPiece] | None
@@ -64,7 +64,7 @@ class MessageAccumulator:
         return given
 
     def whole(self) -> Json:
-        """Give the message in one piece."""
+        """Return the complete message."""
         whole = dict(self._message)
         if whole or self._blocks:
             whole["content"] = [self._block(index) for index in sorted(self._blocks)]

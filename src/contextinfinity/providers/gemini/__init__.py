@@ -1,4 +1,4 @@
-"""The Gemini API of Google, as plain values."""
+"""Google's Gemini API: request writing and reply parsing, without I/O."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ class GeminiWire:
     provider_tools: tuple[Json, ...] = ()
 
     def path(self, model_id: str) -> str:
-        """Return where requests go, below the base URL: the model is part of it."""
+        """Return the request path below the base URL; it includes the model."""
         name = model_id if "/" in model_id else f"models/{model_id}"
         return f"/{quote(name)}:streamGenerateContent?alt=sse"
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
-        """Put a request into Gemini's JSON."""
+        """Return a request in Gemini's JSON."""
         return request.body(asked, abilities, self.provider_tools)
 
     def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
-        """Put wishes into options of Gemini."""
+        """Convert request options to Gemini's options."""
         return for_gemini(wishes, abilities)
 
     def accumulate(self) -> Accumulator:
-        """Begin to put a streamed reply together."""
+        """Return an accumulator for a streamed reply."""
         return reply.GeminiAccumulator()
 
     def read(self, whole: Json, abilities: Abilities) -> Finished:
-        """Read a whole reply."""
+        """Parse a whole reply."""
         return reply.finished(whole, abilities)
 
 
 def open_wire(model: ModelSettings, settings: Settings) -> GeminiWire:
-    """Open the wire of a model, as the settings have it."""
+    """Return the wire of a model according to the settings."""
     return GeminiWire(provider_tools=model.provider_tools or ())
 
 
 def stored_wire(fields: dict[str, Json]) -> GeminiWire:
-    """Open the wire that an earlier request was written with."""
+    """Return the wire of an earlier request from its stored fields."""
     return GeminiWire(**fields)

@@ -1,7 +1,7 @@
-"""From Gemini's reply, streamed or whole, to neutral items.
+"""Parse Gemini's reply, streamed or whole, into transcript items.
 
-Every event of a stream is a small reply: its parts follow those of the events before, everything else replaces what
-was said before. Texts, calls and thoughts come out in the order of the reply; every other part is kept as it came.
+Every event of a stream is a small reply: its parts are appended, all other fields replace earlier ones. Text, calls and
+thoughts keep the order of the reply; every other part is kept unchanged.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class GeminiAccumulator:
         self._top: dict[str, Json] = {}
         self._candidate: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []
-        self._texts: list[list[str]] = []  # of each part that is a text: its pieces, joined once at the end
+        self._texts: list[list[str]] = []  # the pieces of each text part, joined once at the end
 
     def take(self, event: str, data: Json) -> Sequence[TextDelta]:
-        """Take one event and return the text it adds."""
+        """Process one event and return the text it adds; raise ``ProviderError`` for an error event."""
         told = wire_values.dict_of(data)
         if "error" in told:
             raise failure_in_stream(PROVIDER, told)
@@ -67,7 +67,7 @@ class GeminiAccumulator:
         return [piece for part in wire_values.list_of(content.get("parts")) for piece in self._take_part(part)]
 
     def whole(self) -> Json:
-        """Return the reply as if it had come in one piece."""
+        """Return the complete reply."""
         if not (self._candidate or self._parts):
             return dict(self._top)
         parts = [
@@ -89,7 +89,7 @@ class GeminiAccumulator:
         return [TextDelta(text=text)] if text and not told.get("thought") else []
 
     def _continues(self, told: dict[str, Json]) -> bool:
-        """Return whether a text goes on with the last part: both are plain texts, and no signature ended that one."""
+        """Return whether a text continues the last part: both are plain text, and no signature ended that one."""
         if not self._parts or not isinstance(told.get("text"), str) or not told.keys() <= TEXT_KEYS:
             return False
         last = self._parts[-1]
@@ -98,8 +98,8 @@ class GeminiAccumulator:
 
 
 def finished(whole: Json, abilities: Abilities) -> Finished:
-    """Read a whole reply; ``ProviderError`` where the prompt was blocked or the reply is an error."""
-    if isinstance(whole, list):  # without alt=sse, which a proxy may drop, the events come as one array
+    """Parse a whole reply; raise ``ProviderError`` if the prompt was blocked or the reply is an error."""
+    if isinstance(whole, list):  # without alt=sse, which a proxy may drop, the events arrive as one array
         events = GeminiAccumulator()
         for each in whole:
             events.take("", each)
@@ -165,7 +165,7 @@ def _items(part: Json, annotations: tuple[Json, ...]) -> Iterator[TranscriptItem
 
 
 def _citations(candidate: dict[str, Json]) -> Iterator[Json]:
-    """Return the pages that the answer rests on: found by a search, or recited."""
+    """Yield the cited pages: found by a search, or recited."""
     grounding = wire_values.dict_of(candidate.get("groundingMetadata"))
     for chunk in wire_values.list_of(grounding.get("groundingChunks")):
         page = wire_values.dict_of(wire_values.dict_of(chunk).get("web"))
@@ -193,7 +193,7 @@ def _notes(told: dict[str, Json], candidate: dict[str, Json]) -> Iterator[tuple[
 
 
 def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
-    """Add up the tokens: Gemini counts thoughts apart from the answer, and results of its own tools from the prompt."""
+    """Add up the tokens: Gemini reports thoughts and the results of its own tools separately."""
     if not told:
         return Usage()
     prompt, answer = (

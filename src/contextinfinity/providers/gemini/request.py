@@ -1,11 +1,11 @@
-"""From a neutral prompt to the body of ``streamGenerateContent``.
+"""Write a prompt as the body of ``streamGenerateContent``.
 
-System texts go into ``systemInstruction``. Contents alternate between ``user`` and ``model`` and begin and end with
-``user``. All results of an answer's calls are in the content right after it, before anything else. The model's name
-is in the path, not in the body.
+System texts go into ``systemInstruction``. Contents alternate between ``user`` and ``model`` and start and end with
+``user``. All results of an answer's calls are in the content right after it, before anything else. The model's name is
+in the path, not in the body.
 
-A thought signature belongs to the part of an answer that it came with, a call or a text: it is kept as a reasoning
-block right before that part, and is written into it again while the tool loop runs.
+A thought signature belongs to the part it came with, a call or a text. It is stored as a reasoning block right before
+that part, and written back into it while the tool loop runs.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from contextinfinity.providers.tool_results import paired
 PROVIDER = "gemini"
 SIGNATURE = "thoughtSignature"
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""What Google documents for calls that another model made: they have no signature, and one is required."""
+"""Google's documented placeholder for calls of other models: a signature is required, and they have none."""
 GO_ON = "[go on]"
 BEGINNING = "[the conversation begins here]"
 UNSHOWN_IMAGES = frozenset({"image/gif"})
-"""Media types that other vendors take and Gemini does not."""
+"""Media types that other vendors accept and Gemini does not."""
 OWN_PARTS = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse"})
-"""Parts of an answer that Gemini takes back as they are."""
+"""Parts of an answer that Gemini accepts back unchanged."""
 
 GENERATION = frozenset(
     [
@@ -59,7 +59,7 @@ GENERATION = frozenset(
         "speechConfig",
     ]
 )
-"""Options that belong into ``generationConfig``; they may be given with or without it."""
+"""Options that belong in ``generationConfig``; they may be given with or without it."""
 CONFIG_RULES = options.Rules(
     vendor=PROVIDER,
     limits=("maxOutputTokens",),
@@ -82,7 +82,7 @@ RULES = options.Rules(
 
 
 def body(request: ProviderRequest, abilities: Abilities, provider_tools: tuple[Json, ...]) -> dict[str, Json]:
-    """Write the whole request."""
+    """Write the whole request; raise ``ProviderError`` for options that cannot be followed."""
     prompt = request.prompt
     given = options.table_of(request.options, PROVIDER)
     given_config = {**wire_values.dict_of(given.pop("generationConfig", None))}
@@ -107,7 +107,7 @@ def _tools(specs: tuple[ToolSpec, ...]) -> list[Json]:
 
 
 def _parameters(schema: Json) -> dict[str, Json]:
-    """Write a schema; one without properties is left out, as Gemini has it."""
+    """Return a schema; Gemini requires that one without properties is omitted."""
     return {"parametersJsonSchema": schema} if wire_values.dict_of(schema).get("properties") else {}
 
 
@@ -149,7 +149,7 @@ def _said(message: Message, abilities: Abilities, names: Mapping[str, str]) -> I
 
 
 def _result(block: ToolResultBlock, abilities: Abilities, names: Mapping[str, str]) -> Iterator[Json]:
-    """Write what a tool gave back: its words in the response, its pictures behind it."""
+    """Yield a tool result: its text in the response, its images after it."""
     parts = list(_parts(block.content, abilities))
     text = "".join(part["text"] for part in parts if "text" in part)
     response = {"error" if block.is_error else "output": text}
@@ -181,7 +181,7 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
 
 
 def _answer(message: Message, abilities: Abilities, names: dict[str, str], *, running: bool) -> Iterator[Json]:
-    """Write an answer. In a running tool loop its first call needs a signature, where the model signs."""
+    """Yield the parts of an answer. In a running tool loop its first call needs a signature if the model signs."""
     needs_signature = running and abilities.guidance.thinking == "adaptive"
     signature = ""
     for block in message.blocks:
@@ -216,6 +216,6 @@ def _answered(block: ContentBlock, names: dict[str, str], *, running: bool) -> d
 
 
 def _name(name: str) -> str:
-    """Make a name begin with a letter or an underscore, which Gemini demands besides."""
+    """Make a tool name start with a letter or underscore, as Gemini requires."""
     safe = wire_values.safe_name(name)
     return safe if re.match(r"[A-Za-z_]", safe) else f"_{safe}"[: wire_values.LONGEST_NAME]

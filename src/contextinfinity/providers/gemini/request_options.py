@@ -1,4 +1,4 @@
-"""Wishes in the words of the Gemini API."""
+"""Request options for the Gemini API."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from contextinfinity.providers.request_options import (
 
 MOST_STOPS = 5
 LEAST_BUDGET = 512
-"""The smallest number of tokens to think with that every model takes."""
+"""The smallest thinking budget that every model accepts."""
 
 
 def for_gemini(wishes: RequestOptions, able: Abilities) -> AppliedOptions:
-    """Return options for ``generationConfig`` and ``toolConfig``.
+    """Convert request options to ``generationConfig`` and ``toolConfig``.
 
-    Gemini has no way to ask for one call at a time.
+    Gemini has no option to disable parallel tool calls.
     """
     thought = _thinking(wishes, able)
     stops = wishes.stop[:MOST_STOPS]
@@ -55,7 +55,7 @@ def _tool_config(choice: str) -> Json:
 
 
 def _thinking(wishes: RequestOptions, able: Abilities) -> dict[str, Json] | None:
-    """Return a level for models that take one, a number of tokens for older ones."""
+    """Return a thinking level for models that accept one, and a token budget for older ones."""
     level = level_of(wishes)
     if level is None or not able.reasoning:
         return None

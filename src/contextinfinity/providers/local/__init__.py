@@ -1,1 +1,1 @@
-"""Models that run inside this process, on llama.cpp: the small one that is built in, and any gguf file by its path."""
+"""Models that run in this process on llama.cpp: the built-in one, and any gguf file."""

@@ -1,7 +1,7 @@
-"""What a gguf file says of itself, read without loading the model.
+"""Read the metadata of a gguf file without loading the model.
 
-The front of the file is a list of names and values; the tensors come after it. The few facts that decide how a model
-is asked come first, the long lists of its vocabulary last, so that the facts are read in no time.
+The file starts with a list of names and values; the tensors follow. The facts that we need come first and the long
+vocabulary lists last, so reading the facts is fast.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _TEXT, _LIST = 8, 9
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """Give what stands before the words of the vocabulary: its window, its architecture, the kind of its tokenizer."""
+    """Return the metadata before the vocabulary: window, architecture, tokenizer type. Raises ``ProviderError``."""
     return _read(path, whole=False)
 
 
 def all_values(path: Path) -> dict[str, Any]:
-    """Give everything, the vocabulary too."""
+    """Return all metadata including the vocabulary; raise ``ProviderError`` if the file is unreadable."""
     return _read(path, whole=True)
 
 
 def window(values: dict[str, Any]) -> int | None:
-    """Tell how many tokens the model was made for."""
+    """Return the context window that the model was trained for, or None."""
     found = values.get(f"{values.get('general.architecture')}.context_length")
     return found if isinstance(found, int) and found > 0 else None
 
@@ -52,7 +52,7 @@ def _read(path: Path, *, whole: bool) -> dict[str, Any]:
 
 
 def unreadable(path: Path, error: Exception) -> ProviderError:
-    """Say that a file is no model that can be used."""
+    """Return the error for a file that is not a usable model."""
     return ProviderError(
         f"The model file {path} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}.",
         kind="not_found",

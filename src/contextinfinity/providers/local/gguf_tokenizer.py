@@ -1,7 +1,7 @@
-"""How a gguf file's model cuts texts into tokens, and which of its tokens steer it.
+"""Rebuild the tokenizer of a gguf file, and find its control tokens.
 
-The tokenizers that cut bytes by merges are made again from the file, so texts are counted exactly while the model is
-not loaded. Those of other kinds are not: their texts are estimated, and what the model reports corrects the estimate.
+Byte-level BPE tokenizers are rebuilt from the file, so texts are counted exactly without loading the model. For other
+types the count is an estimate that is corrected by what the model reports.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 BY_MERGES = "gpt2"
-"""What gguf files call a tokenizer that merges bytes."""
+"""The name of byte-level BPE tokenizers in gguf files."""
 CONTROL = 3
-"""The type of tokens that are no words: they open and close messages."""
+"""The type of control tokens, which open and close messages."""
 
 _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -22,20 +22,20 @@ _PATTERNS = {
     "llama-bpe": rf"{_WORDS}|\p{{N}}{{1,3}}|{_REST}",
     "qwen2": rf"{_WORDS}|\p{{N}}|{_REST}",
 }
-"""Where a text is cut before bytes are merged, by the name that gguf files give to the rule."""
+"""Pre-tokenizer patterns, by the name that gguf files use."""
 _WHOLE_WORDS_FIRST = frozenset({"llama-bpe"})
-"""Rules under which a word that is a token is one, whatever the merges say."""
+"""Pre-tokenizers for which a word that is a token is used before any merges."""
 
 
 def is_known(values: dict[str, Any]) -> bool:
-    """Tell whether this model's tokenizer can be made again."""
+    """Return whether this model's tokenizer can be rebuilt."""
     rule = str(values.get("tokenizer.ggml.pre"))
     known = rule == "gpt-2" or rule in _SINGLE_DIGITS or rule in _PATTERNS
     return values.get("tokenizer.ggml.model") == BY_MERGES and known
 
 
 def counting(values: dict[str, Any]) -> Callable[[str], int]:
-    """Make the tokenizer of a model again, and give the function that counts a text's tokens."""
+    """Rebuild a model's tokenizer and return a function that counts the tokens of a text."""
     from tokenizers import Tokenizer, models
 
     rule = values["tokenizer.ggml.pre"]
@@ -63,7 +63,7 @@ def _cutting(rule: str) -> Any:
 
 
 def controls(values: dict[str, Any]) -> re.Pattern[str] | None:
-    """Give the pattern that finds control tokens written out in a text; None where the model has none."""
+    """Return a pattern that matches control tokens in a text, or None if the model has none."""
     kinds = values.get("tokenizer.ggml.token_type", [])
     tokens = zip(values.get("tokenizer.ggml.tokens", []), kinds, strict=False)
     found = sorted({token for token, kind in tokens if kind == CONTROL and len(token) > 1}, key=len, reverse=True)
@@ -71,5 +71,5 @@ def controls(values: dict[str, Any]) -> re.Pattern[str] | None:
 
 
 def plain(text: str, steering: re.Pattern[str] | None) -> str:
-    """Break control tokens in a text: llama.cpp would take them for real, and a message could end itself."""
+    """Break control tokens in a text: llama.cpp would interpret them, and a message could end itself."""
     return text if steering is None else steering.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)

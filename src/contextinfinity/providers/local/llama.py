@@ -1,7 +1,7 @@
-"""A model at work in this process: one for each file and way to load it, whoever asks.
+"""Loaded llama.cpp models: one per file and configuration, shared in this process.
 
-It is loaded when it is first asked, by a thread of its own that takes one request after the other, and let go of when
-nobody has asked for a while, or when its last user leaves. Nothing of it is kept on the disk.
+A model is loaded on first use by its own thread, which processes requests one at a time. It is unloaded after an idle
+time, or when its last user releases it. It writes nothing to disk.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
 
 BATCH = 64
-"""Tokens of a prompt that are read at a time; between two batches it can be stopped. More is hardly faster."""
+"""Prompt tokens per batch; a request can be cancelled between batches. Larger batches are hardly faster."""
 READING = "prompt_progress"
 SILENT = -1
-"""How much llama.cpp writes to the terminal."""
+"""The log level of llama.cpp."""
 
 Told = Callable[[Json], bool]
-"""Is given the pieces of an answer, in the model's thread; true stops the answer."""
+"""Receives the pieces of an answer, in the model's thread; returning True stops the answer."""
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """What is loaded, and how."""
+    """What to load, and how."""
 
     path: Path
     model_id: str
@@ -44,7 +44,7 @@ class Load(Struct, frozen=True, kw_only=True):
 
 
 class Llama:
-    """One loaded model, or one that will be."""
+    """One model, which may or may not be loaded."""
 
     def __init__(self, load: Load) -> None:
         self.load = load
@@ -56,25 +56,25 @@ class Llama:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it takes memory at present."""
+        """Whether it is in memory."""
         return self._server is not None
 
     def begin(self) -> Future[None]:
-        """Load it, if it is not: somebody is going to ask."""
+        """Load it if necessary, in its own thread."""
         return self._worker.submit(self._begin)
 
     def answer(self, body: Json, tell: Told) -> Future[None]:
-        """Have a request answered as soon as those before it are; ``ProviderError`` when that is not possible."""
+        """Queue a request; the future raises ``ProviderError`` if it fails."""
         return self._worker.submit(self._answer, body, tell)
 
     def close(self) -> Future[None]:
-        """Let go of it once its last answer is given."""
+        """Unload it after its last answer."""
         closing = self._worker.submit(self.unload)
         self._worker.shutdown(wait=False)
         return closing
 
     def unload(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         self._stop_timer()
         self._server = None
 
@@ -117,7 +117,7 @@ class Llama:
 
 
 def check_runtime() -> None:
-    """Refuse to go on where llama.cpp is not installed; it is not loaded yet."""
+    """Raise ``ProviderError`` if llama.cpp is not installed; do not load it yet."""
     if find_spec("xllamacpp") is None:
         raise ProviderError(
             "Models on this machine run on llama.cpp, and the package xllamacpp is not installed.",
@@ -127,7 +127,7 @@ def check_runtime() -> None:
 
 
 def start(load: Load) -> Any:
-    """Load a model."""
+    """Load a model; raise ``ProviderError`` if that fails."""
     check_runtime()
     import xllamacpp  # type: ignore[import-untyped]
 
@@ -137,10 +137,10 @@ def start(load: Load) -> Any:
     wanted.n_ctx, wanted.n_parallel = load.window, 1
     wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = load.threads
     wanted.n_batch = wanted.n_ubatch = BATCH
-    wanted.cache_ram_mib = 0  # prompts of other sessions are not kept beside the present one
+    wanted.cache_ram_mib = 0  # prompts of other sessions are not cached
     wanted.verbosity, wanted.warmup, wanted.fit_params = SILENT, False, False
     wanted.ui, wanted.n_threads_http = False, 1
-    # It insists on listening somewhere: on a socket in a private folder, whose name is gone once it listens.
+    # It insists on a socket: use one in a private folder, which is removed once it listens.
     with tempfile.TemporaryDirectory(prefix="cix-") as private:
         wanted.hostnames = [f"{private}/llama.sock"]
         try:
@@ -158,7 +158,7 @@ _sharing = threading.Lock()
 
 
 def take(load: Load) -> Llama:
-    """Give the one model of that kind in this process; ``give_back`` it."""
+    """Return the shared model for a configuration; release it with ``give_back``."""
     with _sharing:
         llama = _shared.setdefault(load, Llama(load))
         llama.users += 1
@@ -166,7 +166,7 @@ def take(load: Load) -> Llama:
 
 
 async def give_back(llama: Llama) -> None:
-    """Have no more use for a model; the last one to say so waits until its memory is free."""
+    """Release a model; the last release waits until its memory is free."""
     with _sharing:
         llama.users -= 1
         if llama.users:
@@ -177,7 +177,7 @@ async def give_back(llama: Llama) -> None:
 
 @atexit.register
 def _unload_all() -> None:
-    """End the threads of llama.cpp before the process ends around them."""
+    """End the threads of llama.cpp before the interpreter exits."""
     for llama in _shared.values():
         llama.unload()
 
@@ -186,9 +186,9 @@ _END = object()
 
 
 async def hear(llama: Llama, body: Json) -> AsyncIterator[Json]:
-    """Ask a model, and give the pieces of its answer as they come. Whoever stops listening stops it.
+    """Send a request and yield the pieces of the answer as they arrive; closing the iterator stops the model.
 
-    Before the answer come pieces that say how far it has read, under ``READING``: so that reading can be stopped, too.
+    Progress pieces under ``READING`` come before the answer, so that prompt processing can be stopped, too.
     """
     loop = asyncio.get_running_loop()
     heard: asyncio.Queue[Json] = asyncio.Queue()
@@ -197,7 +197,7 @@ async def hear(llama: Llama, body: Json) -> AsyncIterator[Json]:
     def tell(piece: Json) -> bool:
         try:
             loop.call_soon_threadsafe(heard.put_nowait, piece)
-        except RuntimeError:  # the loop is closed, so nobody listens
+        except RuntimeError:  # the loop is closed, so there is no reader
             return True
         return stopped.is_set()
 

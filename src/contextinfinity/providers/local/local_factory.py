@@ -1,4 +1,4 @@
-"""From the settings to providers of models on this machine, and what is said of the one that is built in."""
+"""Create providers of local models from the settings, and describe the built-in one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ BUILT_IN_NOTE = (
     "little. Name a better one under [models] in config.toml."
 )
 BUILT_IN_OPTIONS: Json = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
-"""What its makers advise, and a little against saying the same again."""
+"""The authors' recommendation, with a small repetition penalty."""
 BUILT_IN_WINDOW = 4096
-"""Half of what it was made for: a longer prompt would take a small machine too long to read."""
+"""Half of its window: a longer prompt takes too long on a small machine."""
 BUILT_IN_ANSWER = 512
-"""The most tokens of an answer: what it says after that is rarely worth waiting for."""
+"""The maximum number of answer tokens: longer answers are rarely useful."""
 
 
 def local_provider(name: str, model: ModelSettings, settings: Settings) -> Provider:
-    """Open the provider of a gguf file; nothing is loaded yet."""
+    """Return the provider of a gguf file; nothing is loaded yet. Raises ``SettingsError`` if it has no path."""
     if model.path is None:
         raise SettingsError(
             f"models.{name} is a model on this machine, and has no path.", hint="Name its gguf file with path."
@@ -35,7 +35,7 @@ def local_provider(name: str, model: ModelSettings, settings: Settings) -> Provi
 
 
 def built_in_provider(settings: Settings) -> LocalProvider:
-    """Open the provider of the built-in model; its weights may not be there yet."""
+    """Return the provider of the built-in model; its weights may be missing."""
     running = _running(
         settings,
         window=BUILT_IN_WINDOW,

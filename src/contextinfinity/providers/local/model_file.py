@@ -1,4 +1,4 @@
-"""A gguf file as the provider sees it: each fact is read when it is first asked for, and kept."""
+"""A gguf file whose metadata is read on first use and cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_SECONDS = 1.0
 
 
 class ModelFile:
-    """One file; safe to use from several threads. It may not be there yet."""
+    """One gguf file, which may not exist yet. It is thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,28 +29,28 @@ class ModelFile:
 
     @property
     def window(self) -> int | None:
-        """How many tokens the model was made for; None where nobody can tell."""
+        """The context window that the model was trained for, or None if unknown."""
         return gguf.window(self.facts()) if self._is_there() else None
 
     @property
     def counter(self) -> Counter | None:
-        """What counts with the model's own tokenizer; None where it cannot be made, or the file is not there."""
+        """A counter with the model's own tokenizer; None if that cannot be rebuilt or the file is missing."""
         if self._counter is None and self._is_there() and gguf_tokenizer.is_known(self.facts()):
             self._counter = own_counter(self.path.name, self._count)
         return self._counter
 
     def steering(self) -> Pattern[str] | None:
-        """Give what finds control tokens in a text; reading the vocabulary may take a while."""
+        """Return the pattern of control tokens; reading the vocabulary may be slow."""
         return self._read()[1]
 
     def facts(self) -> dict[str, Any]:
-        """Give what the file says before its vocabulary."""
+        """Return the metadata before the vocabulary; raise ``ProviderError`` if the file is unreadable."""
         if self._facts is None:
             self._facts = gguf.facts(self.path)
         return self._facts
 
     def _is_there(self) -> bool:
-        """Tell whether it can be read; that is asked several times an exchange, and looked up once a second."""
+        """Return whether the file exists; the file system is checked at most once per second."""
         if self._facts is not None:
             return True
         if time.monotonic() >= self._look_at:
@@ -70,6 +70,6 @@ class ModelFile:
                 try:
                     count = gguf_tokenizer.counting(values) if gguf_tokenizer.is_known(values) else None
                     self._vocabulary = count, gguf_tokenizer.controls(values)
-                except Exception as error:  # a stranger's file may hold anything in the place of a vocabulary
+                except Exception as error:  # a foreign file may have an invalid vocabulary
                     raise gguf.unreadable(self.path, error) from error
             return self._vocabulary

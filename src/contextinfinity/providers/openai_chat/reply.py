@@ -1,6 +1,6 @@
-"""From a whole chat completion to neutral items.
+"""Parse a whole chat completion into transcript items.
 
-Thinking first, then words, then calls; what else the message holds is kept as it came.
+The order is reasoning, text, calls; all other fields of the message are kept unchanged.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ALL_SAID = frozenset({"", "stop", "tool_calls", "function_call", "tool_use", "eo
 
 
 def read(whole: Json, abilities: Abilities, vendor: str) -> Finished:
-    """Read a whole completion."""
+    """Parse a whole completion; raise ``ProviderError`` if it is an error or malformed."""
     completion = wire_values.dict_of(whole)
     choices = wire_values.list_of(completion.get("choices"))
     choice = wire_values.dict_of(choices[0]) if choices else {}
     if not isinstance(choice.get("message"), dict):
-        if completion.get("error"):  # some servers send it as if all were well
+        if completion.get("error"):  # some servers send an error with status 200
             raise failure_in_stream(vendor, completion["error"])
         raise garbled(vendor, "the reply holds no message")
     items = wire_values.joined(_items(choice["message"], completion, vendor))
@@ -77,7 +77,7 @@ def _words(content: Json, annotations: tuple[Json, ...], vendor: str) -> Iterato
 
 
 def _annotations(message: dict[str, Json], completion: dict[str, Json]) -> tuple[Json, ...]:
-    """Give the sources of an answer; those that a search found in the order in which the words count them."""
+    """Return the sources of an answer; search results in the order of their citation numbers."""
     results = [wire_values.dict_of(result) for result in wire_values.list_of(completion.get("search_results"))]
     titles = {wire_values.text_of(result.get("url")): wire_values.text_of(result.get("title")) for result in results}
     cited = [url for url in wire_values.list_of(completion.get("citations")) if isinstance(url, str)]

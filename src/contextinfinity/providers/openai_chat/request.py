@@ -1,7 +1,7 @@
-"""From a neutral request to the body of POST /chat/completions.
+"""Write a request as the body of POST /chat/completions.
 
-System texts come first, then messages in the same order. A server that takes a single system message gets the texts
-joined. One that knows no tools gets earlier calls and results as words, so that a conversation can move to it.
+System texts come first, then messages in order. A server that accepts a single system message gets the texts joined. A
+model without tool support gets earlier calls and results as text, so that a conversation can move to it.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ OWNED = {
     "n": "one answer is asked for",
 }
 SEARCH = {"web_search_options": "it asks for a search of the provider's; use provider_tools"}
-"""Not for Perplexity, which searches anyway: there it says how."""
+"""Perplexity is exempt: it always searches, and this option configures it."""
 OF_TOOLS = ("tool_choice", "parallel_tool_calls")
-"""Options that say nothing where no tools are offered, and are refused there."""
+"""Options that are rejected if no tools are offered."""
 
 TOOL_KEYS = frozenset({"tools", "functions", "function_call", *OF_TOOLS})
-"""What a model that knows no tools is not sent."""
+"""Parameters that are not sent to a model without tool support."""
 CALL_IDS = (
     (re.compile(r"mi[sx]tral|ministral|magistral|devstral|codestral|pixtral"), r"[A-Za-z0-9]{9}", 9),
     (re.compile(""), wire_values.CALL_ID_PATTERN, wire_values.LONGEST_CALL_ID),
 )
-"""By what is found in a model's id: which ids of calls it takes, and how long they may be."""
+"""By a pattern of the model id: the call ids it accepts, and their maximum length."""
 
 CALL_EXTRA = "tool_call_extra"
-"""Where the fields of a call are kept that are no call of ours: right before it, for the server that sent them."""
+"""The key of unknown fields of a call; they are stored right before it, for the server that sent them."""
 REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
-"""Where servers put the model's thinking."""
+"""The fields in which servers return the model's reasoning."""
 
 PARTS_OF_A_USER = frozenset({"input_audio", "file", "video_url"})
 CONTINUED = "[the conversation goes on]"
@@ -63,7 +63,7 @@ BETWEEN = "\n\n"
 
 
 class ChatRequestSettings(Struct, frozen=True, kw_only=True):
-    """What the account's settings say about every request."""
+    """Settings that apply to every request."""
 
     vendor: str
     parallel_tools: bool
@@ -74,7 +74,7 @@ class ChatRequestSettings(Struct, frozen=True, kw_only=True):
 
 
 def body(request: ProviderRequest, abilities: Abilities, how: ChatRequestSettings) -> dict[str, Json]:
-    """Write the body of a request."""
+    """Write the body of a request; raise ``ProviderError`` for options that cannot be followed."""
     if (sent := wire_values.sent_to(request, CHAT)) is not None:
         passed = _as_sent(request, how, sent)
         return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
@@ -99,7 +99,7 @@ def body(request: ProviderRequest, abilities: Abilities, how: ChatRequestSetting
 
 
 def _as_sent(request: ProviderRequest, how: ChatRequestSettings, sent: dict[str, Json]) -> dict[str, Json]:
-    """Write what a client of this wire sent: its messages, tools and parameters, and what was added behind a cut."""
+    """Write the client's own messages, tools and parameters, plus the texts that we add."""
     prompt, params = request.prompt, wire_values.dict_of(sent.get("params"))
     limit = next((name for name in reversed(LIMITS) if params.get(name) is not None), None)
     added = [_say("system", text) for text in prompt.system[1:]]
@@ -176,7 +176,7 @@ class _Writer:
         yield written
 
     def _calls(self, message: Message, *, running: bool) -> Iterator[Json]:
-        """Write calls, with what their server gave them while it waits for their results."""
+        """Yield calls, with their server's extra fields while the tool loop runs."""
         extra: dict[str, Json] = {}
         for block in message.blocks:
             if isinstance(block, UnknownBlock) and block.provider == self._vendor and running:
@@ -187,7 +187,7 @@ class _Writer:
                 extra = {}
 
     def _texts(self, blocks: Iterable[ContentBlock]) -> Iterator[str]:
-        """Give the separate texts of an answer: annotated blocks are pieces of the text around them."""
+        """Yield the separate texts of an answer: annotated blocks are joined with the text around them."""
         written, is_piece = "", False
         for block in blocks:
             words = self._words(block)
@@ -202,14 +202,14 @@ class _Writer:
             yield written
 
     def _joined(self, texts: Sequence[str]) -> str:
-        """Join separate texts; where white space is between two of them already, nothing is added."""
+        """Join separate texts; no separator is added if there is white space already."""
         pieces = list(texts[:1])
         for before, text in pairwise(texts):
             pieces += ("", text) if before[-1].isspace() or text[0].isspace() else (self._separator, text)
         return "".join(pieces)
 
     def _plain(self, parts: list[dict[str, Json]]) -> Json:
-        """Give mere text as such: many a server knows nothing else."""
+        """Return text-only content as a string: many servers accept nothing else."""
         if all(part["type"] == "text" for part in parts):
             return self._joined([part["text"] for part in parts])
         return parts
@@ -259,7 +259,7 @@ def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
 
 
 def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
-    """Give what a tool's result says: on this wire it is text, and a picture is only mentioned."""
+    """Yield the texts of a tool result; this API accepts no images in results, so they become a note."""
     for block in blocks:
         if isinstance(block, TextBlock):
             yield block.text
@@ -277,7 +277,7 @@ def _reasoning(raw: Json) -> dict[str, Json]:
 
 
 def _alternating(messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
-    """Make user and assistant take turns, the user first."""
+    """Make user and assistant messages alternate, starting with the user."""
     out: list[dict[str, Json]] = []
     for message in messages:
         if out and out[-1]["role"] == message["role"]:

@@ -1,4 +1,4 @@
-"""Wishes in the words of chat completions, and of llama.cpp, which speaks them with differences."""
+"""Request options for chat completions, and for llama.cpp's variant."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from contextinfinity.providers.request_options import (
 )
 
 MOST_STOPS = 4
-"""Of OpenAI, and of those who keep to its words."""
+"""The limit of OpenAI and of compatible servers."""
 
 
 def for_chat(
     wishes: RequestOptions, able: Abilities, *, vendor: str, parallel: bool, own_server: bool
 ) -> AppliedOptions:
-    """Wish in the words of chat completions; ``own_server``: one that takes more than OpenAI does."""
+    """Convert request options to chat completions; ``own_server``: a server that accepts more than OpenAI does."""
     guidance, local = able.guidance, vendor == "local"
     thought = _llama_thought(wishes, able) if local else _named("reasoning_effort", effort_of(wishes, able))
     samples = guidance.sampling or thought == {"reasoning_effort": "none"}
@@ -62,12 +62,12 @@ def _chat_choice(choice: str) -> Json:
 
 
 def _llama_choice(choice: str) -> Json:
-    """Ask llama.cpp for some call where one tool is named: it knows no more."""
+    """Force any call if one tool is named: llama.cpp cannot force a particular tool."""
     return "required" if choice.startswith(":") else choice
 
 
 def _llama_thought(wishes: RequestOptions, able: Abilities) -> dict[str, Json] | None:
-    """Tell llama.cpp; what an effort means is up to the template of the model."""
+    """Return llama.cpp's reasoning options; the meaning of an effort depends on the model's template."""
     level = level_of(wishes)
     if level is None or not able.reasoning:
         return None

@@ -1,7 +1,7 @@
-"""Puts a streamed chat completion together.
+"""Accumulate a streamed chat completion.
 
-Servers differ: some leave out a call's index or id, repeat them, send a call in one piece, count tokens in every
-chunk or in a last one without choices. Only the first choice is read.
+Servers differ: some omit or repeat a call's index or id, send a call in one piece, or report usage in every chunk or in
+a final one without choices. Only the first choice is read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ OF_A_FUNCTION = frozenset({"name", "arguments"})
 class ChatAccumulator:
     """``Accumulator`` for the chunks of a chat completion.
 
-    ``ended`` is true from the chunk that says why the model stopped. What a server counts may come after it: whoever
-    reads the stream goes on until ``[DONE]`` or until it closes, and takes a stream that closes earlier for cut.
+    ``ended`` is True from the chunk with the finish reason. Usage may follow it: the reader continues until ``[DONE]``
+    or the end of the stream, and treats a stream that closes before ``ended`` as cut off.
     """
 
     def __init__(self, vendor: str = "openai_chat") -> None:
@@ -43,7 +43,7 @@ class ChatAccumulator:
         self._has_thought = False
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
-        """Take one chunk and return what it adds."""
+        """Process one chunk and return what it adds; raise ``ProviderError`` for an error chunk."""
         told = wire_values.dict_of(data)
         if event == "error" or told.get("object") == "error" or told.get("error"):
             raise failure_in_stream(self._vendor, told.get("error") or data)
@@ -61,7 +61,7 @@ class ChatAccumulator:
         return [*self._thought(), *pieces] if pieces else ()
 
     def whole(self) -> Json:
-        """Give the completion in one piece."""
+        """Return the complete completion."""
         message: dict[str, Json] = {"role": "assistant", "content": None}
         message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
         message |= {key: list(kept) if isinstance(kept, list) else kept for key, kept in self._others.items()}
@@ -72,7 +72,7 @@ class ChatAccumulator:
         return {**self._top, "object": "chat.completion", "choices": [choice] if self._answered else []}
 
     def _delta(self, choice: dict[str, Json]) -> dict[str, Json]:
-        """Give what is new; a server that does not stream sends the whole message once."""
+        """Return the delta; a server that does not stream sends the whole message once."""
         if isinstance(choice.get("delta"), dict):
             return wire_values.dict_of(choice["delta"])
         return {} if self._answered else wire_values.dict_of(choice.get("message"))
@@ -93,7 +93,7 @@ class ChatAccumulator:
         return shown
 
     def _thought(self) -> Sequence[StreamedPiece]:
-        """Return what the model thought, once: when its first words come."""
+        """Return the reasoning once, when the first text arrives."""
         texts = {key: "".join(pieces) for key, pieces in self._texts.items()}
         thinking = {key: said for key in REASONING_KEYS if (said := {**self._others, **texts}.get(key))}
         if not thinking or self._has_thought:
@@ -110,7 +110,7 @@ class ChatAccumulator:
         return [TextDelta(text=text) for text in texts if text]
 
     def _keep(self, key: str, value: Json) -> None:
-        """Keep what is not known: lists grow, anything else is as it came last."""
+        """Keep an unknown field: lists are extended, other values replaced."""
         kept = self._others.get(key)
         if isinstance(kept, list) and isinstance(value, list):
             kept.extend(value)
@@ -119,7 +119,7 @@ class ChatAccumulator:
 
 
 def call_extra(told: dict[str, Json]) -> dict[str, Json]:
-    """Give the fields of a call that are not known: a server may want them back, as Google wants its signatures."""
+    """Return the unknown fields of a call: a server may require them back, as Google does with its signatures."""
     extra = {key: each for key, each in told.items() if key not in OF_A_CALL and each is not None}
     function = wire_values.dict_of(told.get("function"))
     inner = {key: each for key, each in function.items() if key not in OF_A_FUNCTION and each is not None}
@@ -136,14 +136,14 @@ class _StreamedCall:
 
 
 class _Calls:
-    """The calls of an answer, in the order in which they began."""
+    """The calls of an answer, in the order in which they started."""
 
     def __init__(self) -> None:
         self._calls: list[_StreamedCall] = []
         self._shown: set[int] = set()
 
     def take(self, pieces: Json) -> list[CallPiece]:
-        """Take the pieces of calls that a chunk brings; return those that can be shown: of calls with id and name."""
+        """Process the call pieces of a chunk; return those that can be shown: of calls with id and name."""
         shown: list[CallPiece] = []
         for piece in wire_values.list_of(pieces):
             told = wire_values.dict_of(piece)
@@ -162,11 +162,11 @@ class _Calls:
         return shown
 
     def whole(self) -> list[Json]:
-        """Give the calls in one piece each."""
+        """Return the complete calls."""
         return [_whole(call) for call in self._calls]
 
     def _take(self, piece: _StreamedCall) -> tuple[int, bool]:
-        """Add a piece; return the place of its call, and whether that is a new one."""
+        """Add a piece; return the index of its call, and whether that is new."""
         call = self._goes_on_with(piece)
         if call is None:
             self._calls.append(piece)
@@ -179,10 +179,9 @@ class _Calls:
         return next(place for place, one in enumerate(self._calls) if one is call), False
 
     def _goes_on_with(self, piece: _StreamedCall) -> _StreamedCall | None:
-        """Find the newest call of a piece's index; where it has none, that of its id; where it has neither, the newest.
+        """Return the newest call with the piece's index, else with its id, else the newest call.
 
-        The newest is no longer meant when the piece begins another call, whatever the index says: some servers give
-        the same one to all calls.
+        Returns None if the piece starts another call, whatever its index: some servers give all calls the same index.
         """
         for call in reversed(self._calls):
             by_id = not piece.id or call.id in ("", piece.id)
@@ -201,7 +200,7 @@ def _whole(call: _StreamedCall) -> Json:
 
 
 def _begins_another(piece: _StreamedCall, call: _StreamedCall) -> bool:
-    """Tell whether a piece names a tool because it begins a call, and not because its server repeats the name."""
+    """Return whether a piece names a tool because it starts a call, rather than because its server repeats the name."""
     if not piece.name or not call.name:
         return False
     if piece.id and call.id and piece.id != call.id:

@@ -1,4 +1,4 @@
-"""OpenAI's Responses wire: typed items in, typed items out."""
+"""OpenAI's Responses API: typed items in, typed items out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from contextinfinity.settings import ModelSettings, Settings
 
 @dataclass(frozen=True, kw_only=True)
 class ResponsesWire:
-    """``Wire`` for OpenAI's Responses.
+    """``Wire`` for OpenAI's Responses API.
 
-    ``provider_tools`` are tools that OpenAI runs itself, in its own form; none is asked for unless it is named here.
-    ``allow_upstream_state`` lets options name a conversation that OpenAI keeps.
+    ``provider_tools`` are tools that OpenAI runs itself, in its own JSON; no others are requested.
+    ``allow_upstream_state`` lets options name a conversation that OpenAI stores.
     """
 
     truncation: Literal["auto", "disabled"] = "disabled"
@@ -30,11 +30,11 @@ class ResponsesWire:
     allow_upstream_state: bool = False
 
     def path(self, model_id: str) -> str:
-        """Return where requests go, below the base URL."""
+        """Return the request path below the base URL."""
         return "/responses"
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
-        """Put a request into OpenAI's JSON, complete in itself."""
+        """Return a self-contained request in OpenAI's JSON."""
         how = request.ResponsesRequestSettings(
             truncation=self.truncation,
             store=self.store,
@@ -45,20 +45,20 @@ class ResponsesWire:
         return request.body(asked, abilities, how)
 
     def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
-        """Put wishes into options of OpenAI's."""
+        """Convert request options to OpenAI's options."""
         return for_responses(wishes, abilities, parallel=self.parallel_tools)
 
     def accumulate(self) -> Accumulator:
-        """Begin to put a streamed reply together."""
+        """Return an accumulator for a streamed reply."""
         return stream.ResponsesAccumulator()
 
     def read(self, whole: Json, abilities: Abilities) -> Finished:
-        """Read a whole reply."""
+        """Parse a whole reply."""
         return reply.read(whole, abilities)
 
 
 def open_wire(model: ModelSettings, settings: Settings) -> ResponsesWire:
-    """Open the wire of a model, as the settings have it."""
+    """Return the wire of a model according to the settings."""
     return ResponsesWire(
         truncation=settings.openai.truncation,
         store=settings.openai.store,
@@ -69,5 +69,5 @@ def open_wire(model: ModelSettings, settings: Settings) -> ResponsesWire:
 
 
 def stored_wire(fields: dict[str, Json]) -> ResponsesWire:
-    """Open the wire that an earlier request was written with."""
+    """Return the wire of an earlier request from its stored fields."""
     return ResponsesWire(**fields)

@@ -1,6 +1,6 @@
-"""From a whole response to neutral items.
+"""Parse a whole response into transcript items.
 
-Words, calls and reasoning come out in the order of the reply; every other item is kept as it came.
+Text, calls and reasoning keep the order of the reply; every other item is kept unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REASONS = {"max_output_tokens": "length", "content_filter": "filter"}
 
 
 def read(whole: Json, abilities: Abilities) -> Finished:
-    """Read a whole response; ``ProviderError`` where it says that the answer failed."""
+    """Parse a whole response; raise ``ProviderError`` if it failed or is malformed."""
     response = wire_values.dict_of(whole)
     shaped = isinstance(response.get("output"), list) or isinstance(response.get("status"), str)
     if response.get("status") == "failed" or (not shaped and response.get("error")):

@@ -1,7 +1,7 @@
-"""From a neutral request to the body of POST /responses.
+"""Write a request as the body of POST /responses.
 
-System texts become ``developer`` items, messages become items in the same order. Nothing in a body refers to what
-the provider remembers: items carry no ids of the provider, except a piece of reasoning, which is its own only copy.
+System texts become ``developer`` items, messages become items in order. A body never refers to state at the provider:
+items have no provider ids, except reasoning, which is sent back with its id and content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from contextinfinity.providers.tool_results import paired
 
 PROVIDER = "openai"
 LEAST_OUTPUT = 16
-"""OpenAI refuses a smaller limit."""
+"""The smallest limit that OpenAI accepts."""
 
 RULES = options.Rules(
     vendor=PROVIDER,
@@ -49,7 +49,7 @@ RULES = options.Rules(
     },
 )
 OF_TOOLS = ("tool_choice", "max_tool_calls", "parallel_tool_calls")
-"""Options that say nothing where no tools are offered, and are refused there."""
+"""Options that are rejected if no tools are offered."""
 
 ITEMS_THAT_RETURN = frozenset(
     {
@@ -73,13 +73,13 @@ ITEMS_THAT_RETURN = frozenset(
         "program_output",
     }
 )
-"""Items of an answer that OpenAI takes back as they are."""
+"""Items of an answer that OpenAI accepts back unchanged."""
 
 PARTS_OF_A_USER = frozenset({"input_file", "input_audio"})
 
 
 class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
-    """What the account's settings say about every request."""
+    """Settings that apply to every request."""
 
     truncation: str
     store: bool
@@ -89,7 +89,7 @@ class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
 
 
 def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSettings) -> dict[str, Json]:
-    """Write the body of a request."""
+    """Write the body of a request; raise ``ProviderError`` for options that cannot be followed."""
     prompt = request.prompt
     tools = _tools(prompt, abilities) + list(how.provider_tools)
     written: dict[str, Json] = {
@@ -105,7 +105,7 @@ def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSe
     if request.cache_key:
         written["prompt_cache_key"] = wire_values.cache_key(request.cache_key)
     if abilities.reasoning and not how.store:
-        # OpenAI itself sends it unasked by now; older deployments of the same wire send it only when asked.
+        # OpenAI sends it by default now; older deployments send it only on request.
         written["include"] = ["reasoning.encrypted_content"]
     if prompt.response_format is not None:
         written["text"] = {"format": _format(prompt.response_format)}
@@ -117,7 +117,7 @@ def _tools(prompt: Prompt, abilities: Abilities) -> list[Json]:
     if not abilities.tools:
         return []
     return [
-        # Not strict: that would refuse a schema with optional arguments, and it is what OpenAI assumes if not told.
+        # Not strict: that rejects schemas with optional arguments, and it is OpenAI's default.
         {
             "type": "function",
             "name": tool.name,
@@ -209,7 +209,7 @@ def _answer(message: Message, *, store: bool, running: bool) -> Iterator[Json]:
 
 
 def _phase(block: ContentBlock) -> str | None:
-    """Give the phase of words, "" where they have none; None for what are no words."""
+    """Return the phase of a text, "" if it has none, or None for blocks that are not text."""
     if isinstance(block, ImageBlock):
         return ""
     if not isinstance(block, TextBlock):
@@ -235,6 +235,6 @@ def _reasoning(raw: Json, *, store: bool) -> Iterator[Json]:
     if item.get("type") != "reasoning" or not isinstance(item.get("id"), str):
         return
     kept = {key: item[key] for key in ("type", "id", "content", "encrypted_content") if item.get(key)}
-    # Without its content it is a mere reference, which nothing answers unless the provider has stored it.
+    # Without content it is only a reference, which is valid only if the provider has stored it.
     if store or len(kept) > 2:
         yield {**kept, "summary": wire_values.list_of(item.get("summary"))}

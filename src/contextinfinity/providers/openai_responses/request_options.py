@@ -1,4 +1,4 @@
-"""Wishes in the words of OpenAI's Responses."""
+"""Request options for OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contextinfinity.providers.request_options import (
 
 
 def for_responses(wishes: RequestOptions, able: Abilities, *, parallel: bool) -> AppliedOptions:
-    """Wish in the words of OpenAI's Responses, which know no stop texts, no seed and no penalties."""
+    """Convert request options to the Responses API, which has no stop sequences, seed or penalties."""
     effort = effort_of(wishes, able)
     thought = None if effort is None else {"reasoning": {"effort": effort}}
     samples = able.guidance.sampling or effort == "none"

@@ -1,7 +1,7 @@
-"""Puts a streamed response together.
+"""Accumulate a streamed response.
 
-Every event names the item it belongs to by ``output_index``, and the part of the item by ``content_index``. The last
-event carries the whole response; what came before it counts only where that is missing.
+Every event names its item by ``output_index`` and the part by ``content_index``. The last event contains the whole
+response; the accumulated items are used only if it does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PIECES = {
     "response.mcp_call_arguments.delta": ("arguments", "", "", ""),
     "response.code_interpreter_call_code.delta": ("code", "", "", ""),
 }
-"""Where a piece of text goes: the field of the item; within a list the index's name, the part's type, its field."""
+"""The target of a text piece: the item's field; for lists also the index name, the part type and its field."""
 
 SHOWN = frozenset({"response.output_text.delta", "response.refusal.delta"})
 
@@ -42,11 +42,11 @@ PASSED_OVER = (
     "response.image_generation_call. response.audio. response.custom_tool_call_input. response.shell_call "
     "response.compaction. response.steer keepalive"
 )
-"""How the names of events begin that say nothing the finished items do not say."""
+"""Prefixes of event names that add nothing to the finished items."""
 
 
 class ResponsesAccumulator:
-    """``Accumulator`` for the events of OpenAI's Responses. The stream is over when ``ended``."""
+    """``Accumulator`` for the events of OpenAI's Responses API. The stream is complete when ``ended``."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -59,7 +59,7 @@ class ResponsesAccumulator:
         self._unknown: list[Json] = []
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
-        """Take one event and return what it adds."""
+        """Process one event and return what it adds; raise ``ProviderError`` for an error event."""
         told = wire_values.dict_of(data)
         kind = wire_values.text_of(told.get("type")) or event
         if kind in PIECES:
@@ -84,7 +84,7 @@ class ResponsesAccumulator:
         return ()
 
     def whole(self) -> Json:
-        """Give the response in one piece."""
+        """Return the complete response."""
         whole = dict(self._response)
         if not wire_values.list_of(whole.get("output")):
             whole["output"] = self._output()
@@ -108,7 +108,7 @@ class ResponsesAccumulator:
         return (TextDelta(text=text),) if text and kind in SHOWN else ()
 
     def _whole_text(self, part_type: str, told: dict[str, Json]) -> Sequence[TextDelta]:
-        """Show a text that came without pieces."""
+        """Return a text that arrived without deltas."""
         index, part = _place(told, "content_index")
         text = wire_values.text_of(told.get("text") or told.get("refusal"))
         if not text or (index, part_type, part) in self._pieces:
@@ -121,7 +121,7 @@ class ResponsesAccumulator:
         return [self._items[at] if at in self._finished else self._put_together(at) for at in places]
 
     def _put_together(self, index: int) -> Json:
-        """Make an item whose end has not come out of its pieces."""
+        """Build an unfinished item from its pieces."""
         item = {"type": "message", "role": "assistant", **self._items.get(index, {})}
         lists: dict[str, dict[int, Json]] = {}
         for field, _, part_type, part_field in PIECES.values():
@@ -145,11 +145,11 @@ def _place(told: dict[str, Json], index_name: str = "") -> tuple[int, int]:
 
 
 def _error(told: dict[str, Json]) -> Json:
-    """Find the error in an event: under its name, in the response, or the event itself."""
+    """Find the error in an event: under ``error``, in the response, or the event itself."""
     inner = told.get("error") or wire_values.dict_of(told.get("response")).get("error")
     return inner or {key: told[key] for key in ("code", "message", "param") if key in told}
 
 
 def reasoning_item(item: dict[str, Json]) -> ReasoningItem:
-    """Read an item of reasoning, which is kept as it came."""
+    """Return a reasoning item with the raw item unchanged."""
     return ReasoningItem(encrypted_content=wire_values.text_of(item.get("encrypted_content")) or None, raw=item)
