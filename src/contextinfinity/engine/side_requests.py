@@ -47,6 +47,7 @@ _LONG_ANSWERS = (
     re.compile(rf"\b{_LONG}\b{_NEAR}\b{_ABOUT}\b"),
     re.compile(rf"\b{_MAKE}\b{_NEAR}\b(?:commit messages?|state[_ ]snapshot)\b"),
     re.compile(r"\bsuggest\w*\b[^.\n]{0,40}\bthe user might\b"),
+    re.compile(rf"\b{_ABOUT}\b{_NEAR}\bupdat\w*\b[^.\n]{{0,40}}\bmemor"),
     re.compile(r"\b(?:memory|fact)s? extract\w*|\bextract\w* (?:\w+ ){0,4}(?:memor(?:y|ies)|facts)\b"),
 )
 
