@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format docs bench bench-full peers torture storm endurance proof clients clean
+.PHONY: run setup test check format docs bench bench-full peers torture storm endurance proof clients screenshots-web clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -60,6 +60,9 @@ endurance: .venv/.setup ## 10,000 turns in one process: does memory stay flat? 3
 
 proof: .venv/.setup torture storm endurance ## everything at full size: kills, storms, endurance, fault sweeps, large properties; takes hours
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m 'proof or not proof'
+
+screenshots-web: .venv/.setup ## pictures of the web page in docs/images, taken in chromium
+	$(BIN)/python -m tests.doors.web_screenshots docs/images
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-docs .venv-peers site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

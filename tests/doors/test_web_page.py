@@ -294,6 +294,20 @@ def test_each_user_logs_in_and_sees_only_their_own(browser: Browser, tmp_path: P
         server.stop()
 
 
+def test_a_message_sent_while_a_branch_is_made_follows_on_that_branch(web: WebPage, served: Server) -> None:
+    web.ask("Show me a table", 1, "Here it is", "talk")
+    held: list[Any] = []
+    web.page.route("**/fork", lambda route: held.append(route), times=1)
+    web.act(1, "regenerate")
+    web.say("Is there a ferry?")
+    while not held:
+        web.page.title()
+    held[0].continue_()
+    web.answered(2, "at noon")
+    web.answered(1, "Here it is")
+    assert served.said(web.thread) == ["Show me a table", "Is there a ferry?"]
+
+
 @pytest.mark.req("SAFE-10")
 def test_hostile_content_stays_text_everywhere(web: WebPage, served: Server) -> None:
     requests: list[str] = []

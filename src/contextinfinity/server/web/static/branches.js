@@ -37,7 +37,7 @@ function layout(branches) {
 
 function picture(graph, rows, chat, shown) {
   const y = (row) => TOP + row * ROW;
-  const width = LEFT * 2 + graph.length * LANE + 60, height = TOP + rows.size * ROW;
+  const width = Math.max(340, LEFT * 2 + graph.length * LANE + 60), height = TOP + rows.size * ROW;
   const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "graph", role: "group", "aria-label": "Branches" });
   for (const [seq, row] of rows) {
     svg.append(s("line", { x1: 0, x2: width, y1: y(row), y2: y(row), class: "grid" }), s("text", { x: width - 4, y: y(row) - 4, class: "seq", "text-anchor": "end" }, seq ? `turn ${seq}` : "start"));

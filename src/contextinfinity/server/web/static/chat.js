@@ -174,7 +174,13 @@ export class Chat extends EventTarget {
     this.tabs.postMessage({ thread: this.thread?.thread_id, ...more });
   }
 
-  /** Say something on the branch that is shown. `turn.body` is what is sent. */
+  /** Say something once the conversation is on the branch that was asked for last. */
+  async sayNext(content, options) {
+    await Promise.resolve(this.moving).catch(() => {});
+    return this.say(content, options);
+  }
+
+  /** Say something on the branch that is shown. */
   async say(content, { retryOf = null, key, pictures = [], text = null } = {}) {
     const { settings } = this;
     const body = {
@@ -334,13 +340,13 @@ export class Chat extends EventTarget {
   async do_edited(turn, text) {
     turn.editing = false;
     const content = await this.again(turn, text);
-    await this.branchOff(turn.seq - 1);
+    await (this.moving = this.branchOff(turn.seq - 1));
     await this.say(content, { text, pictures: this.picturesOf(turn) });
   }
 
   async do_regenerate(turn) {
     const content = await this.again(turn, turn.user);
-    await this.branchOff(turn.seq - 1);
+    await (this.moving = this.branchOff(turn.seq - 1));
     await this.say(content, { text: turn.user, pictures: this.picturesOf(turn) });
   }
 
@@ -349,7 +355,7 @@ export class Chat extends EventTarget {
   }
 
   async do_fork(turn) {
-    await this.branchOff(turn.seq);
+    await (this.moving = this.branchOff(turn.seq));
     toast("A new branch begins here; the old one stays.");
   }
 

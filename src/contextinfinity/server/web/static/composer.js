@@ -103,7 +103,7 @@ export class Composer {
     this.keep();
     this.drawFiles();
     this.fit();
-    await this.chat.say(content, { text, pictures: images.map((file) => file.url) });
+    await this.chat.sayNext(content, { text, pictures: images.map((file) => file.url) });
   }
 }
 
