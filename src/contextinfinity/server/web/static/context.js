@@ -8,7 +8,7 @@ const COLOURS = 8;
 export function show(body, chat, given) {
   let turn = given ?? chat.turns.get(chat.feed.count) ?? null;
   const chosen = h("input", { type: "number", min: 1, id: "seen-turn", "aria-label": "Turn" });
-  const other = h("input", { type: "number", min: 1, id: "seen-other", "aria-label": "Compare with turn", placeholder: "turn before" });
+  const other = h("input", { type: "number", min: 1, id: "seen-other", "aria-label": "Compare with turn", placeholder: "before" });
   const place = h("div", { "aria-live": "polite" });
   const draw = async () => {
     if (!turn?.turn_id) { place.replaceChildren(h("p", { class: "none" }, "Nothing has been asked yet.")); return; }
