@@ -35,6 +35,8 @@
         ├── LedgerTooNew       written by a newer release
         ├── LedgerCorrupt      the file is damaged
         ├── LedgerLost         it is missing, empty or another one
+        ├── EncryptionKeyMissing  the folder is encrypted, and its key is not where it should be
+        ├── EncryptionKeyWrong  the folder is encrypted with another key
         ├── LedgerFailed       the disk refused to read or write
         │   └── LedgerUnlocked  another SQLite library in this process dropped the locks and deleted the log
         ├── LedgerAway         it cannot be reached for now, and this cannot be done without it
@@ -324,6 +326,23 @@ class LedgerLost(LedgerError):
     default_hint = (
         "Run `cix doctor`; put the file back or copy a backup to its place while nothing runs. "
         "To go on with what is there now, or with an empty ledger, use --begin-new once."
+    )
+
+
+class EncryptionKeyMissing(LedgerError):
+    """The data_dir is encrypted, and its key cannot be read."""
+
+    code = "encryption_key_missing"
+    default_hint = "Provide the key; nothing was changed."
+
+
+class EncryptionKeyWrong(LedgerError):
+    """The data_dir is encrypted with another key than the one that was found."""
+
+    code = "encryption_key_wrong"
+    default_hint = (
+        "Set CIX_ENCRYPTION_KEY to the key that it was encrypted with, or put that key back to its place. "
+        "Nothing was changed."
     )
 
 

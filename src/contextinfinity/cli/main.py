@@ -21,6 +21,7 @@ from contextinfinity.cli.config import config
 from contextinfinity.cli.context_command import context
 from contextinfinity.cli.delete_command import cleanup, delete
 from contextinfinity.cli.doctor import doctor
+from contextinfinity.cli.encryption_commands import decrypt, encrypt, rekey
 from contextinfinity.cli.export_command import export
 from contextinfinity.cli.fold import fold
 from contextinfinity.cli.import_command import import_
@@ -46,6 +47,8 @@ app.command("import")(import_)
 app.command()(export)
 app.command()(backup)
 for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
+    app.command()(command)
+for command in (encrypt, decrypt, rekey):
     app.command()(command)
 app.add_typer(model)
 app.add_typer(memories)

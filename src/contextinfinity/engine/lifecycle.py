@@ -66,6 +66,8 @@ class Lifecycle:
         """To be set when turns came that no job will index."""
         self.cleaner = Cleaner(store, self.setup.copies)
         self._journals = journals
+        self.streams_folder = journals.folder
+        """The folder of the journals, which is in the data_dir."""
         self._running: dict[TurnId, RunningTurn] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False

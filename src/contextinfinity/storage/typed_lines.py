@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contextinfinity.domain.ids import SessionId, from_millis, to_millis
+from contextinfinity.storage.encryption.cipher import Protection
+from contextinfinity.storage.encryption.protection import protection_of
 
 
 class TypedLine(NamedTuple):
@@ -29,17 +31,18 @@ class TypedLine(NamedTuple):
 def read(file: Path) -> list[TypedLine]:
     """Read all lines; none from a file that is not there. A line that cannot be decoded is empty and of no session."""
     try:
-        found = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        found = file.read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    return list(map(_decoded, found))
+    protection = protection_of(file)
+    return [_decoded(line, protection) for line in found]
 
 
 def append(file: Path, lines: Sequence[TypedLine]) -> None:
     """Add lines to a private file."""
     with _locked(file, os.O_CREAT) as descriptor:
         os.lseek(descriptor, 0, os.SEEK_END)
-        _write(descriptor, "".join(map(_encoded, lines)))
+        _write(descriptor, file, lines)
 
 
 def keep_only(file: Path, is_kept: Callable[[TypedLine], bool]) -> None:
@@ -64,7 +67,7 @@ def _rewrite(file: Path, choose: Callable[[list[TypedLine]], list[TypedLine]]) -
         kept = choose(lines)
         if len(kept) < len(lines):
             os.lseek(descriptor, 0, os.SEEK_SET)
-            _write(descriptor, "".join(map(_encoded, kept)))
+            _write(descriptor, file, kept)
             os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
             os.fsync(descriptor)
 
@@ -80,22 +83,23 @@ def _locked(file: Path, how: int = 0) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _write(descriptor: int, text: str) -> None:
-    rest = memoryview(text.encode())
+def _write(descriptor: int, file: Path, lines: Sequence[TypedLine]) -> None:
+    protection = protection_of(file)
+    rest = memoryview(b"".join(protection.seal_line(_encoded(line)) + b"\n" for line in lines))
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _encoded(line: TypedLine) -> str:
+def _encoded(line: TypedLine) -> bytes:
     if line.session is None and line.at is None:
-        return json.dumps(line.text) + "\n"
+        return json.dumps(line.text).encode()
     at = None if line.at is None else to_millis(line.at)
-    return json.dumps({"text": line.text, "session": line.session, "at": at}) + "\n"
+    return json.dumps({"text": line.text, "session": line.session, "at": at}).encode()
 
 
-def _decoded(line: str) -> TypedLine:
+def _decoded(line: bytes, protection: Protection) -> TypedLine:
     try:
-        found = json.loads(line)
+        found = json.loads(protection.open_line(line).decode(errors="replace"))
     except ValueError:
         return TypedLine("")
     if isinstance(found, str):

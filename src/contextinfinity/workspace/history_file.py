@@ -30,6 +30,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from contextinfinity.errors import InvalidInput
+from contextinfinity.storage.encryption.cipher import Protection, opened, sealed
+from contextinfinity.storage.encryption.protection import protection_of
 
 log = logging.getLogger(__name__)
 
@@ -178,12 +180,13 @@ class HistoryStore:
                 files=UNSET if files is None else list(files),
                 **details,
             )
-            self._write(msgspec.json.encode(message) + b"\n")
+            self._write(msgspec.json.encode(message))
             return self._shown(message)
 
     def _write(self, line: bytes) -> None:
         self._make_folder()
-        with _locked(self.folder / LOCK), open(self._path, "ab+", opener=_no_follow) as file:
+        with locked(self.folder / LOCK), open(self._path, "ab+", opener=_no_follow) as file:
+            line = protection_of(self._path).seal_line(line) + b"\n"
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
                 line = line if file.read(1) == b"\n" else b"\n" + line
@@ -216,7 +219,7 @@ class HistoryStore:
             self._check_images()
             part = path.with_suffix(f".{secrets.token_hex(4)}.part")
             with part.open("xb") as file:
-                file.write(data)
+                file.write(sealed(protection_of(path), data))
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
@@ -288,8 +291,8 @@ class HistoryStore:
                 if kind is None or not _IMAGE_NAME.match(name):
                     raise ValueError(name)
                 self._check_images()
-                with open(self.folder / IMAGES / name, "rb", opener=_no_follow) as file:
-                    data = file.read()
+                with open(path := self.folder / IMAGES / name, "rb", opener=_no_follow) as file:
+                    data = opened(protection_of(path), file.read())
             except (OSError, ValueError, InvalidInput):
                 log.warning("image %r of message %s is missing", name, message.id)
                 continue
@@ -316,13 +319,14 @@ class HistoryStore:
         file.seek(self._index.end)
         whole, newline, _ = file.read().rpartition(b"\n")
         self._index.end += len(whole) + len(newline)
+        protection = protection_of(self._path)
         for line in whole.split(b"\n"):
             if line.strip():
-                self._take_line(line)
+                self._take_line(line, protection)
 
-    def _take_line(self, line: bytes) -> None:
+    def _take_line(self, line: bytes, protection: Protection) -> None:
         try:
-            message = self._decode(line)
+            message = self._decode(protection.open_line(line))
             if message.role not in ROLES:
                 raise ValueError(message.role)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -337,7 +341,7 @@ def _no_follow(path: str, flags: int) -> int:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold the lock of the folder against other processes and threads."""
     descriptor = _no_follow(str(path), os.O_CREAT | os.O_RDWR)
     try:

@@ -23,6 +23,8 @@ import numpy as np
 from msgspec import Struct
 
 from contextinfinity.errors import FileRefused
+from contextinfinity.storage.encryption.cipher import opened, sealed
+from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.workspace.files import MAX_BYTES, normalize_path, read_bytes
 from contextinfinity.workspace.languages import Definition, definitions, language_of
 from contextinfinity.workspace.listing import list_files
@@ -147,8 +149,9 @@ class SymbolIndex:
     def _load(self) -> None:
         try:
             data = b"" if self._cache is None or self._cache.is_symlink() else self._cache.read_bytes()
+            data = opened(protection_of(self._cache), data) if self._cache and data else b""
             kept = msgspec.msgpack.decode(data, type=_SymbolCache) if data else None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError) as error:
             log.debug("the symbol cache is not used: %s", error)
             return
         if kept is not None and kept.version == _VERSION:
@@ -160,7 +163,8 @@ class SymbolIndex:
             return
         part = self._cache.with_name(f"{self._cache.name}.{os.getpid()}.{secrets.token_hex(3)}")
         try:
-            part.write_bytes(msgspec.msgpack.encode(_SymbolCache(_VERSION, self.files)))
+            data = msgspec.msgpack.encode(_SymbolCache(_VERSION, self.files))
+            part.write_bytes(sealed(protection_of(self._cache), data))
             part.replace(self._cache)
         except OSError as error:
             log.debug("the symbol cache is not kept: %s", error)

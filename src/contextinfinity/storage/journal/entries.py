@@ -17,6 +17,7 @@ import msgspec
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.unicode import lone_surrogate
 from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
+from contextinfinity.storage.encryption.cipher import Protection
 
 END = "end"
 REASONING = "reasoning"
@@ -44,21 +45,21 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(JournalEntry)
 
 
-def to_line(entry: JournalEntry) -> bytes:
-    """Write an entry as a line, its newline included."""
+def to_line(entry: JournalEntry, protection: Protection) -> bytes:
+    """Write an entry as a line, its newline included, and seal it where its folder is encrypted."""
     try:
-        return _encoder.encode(entry) + b"\n"
+        return protection.seal_line(_encoder.encode(entry)) + b"\n"
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The event holds {lone_surrogate(error)}.") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The payload of an event has to be JSON: {error}.") from error
 
 
-def from_line(line: bytes) -> JournalEntry | None:
+def from_line(line: bytes, protection: Protection) -> JournalEntry | None:
     """Read a line, its newline left out; None when it is no entry."""
     try:
-        return _decoder.decode(line)
-    except ValueError:  # no JSON, not the fields of an entry, or no UTF-8
+        return _decoder.decode(protection.open_line(line))
+    except ValueError:  # not sealed with this key, no JSON, not the fields of an entry, or no UTF-8
         return None
 
 

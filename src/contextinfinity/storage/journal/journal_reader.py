@@ -13,6 +13,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from contextinfinity.errors import LedgerError
+from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.journal.entries import END, JournalEntry, from_line, translate
 
 BLOCK = 65_536
@@ -28,6 +30,7 @@ class JournalReader:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
+        self._protection = protection_of(path)
         self.offset = 0
         self.seq = 0
         self.behind = False
@@ -38,7 +41,7 @@ class JournalReader:
         """Read the entries that follow; empty when there is none (yet)."""
         entries: list[JournalEntry] = []
         for line in [] if self.ended else self._whole_lines():
-            entry = from_line(line)
+            entry = from_line(line, self._protection)
             if entry is None or entry.seq != self.seq + 1:  # torn: its writer will cut it off and go on from here
                 self.behind = False
                 break
@@ -61,7 +64,7 @@ class JournalReader:
                 return None
             _, newline, line = data[:-1].rpartition(b"\n")
             if newline or start == 0:
-                return from_line(line)
+                return from_line(line, self._protection)
             wanted *= 4
 
     def close(self) -> None:
@@ -90,11 +93,16 @@ class JournalReader:
 def open_lines(path: Path) -> JournalReader | None:
     """Open a journal for reading; None when there is none."""
     try:
-        return JournalReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise translate(error, path) from error
+    try:
+        return JournalReader(descriptor, path)
+    except LedgerError:  # the key of its folder is missing
+        os.close(descriptor)
+        raise
 
 
 def _read(descriptor: int, count: int, offset: int, path: Path) -> bytes:

@@ -24,6 +24,7 @@ from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput, LedgerBusy, LedgerClosed, LedgerError, Refused
+from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import sync_folder
 from contextinfinity.storage.journal.entries import END, JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
@@ -50,6 +51,7 @@ class Journal:
         self._pace = pace
         self._flusher = flusher
         self._on_close = on_close
+        self._protection = protection_of(path)
         # Held for moments only, so that append and flush may run on an event loop. Whoever needs both locks
         # takes _syncing first; it is held while the disk works, and keeps the descriptor open meanwhile.
         self._lock = threading.Lock()
@@ -177,7 +179,8 @@ class Journal:
 
     def _add(self, event_type: str, payload: Json, shown: int) -> int:
         seq = self._seq + 1
-        line = to_line(JournalEntry(ts=now(), provider=self.provider, event_type=event_type, seq=seq, payload=payload))
+        entry = JournalEntry(ts=now(), provider=self.provider, event_type=event_type, seq=seq, payload=payload)
+        line = to_line(entry, self._protection)
         self._seq = seq
         self._buffer += line
         self._plan()

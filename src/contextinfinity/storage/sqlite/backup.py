@@ -9,23 +9,27 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import struct
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerFull, LedgerReadOnly
-from contextinfinity.storage.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, BusyHandler, translated
+from contextinfinity.storage.encryption.protection import protection_of
+from contextinfinity.storage.sqlite.connection import (
+    APPLICATION_ID,
+    BUSY_SECONDS,
+    BusyHandler,
+    open_database,
+    translated,
+)
 
 PATTERN = "ledger-*.db"
 PARTIAL = ".partial"
 
 _PAGES = 2000  # copied at a time
-_HEADER = struct.Struct(">16sH10xI36xI")  # mark, page size, pages, application id
-_MARK = b"SQLite format 3\0"
 
 
 def back_up(
@@ -60,13 +64,15 @@ def back_up(
 
 def is_whole(path: Path) -> bool:
     """Tell by its first bytes and its size whether a file is a ledger that nothing is missing from."""
-    with path.open("rb") as file:
-        head = file.read(_HEADER.size)
-    if len(head) < _HEADER.size:
+    size = path.stat().st_size
+    try:
+        with closing(open_database(path, flags=apsw.SQLITE_OPEN_READONLY, parameters="immutable=1")) as connection:
+            application, *pages = (
+                connection.execute(f"PRAGMA {name}").get for name in ("application_id", "page_size", "page_count")
+            )
+    except apsw.Error:
         return False
-    mark, page_size, pages, application = _HEADER.unpack(head)
-    size = (65_536 if page_size == 1 else page_size) * pages
-    return (mark, application) == (_MARK, APPLICATION_ID) and path.stat().st_size == size
+    return bool(application == APPLICATION_ID and size == pages[0] * pages[1])
 
 
 def is_being_made(partial: Path) -> bool:
@@ -104,8 +110,9 @@ def _create(partial: Path) -> int:
 
 
 def _copy(ledger: str, target: str, progress: Callable[[float], None]) -> None:
-    source = apsw.Connection(ledger, flags=apsw.SQLITE_OPEN_READONLY)
-    copy = apsw.Connection(target, flags=apsw.SQLITE_OPEN_READWRITE)
+    protection = protection_of(ledger)
+    source = open_database(ledger, flags=apsw.SQLITE_OPEN_READONLY, protection=protection)
+    copy = open_database(target, flags=apsw.SQLITE_OPEN_READWRITE, protection=protection)
     try:
         source.set_busy_handler(BusyHandler(BUSY_SECONDS))
         # Within one read transaction, or every commit of somebody else would make the copy begin again.

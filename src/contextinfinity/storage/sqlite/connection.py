@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import apsw
@@ -30,7 +31,11 @@ from contextinfinity.errors import (
     LedgerFull,
     LedgerReadOnly,
 )
+from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import make_private, sync_folder
+
+if TYPE_CHECKING:
+    from contextinfinity.storage.encryption.cipher import Protection
 
 BUSY_SECONDS = 10.0
 """Seconds to wait for another process that holds the lock."""
@@ -41,6 +46,9 @@ MOMENT = 0.2
 STILL_WAITING = 0.1
 """Seconds since a connection last asked for a lock within which it counts as waiting for it."""
 
+CIPHERS = "multipleciphers"
+"""The VFS of SQLite that encrypts."""
+
 APPLICATION_ID = 0x43495831  # "CIX1" in the file's header: this is a ledger of ours
 
 _CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
@@ -50,7 +58,7 @@ _CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
     (apsw.ReadOnlyError, LedgerReadOnly, "cannot be written"),
     (apsw.CantOpenError, LedgerReadOnly, "cannot be opened"),
     (apsw.PermissionsError, LedgerReadOnly, "may not be opened by this user"),
-    (apsw.NotADBError, LedgerForeign, "is not a ledger (or it is encrypted)"),
+    (apsw.NotADBError, LedgerForeign, "is not a ledger, or it is encrypted with another key"),
     (apsw.CorruptError, LedgerCorrupt, "is damaged"),
     (apsw.IOError, LedgerFailed, "could not be read or written"),
     (apsw.SQLError, LedgerCorrupt, "does not have the shape of a ledger"),
@@ -131,6 +139,24 @@ def connect(
     return connection
 
 
+def open_database(
+    path: Path | str, *, flags: int, vfs: str | None = None, parameters: str = "", protection: Protection | None = None
+) -> apsw.Connection:
+    """Open a file with the key of its folder; every connection to a file is made here.
+
+    ``parameters`` are those of a URI. ``protection`` is that of the folder unless another one is given.
+    """
+    protection = protection_of(path) if protection is None else protection
+    if protection.is_on and vfs is not None:
+        vfs = f"{CIPHERS}-{vfs}"  # SQLite's ciphers are a layer above a VFS; by default they are there
+    name = str(path) if not parameters else f"file:{quote(str(path))}?{parameters}"
+    flags |= apsw.SQLITE_OPEN_URI if parameters else 0
+    connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=256)
+    for pragma in protection.database_pragmas:
+        connection.execute(pragma).fetchall()
+    return connection
+
+
 def open_as_it_is(
     path: str,
     *,
@@ -141,7 +167,7 @@ def open_as_it_is(
 ) -> apsw.Connection:
     """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-    connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=256)
+    connection = open_database(path, flags=flags, vfs=vfs)
     # Without this SQLite plans a join again whenever a value is bound to it: that costs more than running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler((waits or BusyWaits()).handler(patience))
@@ -159,10 +185,12 @@ def connect_unwritable(
     """
     has_index = _size(f"{path}-shm") >= LEAST_INDEX
     has_log_alone = not has_index and _size(f"{path}-wal") > 0
-    name = f"file:{quote(str(path))}?mode=ro{'' if has_index or has_log_alone else '&immutable=1'}"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    vfs = "unix-none" if has_log_alone else None
-    connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=256)
+    connection = open_database(
+        path,
+        flags=apsw.SQLITE_OPEN_READONLY,
+        vfs="unix-none" if has_log_alone else None,
+        parameters="mode=ro" if has_index or has_log_alone else "mode=ro&immutable=1",
+    )
     if has_log_alone:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

@@ -25,6 +25,8 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.encryption.cipher import opened, sealed
+from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.ledger.matrices import Bodies, Floats, Keys, together
 from contextinfinity.storage.ledger.namespaces import Space, spaces
@@ -153,7 +155,11 @@ class Generations:
             if fresh.any():
                 index.add(keys[fresh].astype(np.uint64), np.ascontiguousarray(bodies[fresh]), threads=1)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        index.save(str(path))
+        protection = protection_of(path)
+        if protection.is_on:
+            path.write_bytes(sealed(protection, bytes(index.save() or b"")))
+        else:
+            index.save(str(path))
         return last, len(index)
 
     def _blocks(self, space: Space, last: int) -> Iterator[tuple[Keys, Bodies]]:
@@ -191,15 +197,16 @@ def _newest(connection: Connection) -> int:
 def _opened(path: Path, made: BuiltGeneration, dim: int) -> Generation | None:
     """Open a file that is what the ledger says, byte for byte: a damaged graph would lead a search astray."""
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size != made.size:
-                return None
-            if hashlib.file_digest(file, "sha256").hexdigest() != made.sha256:
-                return None
+        content = _content(path)
+        if _measured(content) != (made.size, made.sha256):
+            return None
         from usearch.index import Index
 
         index = Index(ndim=dim, metric="cos", dtype="i8", expansion_search=EFFORT)
-        index.view(str(path))
+        if isinstance(content, Path):
+            index.view(str(path))
+        else:
+            index.load(content)
     except (OSError, ImportError, RuntimeError, ValueError):
         return None
     if (index.ndim, len(index)) != (dim, made.count):
@@ -211,10 +218,24 @@ def _made_durable(unfinished: Path, final: Path) -> tuple[int, str]:
     """Flush a finished file, return it its name, and return its size and hash."""
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
-        size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
+    measured = _measured(_content(unfinished))
     unfinished.rename(final)
     sync_folder(final.parent)
-    return size, digest
+    return measured
+
+
+def _content(path: Path) -> Path | bytes:
+    """Return a file that can be mapped, or the bytes of one that has to be decrypted first."""
+    protection = protection_of(path)
+    return opened(protection, path.read_bytes()) if protection.is_on else path
+
+
+def _measured(content: Path | bytes) -> tuple[int, str]:
+    """Return the size and the hash of a graph: of its content, so that sealing it changes neither."""
+    if isinstance(content, bytes):
+        return len(content), hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerLost, LedgerReadOnly, LedgerUnlocked
 from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.sqlite.connection import open_database
 
 FRONT_BYTES = 65_536
 """Bytes at the front of a ledger's file within which its identity is: ``schema_version`` is its first table."""
@@ -174,6 +175,7 @@ class Content:
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
         self._path = str(path)
+        self._page_size: int = connection.execute("PRAGMA page_size").get
         self._identity = int(identity_of(connection)).to_bytes(6, "big")  # as SQLite writes it into its row
         if not self._holds_identity():  # a new ledger is in its log alone
             with suppress(apsw.Error):
@@ -198,8 +200,13 @@ class Content:
     def _holds_identity(self) -> bool | None:
         """Read the front of the file; None: it cannot be read now."""
         with suppress(apsw.Error):
-            return self._identity in self._connection.read("main", 0, 0, FRONT_BYTES)[1]
+            return any(self._identity in page for page in self._front())
         return None
+
+    def _front(self) -> Iterator[bytes]:
+        """Read the front of the file page by page: an encrypted one is decrypted by page."""
+        for start in range(0, FRONT_BYTES, self._page_size):
+            yield self._connection.read("main", 0, start, self._page_size)[1]
 
 
 def _changed_at(name: str) -> tuple[int, int]:
@@ -226,9 +233,8 @@ def _is_database(path: Path) -> bool:
     The file is opened with SQLite: closing it any other way would drop the locks that this process has on it. As an
     immutable one it gets no log and no index beside it.
     """
-    name, flags = f"file:{quote(str(path))}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:
-        with closing(apsw.Connection(name, flags=flags)) as connection:
+        with closing(open_database(path, flags=apsw.SQLITE_OPEN_READONLY, parameters="immutable=1")) as connection:
             connection.execute("PRAGMA schema_version").fetchall()
     except apsw.NotADBError:
         return False

@@ -28,7 +28,13 @@ from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.ledger.rows import pack_hash, to_message, unpack
-from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, BusyHandler, connect_unwritable, translated
+from contextinfinity.storage.sqlite.connection import (
+    BUSY_SECONDS,
+    BusyHandler,
+    connect_unwritable,
+    open_database,
+    translated,
+)
 from contextinfinity.storage.sqlite.identity import refuse_other
 from contextinfinity.storage.sqlite.migrate import (
     DERIVED,
@@ -87,7 +93,7 @@ def _flags(path: Path) -> int:
 
 
 def _opened(path: Path) -> apsw.Connection:
-    connection = apsw.Connection(str(path), flags=_flags(path))
+    connection = open_database(path, flags=_flags(path))
     connection.set_busy_handler(BusyHandler(BUSY_SECONDS))
     return connection
 

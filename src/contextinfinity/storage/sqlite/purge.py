@@ -15,7 +15,7 @@ from contextinfinity.errors import LedgerCorrupt, LedgerForeign
 from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.ledger.deletions import LedgerDeletions, begin, expire_turns, go_on
 from contextinfinity.storage.ledger.rows import pack, unpack
-from contextinfinity.storage.sqlite.connection import translated
+from contextinfinity.storage.sqlite.connection import open_database, translated
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
@@ -43,7 +43,7 @@ async def purge_deleted(copy: Path, ledger: Path, since: datetime) -> None:
     """Delete in a new backup what its ledger was deleting, or deleted while the backup was made."""
 
     def read() -> list[SessionId]:
-        connection = apsw.Connection(str(ledger), flags=apsw.SQLITE_OPEN_READONLY)
+        connection = open_database(ledger, flags=apsw.SQLITE_OPEN_READONLY)
         try:
             return [
                 unpack(row[0]) for row in SqliteConnection(connection).many("select_deleted_since", (to_millis(since),))
@@ -64,8 +64,7 @@ def _remove(path: Path) -> None:
 def _has_work(path: Path, sessions: Sequence[bytes]) -> bool:
     if path.with_name(f"{path.name}-wal").exists():
         return True  # a process was killed while it did this
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
+    connection = open_database(path.absolute(), flags=apsw.SQLITE_OPEN_READONLY, parameters="immutable=1")
     try:
         if any(connection.execute("SELECT 1 FROM session WHERE id = ?", (each,)).fetchall() for each in sessions):
             return True

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from contextinfinity.domain.health import StoreHealth
 from contextinfinity.errors import LedgerError
+from contextinfinity.storage.encryption.folder_swap import lock_shared
+from contextinfinity.storage.folders import make_private
 from contextinfinity.storage.ledger.store import LedgerStore
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.database import SqliteDatabase
@@ -33,11 +37,18 @@ class SqliteStore(LedgerStore):
         data_dir: Path | None = None,
     ) -> None:
         self.database: SqliteDatabase
+        self._use: int | None = None
+        """The lock that keeps others from replacing the files of the data_dir."""
         self._locks: WorkerLocks | ProcessLocks
         if path is None:
             self.database, self._locks, folder = MemoryDatabase(), ProcessLocks(), None
         else:
-            self.database = SqliteDatabase(path, vfs=vfs, patience=patience, read_only=read_only, data_dir=data_dir)
+            self._use = None if data_dir is None else _use(data_dir)
+            try:
+                self.database = SqliteDatabase(path, vfs=vfs, patience=patience, read_only=read_only, data_dir=data_dir)
+            except BaseException:
+                self._end_use()
+                raise
             self._locks, folder = WorkerLocks(path.parent / "workers"), path.parent / "vectors"
         super().__init__(self.database, SqliteVectors(self.database, folder), self._locks)
 
@@ -62,3 +73,15 @@ class SqliteStore(LedgerStore):
         """Finish what was asked for, then close the file."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.close)
         self._locks.release_all()
+        self._end_use()
+
+    def _end_use(self) -> None:
+        if self._use is not None:
+            os.close(self._use)
+            self._use = None
+
+
+def _use(data_dir: Path) -> int | None:
+    with suppress(OSError):  # on a medium that cannot be written nobody replaces files
+        make_private(data_dir)
+    return lock_shared(data_dir)

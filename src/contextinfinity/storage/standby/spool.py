@@ -26,6 +26,8 @@ from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, new_
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput, LedgerError
+from contextinfinity.storage.encryption.cipher import Protection
+from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.journal.entries import JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
@@ -177,9 +179,8 @@ _read_line = msgspec.json.Decoder(_Line)
 
 def read(path: Path) -> Spooled:
     """Read a spool, whoever has its lock. Lines that are damaged are counted; a line torn by a crash is left out."""
-    spooled, data = Spooled(), path.read_bytes()
-    lines = data.split(b"\n")[:-1] if data.startswith(b'{"ts":') else old_spool.lines(data)
-    for text in lines:
+    spooled = Spooled()
+    for text in whole_lines(path, protection_of(path)):
         try:
             line = _read_line.decode(text)
             if line.event_type != _REASON:
@@ -189,6 +190,19 @@ def read(path: Path) -> Spooled:
     return spooled
 
 
+def whole_lines(path: Path, protection: Protection) -> Iterator[bytes]:
+    """Read the lines of a file; one that cannot be opened is returned as it is, one torn by a crash is left out."""
+    data = path.read_bytes()
+    if not protection.is_on and path.suffix == SUFFIX and not data.startswith(b'{"ts":'):
+        yield from old_spool.lines(data)
+        return
+    for line in data.split(b"\n")[:-1]:
+        try:
+            yield protection.open_line(line)
+        except ValueError:
+            yield line
+
+
 def rewrite(path: Path, spooled: Spooled, reason: str = "") -> None:
     """Replace a spool by one with this content, durably; remove it if there is none."""
     records: Iterable[Record] = (*spooled.sessions.values(), *spooled.texts, *spooled.turns.values())
@@ -196,7 +210,8 @@ def rewrite(path: Path, spooled: Spooled, reason: str = "") -> None:
     if spooled:
         new = path.with_name(f"{path.name}.new")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.writelines(_line(kind, body, seq) for seq, (kind, body) in enumerate(entries, start=1))
+            protection = protection_of(path)
+            file.writelines(_line(kind, body, seq, protection) for seq, (kind, body) in enumerate(entries, start=1))
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
@@ -214,7 +229,7 @@ def retire(path: Path, reason: str = "") -> None:
         data, kept = path.read_bytes(), path.with_suffix(REFUSED)
         with path.open("ab") as file:
             file.write(b"" if data.endswith(b"\n") else b"\n")  # it may be torn
-            file.write(_line(_REASON, wire.dumps(reason), data.count(b"\n") + 1))
+            file.write(_line(_REASON, wire.dumps(reason), data.count(b"\n") + 1, protection_of(path)))
             file.flush()
             os.fsync(file.fileno())
         path.rename(path.with_name(f"{path.stem}-{new_id()}{REFUSED}") if kept.exists() else kept)
@@ -269,8 +284,8 @@ def steps_in(folder: Path) -> set[StepId]:
     return steps
 
 
-def _line(kind: str, body: bytes, seq: int) -> bytes:
-    return to_line(JournalEntry(ts=now(), provider="spool", event_type=kind, seq=seq, payload=_raw(body)))
+def _line(kind: str, body: bytes, seq: int, protection: Protection) -> bytes:
+    return to_line(JournalEntry(ts=now(), provider="spool", event_type=kind, seq=seq, payload=_raw(body)), protection)
 
 
 def _raw(body: bytes) -> Any:

@@ -1,0 +1,38 @@
+"""Copying a whole database into a new file with another protection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import apsw
+
+from contextinfinity.errors import LedgerBusy
+from contextinfinity.storage.encryption.cipher import Protection
+from contextinfinity.storage.sqlite.connection import let_go, open_database, translated
+
+
+def copy_database(source: Path, target: Path, protection: Protection) -> None:
+    """Write a database once more, sealed with a protection; nobody else may use it meanwhile.
+
+    ``LedgerBusy`` when another process does. Only the new form is ever written to disk.
+    """
+    with translated(str(source)):
+        connection = open_database(source, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+        try:
+            _hold_alone(connection, source)
+            name = f"file:{quote(str(target))}?{urlencode(protection.database_parameters)}"
+            connection.execute("VACUUM INTO ?", (name,)).fetchall()
+        finally:
+            let_go(connection)
+
+
+def _hold_alone(connection: apsw.Connection, path: Path) -> None:
+    """Take the file for this connection: leaving the log is only possible for the last user of it."""
+    connection.execute("PRAGMA temp_store = MEMORY; PRAGMA locking_mode = EXCLUSIVE").fetchall()
+    try:
+        mode = connection.execute("PRAGMA journal_mode = DELETE").get
+    except apsw.BusyError:
+        mode = "wal"
+    if mode != "delete":
+        raise LedgerBusy(f"Another process uses the ledger {path}.", hint="End it and try again.")
