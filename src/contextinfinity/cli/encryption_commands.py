@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.command_options import Means, command_for_all_users, settings_for
+from contextinfinity.cli.command_options import CommonOptions, command_for_all_users, settings_for
 from contextinfinity.cli.progress import bar
 from contextinfinity.errors import InvalidInput, Refused
 
@@ -29,7 +29,9 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is
 
 
 @command_for_all_users
-def encrypt(means: Means, key_file: KeyFile = None, key_env: KeyVariable = None, keyring: Keyring = False) -> None:
+def encrypt(
+    means: CommonOptions, key_file: KeyFile = None, key_env: KeyVariable = None, keyring: Keyring = False
+) -> None:
     """Encrypt everything in data_dir: conversations, journals, index, history, backups."""
     from contextinfinity.upkeep.data_encryption import encrypt as encrypt_data_dir
 
@@ -42,7 +44,7 @@ def encrypt(means: Means, key_file: KeyFile = None, key_env: KeyVariable = None,
 
 
 @command_for_all_users
-def decrypt(means: Means, yes: Yes = False) -> None:
+def decrypt(means: CommonOptions, yes: Yes = False) -> None:
     """Write everything in data_dir in plain text again."""
     from contextinfinity.upkeep.data_encryption import decrypt as decrypt_data_dir
 
@@ -56,7 +58,7 @@ def decrypt(means: Means, yes: Yes = False) -> None:
 
 @command_for_all_users
 def rekey(
-    means: Means,
+    means: CommonOptions,
     key_file: KeyFile = None,
     key_env: KeyVariable = None,
     keyring: Keyring = False,
@@ -121,7 +123,7 @@ def _key_for(source: KeySource) -> str:
         return key
 
 
-def _report(means: Means, word: str, done: Conversion) -> None:
+def _report(means: CommonOptions, word: str, done: Conversion) -> None:
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.text.plurals import counted
 

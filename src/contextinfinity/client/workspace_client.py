@@ -35,7 +35,7 @@ from contextinfinity.workspace.assembly import (
 )
 from contextinfinity.workspace.files import read_bytes
 from contextinfinity.workspace.history import exchanges_of, messages_of
-from contextinfinity.workspace.history_encryption import encrypt_with
+from contextinfinity.workspace.history_encryption import encrypt_workspace
 from contextinfinity.workspace.history_file import HistoryStore
 from contextinfinity.workspace.history_sync import difference, messages_of_session, record
 from contextinfinity.workspace.prompting import SYMBOL_CACHE, cache_target, history_folder
@@ -63,7 +63,7 @@ class WorkspaceConversations(LocalConversations):
         super().__init__(engine, owner)
         chosen = engine.models.named(model)
         own_folder = history_folder(Path(root).expanduser().resolve())
-        encrypt_with(own_folder, engine.streams_folder.parent)
+        encrypt_workspace(root, engine.streams_folder.parent)
         self.store = HistoryStore(own_folder / folder)
         self.workspace = Workspace(
             root,

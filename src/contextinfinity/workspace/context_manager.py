@@ -36,10 +36,10 @@ from contextinfinity.prompt.budget import report
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.storage.loop_thread import LOOP_SECONDS, PATIENCE_SECONDS, LoopThread, in_a_loop
 from contextinfinity.workspace.history import CurrentHistory, WorkspaceHistory
-from contextinfinity.workspace.history_encryption import encrypt_with
+from contextinfinity.workspace.history_encryption import encrypt_workspace
 from contextinfinity.workspace.history_sync import record, repair
 from contextinfinity.workspace.ledger_setup import ManagerParts, open_means, settings_for
-from contextinfinity.workspace.prompting import PromptWriter, history_folder
+from contextinfinity.workspace.prompting import PromptWriter
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -82,8 +82,7 @@ class ContextManager(PromptWriter):
         self._loop = LoopThread("context-manager")
         try:
             self._means, self._history = self._restored(settings)
-            if repo_root is not None:
-                encrypt_with(history_folder(Path(repo_root).expanduser().resolve()), self._machine.data_dir)
+            encrypt_workspace(repo_root, self._machine.data_dir)
             self._open_files(repo_root, self._means.model, cache_target_tokens)
             self._continue_session()
         except BaseException:

@@ -15,17 +15,18 @@ from contextinfinity.storage.encryption.folder_swap import PARTIAL, FolderSwap
 from contextinfinity.storage.encryption.header import HEADER, read_header, write_header
 from contextinfinity.storage.encryption.protection import Unlocked, unlocked_header
 from contextinfinity.workspace.history_file import FILE, IMAGES, LOCK, locked
-from contextinfinity.workspace.prompting import SYMBOL_CACHE
+from contextinfinity.workspace.prompting import SYMBOL_CACHE, history_folder
 
 
-def encrypt_with(folder: Path, data_dir: Path) -> None:
-    """Encrypt a workspace's folder if the data_dir is encrypted. One that is encrypted already keeps its data key.
+def encrypt_workspace(repo_root: str | Path | None, data_dir: Path) -> None:
+    """Encrypt the folder of a workspace if the data_dir is encrypted. One that is encrypted already keeps its data key.
 
     ``LedgerReadOnly`` when that is not possible: then nothing must be written to the folder.
     """
     unlocked = unlocked_header(data_dir / HEADER)
-    if unlocked is None:
+    if unlocked is None or repo_root is None:
         return
+    folder = history_folder(Path(repo_root).expanduser().resolve())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / LOCK):

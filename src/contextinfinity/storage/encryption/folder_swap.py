@@ -1,6 +1,6 @@
 """Replacing several files of a folder at once: after a crash either all of them are the old ones or all the new ones.
 
-    swap.partial/    new files while they are written; a crash leaves it, and it is removed
+    swap.partial/    new files while they are written; a crash leaves it, and the next user of the folder removes it
     swap/            all new files and what to remove: renaming the folder to this name is the commit
     swap.done/       what is left after all files have their places
 
@@ -128,28 +128,32 @@ def locked_alone(folder: Path) -> Iterator[None]:
 def lock_shared(folder: Path) -> int | None:
     """Take part in using a folder; returns a descriptor to be closed at the end.
 
-    ``LedgerBusy`` when its files are being replaced. None where there is nothing to lock: the folder cannot be opened.
+    What an interrupted swap left is finished or removed first: it may hold plain text. ``LedgerBusy`` when files are
+    being replaced. None where there is nothing to lock: the folder cannot be opened, or its file system has no locks.
     """
-    try:
-        descriptor = _open(folder)
-    except LedgerReadOnly:
-        return None
     end = time.monotonic() + WAIT_SECONDS
     while True:
+        finish_pending(str(folder))
+        if (folder / PARTIAL).exists() or (folder / DONE).exists():
+            with suppress(LedgerBusy), locked_alone(folder):
+                discard(folder)
+        try:
+            descriptor = _open(folder)
+        except LedgerReadOnly:
+            return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if not (folder / PENDING).exists():
+                return descriptor
         except BlockingIOError:
             if time.monotonic() > end:
                 os.close(descriptor)
-                raise LedgerBusy(
-                    f"The files in {folder} are being replaced.", hint="Wait until that is done."
-                ) from None
+                raise LedgerBusy(f"The files in {folder} are being replaced.", hint="Wait for that.") from None
             time.sleep(PAUSE)
-        except OSError:  # a file system without locks
+        except OSError:
             os.close(descriptor)
             return None
-        else:
-            return descriptor
+        os.close(descriptor)
 
 
 def _open(folder: Path) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from contextinfinity.errors import LedgerLost
 from contextinfinity.storage.encryption import folder_swap
 from contextinfinity.storage.encryption.cipher import PLAIN, Cipher, Protection
-from contextinfinity.storage.encryption.header import HEADER, Header, read_header, unwrap
+from contextinfinity.storage.encryption.header import HEADER, Header, read_header, unwrap, write_header
 from contextinfinity.storage.encryption.key_sources import read_key, source_in_force
 
 BESIDE = "-encryption"
@@ -63,6 +63,13 @@ def unlocked_header(path: Path | str) -> Unlocked | None:
         if not folder:
             return None
         folder = folder.rpartition("/")[0]
+
+
+def carry_header(source: Path, copy: Path) -> None:
+    """Write the header of an encrypted file beside a copy of it, unless the copy is in the same encrypted folder."""
+    original, there = unlocked_header(source), unlocked_header(copy)
+    if original is not None and (there is None or there.header.id != original.header.id):
+        write_header(copy.with_name(f"{copy.name}{BESIDE}"), original.header)
 
 
 def forget(folder: Path) -> None:

@@ -17,7 +17,7 @@ import apsw
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerFull, LedgerReadOnly
-from contextinfinity.storage.encryption.protection import protection_of
+from contextinfinity.storage.encryption.protection import BESIDE, carry_header, protection_of
 from contextinfinity.storage.sqlite.connection import (
     APPLICATION_ID,
     BUSY_SECONDS,
@@ -47,9 +47,11 @@ def back_up(
     _make_room(ledger, folder)
     lock = _create(partial)
     try:
+        carry_header(ledger, partial)
         with translated(str(ledger)):
             _copy(str(ledger), str(partial), progress)
         complete(partial)
+        carry_header(ledger, folder / name)
         partial.rename(folder / name)
         _sync(folder)
     except OSError as error:
@@ -57,7 +59,8 @@ def back_up(
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)  # only there if something went wrong
-            partial.with_name(f"{partial.name}-journal").unlink(missing_ok=True)
+            for end in ("-journal", BESIDE):
+                partial.with_name(f"{partial.name}{end}").unlink(missing_ok=True)
         os.close(lock)
     return folder / name
 
