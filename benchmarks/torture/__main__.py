@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import random
 import sys
 from contextlib import suppress
@@ -14,6 +15,7 @@ from benchmarks.torture.lane import Job, run_lanes
 from benchmarks.torture.plans import sample, schedule
 from benchmarks.torture.tally import Tally
 from contextinfinity.engine.lazy_modules import load_all
+from contextinfinity.storage.encryption.key_sources import VARIABLE, new_key
 
 EVERY = 100
 
@@ -29,10 +31,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where data_dirs are made; default: in memory and on disk")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there: .json or text")
     parser.add_argument("--sample", action="store_true", help="a sixth of the boundaries and one of everything else")
+    parser.add_argument("--encrypted", action="store_true", help="encrypt the data_dirs, and look for readable text")
     arguments = parser.parse_args()
+    if arguments.encrypted:
+        os.environ[VARIABLE] = new_key()
     starts = arguments.starts
     plans = sample(arguments.seed, starts) if arguments.sample else schedule(arguments.seed, arguments.trials, starts)
-    job = Job(seed=arguments.seed, plans=plans, folder=arguments.folder)
+    job = Job(seed=arguments.seed, plans=plans, folder=arguments.folder, encrypted=arguments.encrypted)
     print(f"seed {job.seed}, {len(job.plans)} trials", file=sys.stderr, flush=True)
     tally = Tally(job.seed, len(job.plans))
     load_all()

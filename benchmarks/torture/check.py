@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.torture.account import Accepted, Account, Ended, Offence, Recovered, Sending, Shown, Teller
-from benchmarks.torture.inspection import connect, contents, kept_turns, offences, remains
+from benchmarks.torture.inspection import connect, contents, kept_turns, offences, readable, remains
 from benchmarks.torture.life import THREADS, Tell, engine_on, import_all, until_quiet
 from contextinfinity.domain.events import Delta, TurnDone
 from contextinfinity.domain.turn import Phase
@@ -33,7 +33,7 @@ async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
     began = time.perf_counter()
     async with engine_on(folder) as (_, store):
         seconds = time.perf_counter() - began
-        for offence in remains(folder, account):  # while it runs: closing it would tidy up the log
+        for offence in (*remains(folder, account), *readable(folder, account)):  # while it runs: with its log
             tell(offence)
         for path in account.imports:  # importing the file again finishes what was killed
             if await asyncio.to_thread(Path(path).exists):

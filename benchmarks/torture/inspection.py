@@ -21,8 +21,10 @@ from benchmarks.torture.script import FAILING, IMPORTED, ROUNDS, kind_of, pieces
 from benchmarks.torture.traps import slices
 from contextinfinity.domain.message import TextBlock, ToolCallItem, blocks_of
 from contextinfinity.domain.turn import PARAGRAPH
+from contextinfinity.storage.encryption import protection_of
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.ledger.rows import to_inputs, to_items, to_message
+from contextinfinity.storage.sqlite.connection import open_database
 
 TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'worker'"
 
@@ -91,7 +93,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 def connect(folder: Path) -> apsw.Connection:
     """Open the ledger of a folder to read."""
-    return apsw.Connection(str(folder / "ledger.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    return open_database(folder / "ledger.db", flags=apsw.SQLITE_OPEN_READONLY)
 
 
 def kept_turns(connection: apsw.Connection) -> list[Kept]:
@@ -186,6 +188,17 @@ def remains(folder: Path, account: Account) -> Iterator[Offence]:
         for thread, marker in gone.items():
             if marker.encode() in content:
                 yield Offence("broken", f"{path.name} holds text of thread {thread}, which is deleted")
+
+
+def readable(folder: Path, account: Account) -> Iterator[Offence]:
+    """Look through the bytes of all files of an encrypted data_dir for what was said last."""
+    if not protection_of(folder / "ledger.db").is_on:
+        return
+    said = [told.text.encode() for told in list(account.accepted.values())[-20:]]
+    for path in folder.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        if any(text in content for text in said):
+            yield Offence("broken", f"{path.name} is readable, and the data_dir is encrypted")
 
 
 def _messages(turns: list[Kept], account: Account, gone: set[str]) -> Iterator[Offence]:

@@ -22,6 +22,8 @@ from msgspec import Struct
 from benchmarks.torture.account import Account, Offence
 from benchmarks.torture.plans import Plan
 from benchmarks.torture.trial import Child, fork, run_trial, tidy
+from contextinfinity.storage.encryption.header import HEADER, create_header, new_data_key, write_header
+from contextinfinity.storage.encryption.key_sources import VARIABLE, KeySource
 
 GENERATION = 20
 """Trials on one data_dir."""
@@ -35,6 +37,7 @@ class Job(Struct, frozen=True, kw_only=True):
     plans: Sequence[Plan]
     folder: Path | None = None
     """Where data_dirs are made; None: in memory and on the disk by turns."""
+    encrypted: bool = False
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -87,6 +90,9 @@ def run_generation(job: Job, generation: int) -> Iterator[Result]:
     plans = job.plans[generation * GENERATION : (generation + 1) * GENERATION]
     folder = Path(tempfile.mkdtemp(prefix=f"torture-{job.seed}-{generation}-", dir=_place(job, generation)))
     account = Account()
+    if job.encrypted:  # the data_dirs below it are, too
+        source = KeySource(kind="environment", name=VARIABLE)
+        write_header(folder / HEADER, create_header(new_data_key(), os.environ[VARIABLE], source))
     for plan in plans:
         began, told = time.monotonic(), len(account.accepted)
         killed = run_trial(plan, folder / "data", job.seed, account)

@@ -25,6 +25,7 @@ from contextinfinity.domain.ids import StepId, WorkerId
 from contextinfinity.domain.job import JobResult
 from contextinfinity.domain.message import Json
 from contextinfinity.storage.contract import Branches, Jobs, Sessions, States, Store, Turns, Workers
+from contextinfinity.storage.encryption import protection_of
 from contextinfinity.storage.journal import Journal, JournalFolder
 from contextinfinity.storage.replay import ReplayStore
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -99,13 +100,19 @@ class Trap:
 
     def _tear(self, write: Callable[[int, Any], int]) -> None:
         def torn(descriptor: int, data: Any, /) -> int:
-            if data[: len(_LINE)] == _LINE:
+            if data[: len(_LINE)] == _LINE or _is_sealed_line(descriptor):
                 if self._left == 1:
                     write(descriptor, data[: len(data) * 2 // 3])
                 self.count()
             return write(descriptor, data)
 
         os.write = torn
+
+
+def _is_sealed_line(descriptor: int) -> bool:
+    """Return whether a descriptor is that of a journal or spool in an encrypted folder."""
+    path = Path(f"/proc/self/fd/{descriptor}").resolve()
+    return path.suffix in (".jsonl", ".spool") and protection_of(path).is_on
 
 
 class Guarded:
