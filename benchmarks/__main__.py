@@ -31,6 +31,7 @@ from benchmarks import (
     recall,
     report,
     rewriting,
+    sealing,
     searching,
     serving,
     session_stores,
@@ -48,6 +49,7 @@ from benchmarks.harness import FULL, ORDINARY, Bench, Benchmark, Row, machine
 BENCHMARKS: dict[str, Benchmark] = {
     "exchange": exchange.run,
     "many-writers": many_writers.run,
+    "sealing": sealing.run,
     "disk": disk.run,
     "branching": branching.run,
     "history": history.run,
