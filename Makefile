@@ -77,7 +77,7 @@ clean: ## remove what the other targets made
 	@touch $@
 
 .venv/.setup: pyproject.toml testing/pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) --editable '.[local,minilm,workspace,dev]' --editable testing
+	$(INSTALL) --editable '.[local,minilm,workspace,encryption,dev]' --editable testing
 	@for model in built-in minilm; do CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/cix model get $$model \
 	  || echo "Tests of $$model will try again."; done
 	@touch $@ .venv/.run

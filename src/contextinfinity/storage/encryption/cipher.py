@@ -130,6 +130,8 @@ class Cipher:
             data = base64.b64decode(line, validate=True)
         except binascii.Error as error:
             raise ValueError("The line is not sealed.") from error
+        if len(data) < SALT_BYTES + NONCE_BYTES + TAG_BYTES:
+            raise ValueError("The line is not sealed.")
         salt, nonce = data[:SALT_BYTES], data[SALT_BYTES : SALT_BYTES + NONCE_BYTES]
         return _decrypted(self._key_of(salt, b"line"), nonce, data[SALT_BYTES + NONCE_BYTES :], b"line")
 
