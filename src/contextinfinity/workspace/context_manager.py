@@ -74,8 +74,7 @@ class ContextManager(PromptWriter):
         self._session, self._kept = _session_of(repo_root), repo_root is not None
         self._machine = load_settings().settings if settings is None else settings
         settings = settings_for(self._machine, model_name, compaction_config)
-        self.model_name = model_name
-        self._on_event = on_event
+        self.model_name, self._on_event = model_name, on_event
         self._enabled = settings.compaction.enabled
         self._process = os.getpid()
         self._folding: set[asyncio.Task[None]] = set()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
 import stat
 from io import BytesIO
 from pathlib import Path
 
 import keyring
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keyring.backend import KeyringBackend
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ class MemoryKeyring(KeyringBackend):
     priority = 1.0
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.kept: dict[tuple[str, str], str] = {}
 
     def get_password(self, service: str, username: str) -> str | None:
@@ -44,15 +45,15 @@ class MemoryKeyring(KeyringBackend):
 
 
 @pytest.mark.req("SAFE-2")
-@settings(max_examples=40)
-@given(st.binary(max_size=300), st.data())
-def test_a_sealed_line_is_one_line_and_opens_only_as_it_was(line: bytes, data: st.DataObject) -> None:
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.binary(max_size=100), st.integers(0, 1000))
+def test_a_sealed_line_is_one_line_and_opens_only_as_it_was(line: bytes, place: int) -> None:
     sealed_line = OURS.seal_line(line)
     assert b"\n" not in sealed_line
     assert OURS.open_line(sealed_line) == line
     assert OURS.seal_line(line) != sealed_line
     raw = bytearray(base64.b64decode(sealed_line))
-    place = data.draw(st.integers(0, len(raw) - 1))
+    place %= len(raw)
     raw[place] ^= 1
     for other in (base64.b64encode(raw), sealed_line[:place], line):
         with pytest.raises(ValueError, match=r"damaged|sealed"):
@@ -62,22 +63,20 @@ def test_a_sealed_line_is_one_line_and_opens_only_as_it_was(line: bytes, data: s
 
 
 @pytest.mark.req("SAFE-2")
-@settings(max_examples=25)
-@given(st.binary(max_size=40))
-def test_a_stream_cannot_be_cut_extended_or_reordered(content: bytes) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cipher, "CHUNK", 8)
-        data = sealed(OURS, content)
-        assert opened(OURS, data) == content
-        size, front = 8 + cipher.TAG_BYTES, len(cipher.STREAM) + cipher.SALT_BYTES
-        chunks = [data[start : start + size] for start in range(front, len(data), size)]
-        for wrong in (chunks[:-1], [*chunks, chunks[0]], [*chunks[1:], chunks[0]] if len(chunks) > 1 else []):
-            with pytest.raises(ValueError, match="damaged"):
-                OURS.open_stream(BytesIO(data[:front] + b"".join(wrong)), BytesIO())
+@pytest.mark.parametrize("size", [0, 1, cipher.CHUNK, cipher.CHUNK + 1, 2 * cipher.CHUNK + 7])
+def test_a_stream_cannot_be_cut_extended_or_reordered(size: int) -> None:
+    content = os.urandom(size)
+    data = sealed(OURS, content)
+    assert opened(OURS, data) == content
+    whole, front = cipher.CHUNK + cipher.TAG_BYTES, len(cipher.STREAM) + cipher.SALT_BYTES
+    chunks = [data[start : start + whole] for start in range(front, len(data), whole)]
+    for wrong in (chunks[:-1], [*chunks, chunks[0]], [*chunks[1:], chunks[0]] if len(chunks) > 1 else []):
+        with pytest.raises(ValueError, match="damaged"):
+            OURS.open_stream(BytesIO(data[:front] + b"".join(wrong)), BytesIO())
 
 
 @pytest.mark.req("SAFE-2")
-@pytest.mark.parametrize("key", [new_key(), "a passphrase of a person"])
+@pytest.mark.parametrize("key", [new_key(), "a passphrase of a person"], ids=["random", "passphrase"])
 def test_only_its_key_unwraps_a_data_key(key: str, tmp_path: Path) -> None:
     data_key = new_data_key()
     header = create_header(data_key, key, FILE)
