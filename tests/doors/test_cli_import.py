@@ -88,7 +88,6 @@ def test_messages_go_to_the_conversation_that_is_named(cix: Cix, tmp_path: Path)
     [
         (("diary",), "holds no messages that could be read; line 1: it is no JSON"),
         (("missing",), "cannot be read"),
-        (("diary", "--format", "chatgpt"), "cannot import the format chatgpt yet"),
         (("diary", "--format", "csv"), "There is no format 'csv'"),
     ],
 )

@@ -83,7 +83,8 @@ def open_export(path: Path, form: Format = "auto") -> Iterator[ExportFile]:
 
 
 def _beginning(path: Path) -> bytes:
-    if path == STDIN or path.is_dir():
+    """Return the first bytes of a regular file; a pipe is not opened, because what is read from it is gone."""
+    if path == STDIN or (path.exists() and not path.is_file()):
         return b""
     try:
         with path.open("rb") as file:
