@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from contextinfinity.cli.chat.streamed_answer import StreamedAnswer
+from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 
 pytestmark = pytest.mark.req("CLI-1")
 

@@ -45,7 +45,8 @@ def fold(
 
 def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix fold --undo") -> None:
     """Print for people what a fold does or did; ``by`` and ``undone_by`` are the commands for it."""
-    from contextinfinity.cli.output import remark, tame
+    from contextinfinity.cli.output import remark
+    from contextinfinity.text.terminal.control_characters import tame
 
     if shown.case == "none":
         covered = shown.covers_turn_seq
@@ -70,7 +71,8 @@ def _print_summaries(shown: ShownFold) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from contextinfinity.cli.output import console, tame
+    from contextinfinity.cli.output import console
+    from contextinfinity.text.terminal.control_characters import tame
 
     old, new = shown.summary_before.splitlines(), shown.summary.splitlines()
     known = {*old}

@@ -10,24 +10,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from contextinfinity.text.terminal.control_characters import tame
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-# Signs that steer a terminal, C0 and C1, and those that turn the direction of writing or hide; line ends and tabs stay,
-# and so do the joiners that emoji need. A model may say anything.
-_CONTROLS = (*range(32), 127, *range(128, 160))
-_TURNING = (0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
-_STEERING = {code: "\N{REPLACEMENT CHARACTER}" for code in (*_CONTROLS, *_TURNING) if chr(code) not in "\n\t"}
-
-
 NARROWEST = 8
 """Columns that the last column of a table keeps on any screen."""
-
-
-def tame(text: str) -> str:
-    """Take out what would steer a terminal."""
-    return text.translate(_STEERING)
 
 
 def print_json(value: object, *, indent: int | None = 2) -> None:

@@ -109,7 +109,8 @@ def _print_conversation(conversation: Conversation) -> None:
 def _print_turn(turn: ShownTurn) -> None:
     from rich.text import Text
 
-    from contextinfinity.cli.output import console, moment, tame
+    from contextinfinity.cli.output import console, moment
+    from contextinfinity.text.terminal.control_characters import tame
 
     screen = console()
     head = [f"#{turn.turn_seq}", moment(turn.created_at), turn.model, turn.outcome or turn.phase, turn.turn_id]

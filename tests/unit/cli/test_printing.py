@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.cli.output import print_table, tame
+from contextinfinity.cli.output import print_table
+from contextinfinity.text.terminal.control_characters import tame
 
 
 @pytest.mark.req("CLI-1")

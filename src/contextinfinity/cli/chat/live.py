@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.output import tame
+from contextinfinity.text.terminal.control_characters import tame
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from contextinfinity.cli.chat.live import Live, undivided
-from contextinfinity.cli.chat.streamed_answer import StreamedAnswer
 from contextinfinity.cli.chat.styles import PROMPT
-from contextinfinity.cli.output import tame
 from contextinfinity.text.plurals import counted
+from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 
 if TYPE_CHECKING:
     from contextinfinity.cli.answer_output import Hear

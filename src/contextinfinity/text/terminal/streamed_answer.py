@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.chat.markdown_pieces import MarkdownPiece, pieces_of, with_marks_closed, without_bare_marks
-from contextinfinity.cli.chat.markup import code_rows, lines_of
-from contextinfinity.cli.output import tame
+from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.markdown_pieces import (
+    MarkdownPiece,
+    pieces_of,
+    with_marks_closed,
+    without_bare_marks,
+)
+from contextinfinity.text.terminal.markup import code_rows, lines_of
 
 if TYPE_CHECKING:
     from rich.console import Console

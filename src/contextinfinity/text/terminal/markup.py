@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from contextinfinity.cli.chat.markdown_pieces import LISTS
+from contextinfinity.text.terminal.markdown_pieces import LISTS
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from contextinfinity.cli.chat import streamed_answer
-from contextinfinity.cli.chat.markdown_pieces import with_marks_closed, without_bare_marks
-from contextinfinity.cli.chat.streamed_answer import StreamedAnswer
+from contextinfinity.text.terminal import streamed_answer
+from contextinfinity.text.terminal.markdown_pieces import with_marks_closed, without_bare_marks
+from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 
 pytestmark = pytest.mark.req("CLI-1")
 

@@ -1,0 +1,14 @@
+"""Characters that would control a terminal, replaced: a model may write anything."""
+
+from __future__ import annotations
+
+# C0 and C1 control characters, and those that change the direction of writing or hide text. Line ends and tabs stay,
+# and so do the joiners that emoji need.
+_CONTROLS = (*range(32), 127, *range(128, 160))
+_DIRECTIONS = (0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+_REPLACED = {code: "\N{REPLACEMENT CHARACTER}" for code in (*_CONTROLS, *_DIRECTIONS) if chr(code) not in "\n\t"}
+
+
+def tame(text: str) -> str:
+    """Replace every character that would control a terminal, one by one: offsets stay the same."""
+    return text.translate(_REPLACED)
