@@ -235,6 +235,10 @@ class HistoryClient(Protocol):
         """Find what was said; with a budget, what would be packed into it. A blank question is ``InvalidInput``."""
         ...
 
+    async def chunks(self, turn_id: TurnId) -> Hits:
+        """Read the chunks of a turn in the order of the text, without scores; none before it is indexed."""
+        ...
+
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
         """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
         ...

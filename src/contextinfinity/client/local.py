@@ -43,6 +43,7 @@ from contextinfinity.client.results import (
     ShownFold,
     ShownThread,
     TurnAccount,
+    hits_of,
     shown_branch,
     shown_fold,
     shown_pins,
@@ -385,6 +386,11 @@ class LocalHistory(ClientResource):
     async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
         """Find what was said."""
         return await self._engine.search(q, **(where if self._acting is None else {**where, **_names(self._acting)}))
+
+    async def chunks(self, turn_id: TurnId) -> Hits:
+        """Read the chunks of a turn."""
+        turn = await self._turn(turn_id)
+        return hits_of(turn, await self._store.chunks.of_turn(turn_id))
 
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
         """Do all that is missing in the index."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, StateId, TurnId
 from contextinfinity.domain.job import Backlog
 from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
-from contextinfinity.domain.message import blobs_of
+from contextinfinity.domain.message import Json, ToolCallItem, ToolOutputItem, blobs_of, output_text
 from contextinfinity.domain.prefix_hash import plain_text
+from contextinfinity.domain.search import Hit, Hits
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.token import TokenId, TokenScope
@@ -47,6 +49,16 @@ class ShownTurn(Struct, frozen=True, kw_only=True):
     """How many images were sent with the message."""
 
 
+class ShownCall(Struct, frozen=True, kw_only=True):
+    """A tool call that a model made; ``output`` is None as long as no result is stored in its turn."""
+
+    call_id: str
+    name: str
+    arguments: Json
+    output: str | None = None
+    is_error: bool = False
+
+
 class ShownStep(Struct, frozen=True, kw_only=True):
     """One request to a model; ``outcome`` is None while it runs. Bytes: shown, and forced onto the disk."""
 
@@ -59,6 +71,8 @@ class ShownStep(Struct, frozen=True, kw_only=True):
     durable_bytes: int
     started_at: datetime
     ended_at: datetime | None
+    calls: tuple[ShownCall, ...] = ()
+    """The tools that the model asked for, with the results that the next step was given."""
 
 
 class TurnAccount(ShownTurn, frozen=True, kw_only=True):
@@ -220,10 +234,13 @@ def turn_account(turn: Turn, steps: Sequence[Step]) -> TurnAccount:
     """Show a turn with its requests."""
     shown = shown_turn(turn)
     fields = {name: getattr(shown, name) for name in shown.__struct_fields__}
-    return TurnAccount(**fields, steps=tuple(map(_shown_step, steps)), degraded=turn.degraded)
+    results = [step.inputs for step in steps[1:]] + [()]
+    shown_steps = tuple(_shown_step(step, given) for step, given in zip(steps, results, strict=False))
+    return TurnAccount(**fields, steps=shown_steps, degraded=turn.degraded)
 
 
-def _shown_step(step: Step) -> ShownStep:
+def _shown_step(step: Step, results: Sequence[ToolOutputItem]) -> ShownStep:
+    outputs = {result.call_id: result for result in results}
     return ShownStep(
         step_index=step.step_index,
         provider=step.provider,
@@ -234,7 +251,40 @@ def _shown_step(step: Step) -> ShownStep:
         durable_bytes=step.durable_bytes,
         started_at=step.started_at,
         ended_at=step.ended_at,
+        calls=tuple(
+            _shown_call(item, outputs.get(item.call_id)) for item in step.items if isinstance(item, ToolCallItem)
+        ),
     )
+
+
+def _shown_call(call: ToolCallItem, result: ToolOutputItem | None) -> ShownCall:
+    return ShownCall(
+        call_id=call.call_id,
+        name=call.name,
+        arguments=call.arguments,
+        output=None if result is None else output_text(result),
+        is_error=result is not None and result.is_error,
+    )
+
+
+def hits_of(turn: Turn, chunks: Sequence[Chunk]) -> Hits:
+    """Show the chunks of a turn as what a search would find."""
+    hits = tuple(
+        Hit(
+            thread_id=chunk.session_id,
+            turn_id=turn.id,
+            turn_seq=turn.turn_seq,
+            chunk_id=chunk.id,
+            role=chunk.side,
+            score=0.0,
+            text=chunk.rendered_text,
+            offsets=(chunk.start, chunk.end),
+            type=chunk.chunk_type,
+            created_at=turn.created_at,
+        )
+        for chunk in chunks
+    )
+    return Hits(hits=hits, tokens=sum(chunk.token_est for chunk in chunks))
 
 
 def shown_turn(turn: Turn) -> ShownTurn:

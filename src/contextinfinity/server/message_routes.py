@@ -15,6 +15,7 @@ from contextinfinity.client.results import Conversation, ShownTurn, TurnAccount
 from contextinfinity.domain.events import FinishedTurn, TurnStarted
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.message import IMAGE_TYPES
+from contextinfinity.domain.search import Hits
 from contextinfinity.errors import Refused
 from contextinfinity.server.app_state import AppState, door_of
 from contextinfinity.server.auth import (
@@ -111,6 +112,13 @@ async def say_and_listen(request: Request, thread_id: ThreadOrNew, act: Said, ke
 async def get_turn(act: ActingUser, thread_id: ThreadOrAny, turn_id: TurnId) -> Response:
     """Read a turn: its phase, its outcome, the requests it took."""
     return answer(await turn_of(act, thread_id, turn_id))
+
+
+@routes.get("/threads/{thread_id}/turns/{turn_id}/chunks", responses=gives(Hits, 404))
+async def get_chunks(act: ActingUser, thread_id: ThreadOrAny, turn_id: TurnId) -> Response:
+    """Read the chunks of a turn, in the order in which they were said; none before it is indexed."""
+    turn = await turn_of(act, thread_id, turn_id)
+    return answer(await act.client.past.chunks(turn.turn_id))
 
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}/stream", responses=gives_events(404))

@@ -14,11 +14,12 @@ from msgspec import Struct
 from contextinfinity.client.contract import LOCAL, TurnTarget
 from contextinfinity.client.cursors import cursor_of
 from contextinfinity.client.references import LAST, fits, the_one
+from contextinfinity.client.remote.conversation_client import ANY
 from contextinfinity.client.remote.server_connection import WAITS, ServerConnection, Unreachable, path
 from contextinfinity.client.results import Committed, Pins, ShownBranch, ShownFold, ShownThread
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent
-from contextinfinity.domain.ids import BranchId, Position, SessionId, is_id
+from contextinfinity.domain.ids import BranchId, Position, SessionId, TurnId, is_id
 from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import LedgerBusy, NotFound, Refused
@@ -222,6 +223,10 @@ class RemoteHistory:
             budget=where.get("budget"),
             limit=where.get("limit"),
         )
+
+    async def chunks(self, turn_id: TurnId) -> Hits:
+        """Read the chunks of a turn."""
+        return await self._line.get(path("threads", ANY, "turns", turn_id, "chunks"), Hits)
 
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
         """Refuse: that is work on the ledger itself."""
