@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format docs bench bench-full peers torture storm endurance proof clients screenshots-web clean
+.PHONY: run setup test check format docs screenshots bench bench-full peers torture storm endurance proof clients screenshots-web clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -33,6 +33,9 @@ docs: ## the documentation as a web site, in site/
 	@test -x .venv-docs/bin/mkdocs || { $(PYTHON) -m venv .venv-docs \
 	  && .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check mkdocs-material; }
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+
+screenshots: .venv/.setup ## the pictures of the terminal workbench in docs/pictures
+	$(BIN)/python -m benchmarks.tui_pictures
 
 bench: .venv/.setup ## figures up to 100,000 turns, beside raw SQLite
 	$(BIN)/python -m benchmarks
@@ -73,11 +76,11 @@ clean: ## remove what the other targets made
 
 .venv/.run: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing what a chat needs into .venv …"
-	@$(INSTALL) --editable '.[local,workspace]'
+	@$(INSTALL) --editable '.[local,tui,workspace]'
 	@touch $@
 
 .venv/.setup: pyproject.toml testing/pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) --editable '.[local,minilm,workspace,encryption,dev]' --editable testing
+	$(INSTALL) --editable '.[local,minilm,tui,workspace,encryption,dev]' --editable testing
 	@for model in built-in minilm; do CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/cix model get $$model \
 	  || echo "Tests of $$model will try again."; done
 	@touch $@ .venv/.run

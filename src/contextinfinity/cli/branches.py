@@ -1,4 +1,4 @@
-"""``cix branches``, ``switch``, ``fork`` and ``rollback``: the lines of a conversation. None deletes anything."""
+"""``cix branches``, ``switch``, ``fork``, ``rollback`` and ``commit``. None deletes anything."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from contextinfinity.cli.command_options import Branch, CommonOptions, Thread, command
 from contextinfinity.errors import InvalidInput
+from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from contextinfinity.client.results import ShownBranch
@@ -72,6 +73,25 @@ def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState
         thread_id, origin = place(work, means, thread, branch)
         made = work.do(work.client.threads.rollback(thread_id, to=to, state=state, branch_id=origin))
     _print_branch(means, made, f"is active now and goes on after turn {made.fork_seq}")
+
+
+@command
+def commit(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
+    """Commit the answered turns of a conversation now, without waiting for the jobs behind them."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json
+    from contextinfinity.cli.thread_choice import place
+
+    with working(means) as work:
+        thread_id, branch_id = place(work, means, thread, branch)
+        committed = work.do(work.client.threads.commit(thread_id, branch_id=branch_id))
+    if means.as_json:
+        print_json(committed)
+    else:
+        left = f"; {counted(committed.pending, 'turn')} still pending" if committed.pending else ""
+        typer.echo(f"The head is state {committed.state}{left}.")
+    if committed.pending:
+        raise typer.Exit(1)
 
 
 def _print_branch(means: CommonOptions, branch: ShownBranch, what: str) -> None:

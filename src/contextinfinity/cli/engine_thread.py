@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from contextinfinity.cli.command_options import CommonOptions, Terminated, settings_for
 from contextinfinity.cli.output import remark
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from contextinfinity.settings import Settings
 
 T = TypeVar("T")
+
+
+class Begin(Protocol):
+    """Starts a coroutine in the engine's thread."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> Future[T]:
+        """Return the future of its result."""
+        ...
+
 
 TOKEN = "CIX_TOKEN"  # noqa: S105  its name, not itself
 """The environment variable that holds the token for a server that asks for one."""
@@ -58,6 +67,23 @@ def working(means: CommonOptions, *, creates: bool = False) -> Iterator[EngineTh
             raise
         finally:
             _close(work, patience)
+
+
+@contextmanager
+def opening(means: CommonOptions) -> Iterator[tuple[Future[Client], Begin]]:
+    """Open an engine in a thread while the caller goes on: gives the future client and how to run its coroutines.
+
+    An error of opening is in the future. Leaving closes the engine.
+    """
+    make = _maker(means, creates=True)
+    with _ending_raises(), LoopInThread() as loop:
+        client = loop.begin(_opened(make))
+        try:
+            yield client, loop.begin
+        finally:
+            wait((client,))
+            if client.exception() is None:
+                _close(EngineThread(loop, client.result()), ANSWER_SECONDS)
 
 
 def _maker(means: CommonOptions, *, creates: bool) -> Callable[[], Client]:

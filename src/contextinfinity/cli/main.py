@@ -14,12 +14,13 @@ import typer
 
 from contextinfinity.cli.ask import ask
 from contextinfinity.cli.backup_command import backup
-from contextinfinity.cli.branches import branches, fork, rollback, switch
+from contextinfinity.cli.branches import branches, commit, fork, rollback, switch
 from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.command_options import Config, DataDir, Json, Server, give_to_all
 from contextinfinity.cli.config import config
 from contextinfinity.cli.context_command import context
 from contextinfinity.cli.delete_command import cleanup, delete
+from contextinfinity.cli.demo.demo_command import demo
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.encryption_commands import decrypt, encrypt, rekey
 from contextinfinity.cli.export_command import export
@@ -33,20 +34,21 @@ from contextinfinity.cli.search_command import rebuild, reindex, search
 from contextinfinity.cli.serve import serve
 from contextinfinity.cli.session_commands import rename, sessions, show
 from contextinfinity.cli.token_commands import token
+from contextinfinity.cli.tui_command import tui
 from contextinfinity.errors import ContextInfinityError
 
 # Plain help: drawing it with rich would take longer than all the rest.
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-TALKING = (chat, ask, sessions, show, rename, search, context)
-LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
+TALKING = (chat, ask, tui, sessions, show, rename, search, context)
+LINES = (branches, switch, fork, rollback, fold, commit, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
 app.command()(export)
 app.command()(backup)
-for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
+for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor, demo):
     app.command()(command)
 for command in (encrypt, decrypt, rekey):
     app.command()(command)

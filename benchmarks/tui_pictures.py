@@ -1,0 +1,56 @@
+"""Draw the pictures of the manual: ``make screenshots`` writes them into docs/pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from pathlib import Path
+
+from contextinfinity.cli.command_options import CommonOptions
+from contextinfinity.cli.demo.demo_player import play
+from contextinfinity.cli.engine_thread import opening
+from contextinfinity.settings import load_settings
+from contextinfinity.tui.panels.panel_table import PANELS
+from contextinfinity.tui.workbench_app import Start, WorkbenchApp
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+SIZE = (140, 40)
+FONT = re.compile(r"@font-face \{.*?\}\s*", re.S)
+"""Where Textual's pictures would fetch a font from; any monospaced one does."""
+
+
+async def draw(data_dir: Path) -> None:
+    """Open every panel once and save the screen."""
+    options = CommonOptions(config=None, data_dir=data_dir, as_json=False)
+    PICTURES.mkdir(exist_ok=True)
+    with opening(options) as (client, begin):
+        app = WorkbenchApp(client, begin, Start(session="demo-weather-buoy"))
+        async with app.run_test(size=SIZE) as pilot:
+            while not app.is_ready or [worker for worker in app.workers if worker.group == "begin"]:
+                await pilot.pause(0.05)
+            for entry in PANELS:
+                await app.action_panel(entry.name)
+                await pilot.pause()
+                while [one for one in app.workers if one.group in ("load", "pages") and not one.is_finished]:
+                    await pilot.pause(0.05)
+                await pilot.pause()
+                path = PICTURES / f"tui-{entry.name}.svg"
+                drawn = FONT.sub("", app.export_screenshot(title="cix tui"))
+                path.write_text(drawn, encoding="utf-8")
+                print(path)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        data_dir = Path(folder)
+        (data_dir / "config.toml").write_text(
+            '[general]\ndefault_model = "demo"\n[models.demo]\nprovider = "scripted"\ncontext_limit = 8192\n',
+            encoding="utf-8",
+        )
+        asyncio.run(play(load_settings(data_dir=data_dir).settings, 300, print))
+        asyncio.run(draw(data_dir))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""``cix demo``: an example to look at, with everything that a conversation can have."""

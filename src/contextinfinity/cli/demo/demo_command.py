@@ -1,0 +1,48 @@
+"""The command ``cix demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contextinfinity.cli.command_options import CommonOptions, command_for_all_users
+
+DEMO_DIR = Path("~/.contextinfinity-demo")
+"""The data_dir of the example, where none is named: it never mixes with a person's own conversations unasked."""
+CONFIG = """\
+# Written by `cix demo`. An echo answers here, so that no model is needed to look around.
+[general]
+default_model = "demo"
+
+[models.demo]
+provider = "scripted"
+context_limit = 8192
+"""
+
+Turns = Annotated[int, typer.Option("--turns", min=1, max=1_000_000, help="How many turns the logbook has.")]
+
+
+@command_for_all_users
+def demo(options: CommonOptions, turns: Turns = 1200) -> None:
+    """Fill a data_dir with a long, branched example to look at; without --data-dir ~/.contextinfinity-demo."""
+    import asyncio
+
+    from contextinfinity.cli.command_options import settings_for
+    from contextinfinity.cli.demo.demo_player import play
+    from contextinfinity.cli.output import print_json, remark
+
+    folder = (options.data_dir or DEMO_DIR).expanduser()
+    config = folder / "config.toml"
+    if options.config is None and not config.exists():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        config.write_text(CONFIG, encoding="utf-8")
+    settings = settings_for(options.config, folder).settings
+    made = asyncio.run(play(settings, turns, lambda line: None if options.as_json else remark(line)))
+    if options.as_json:
+        print_json({"data_dir": str(folder), "made": made})
+    else:
+        typer.echo(
+            f"The example is {'ready' if made else 'there already'}. Look at it:\n\n  cix tui --data-dir {folder}"
+        )

@@ -1,0 +1,66 @@
+"""The command ``cix tui``: the terminal workbench."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Annotated, Literal
+
+import typer
+
+from contextinfinity.cli.command_options import Branch, CommonOptions, Model, command
+from contextinfinity.errors import InvalidInput, Refused
+
+Where = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="Which conversation to open.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Words in the place of drawings, for screen readers.")]
+Colours = Annotated[
+    Literal["auto", "light", "dark"], typer.Option("--theme", help="The colours; auto asks the terminal's environment.")
+]
+
+
+@command
+def tui(
+    options: CommonOptions,
+    session: Where = "last",
+    branch: Branch = None,
+    model: Model = None,
+    plain: Plain = False,
+    theme: Colours = "auto",
+) -> None:
+    """Open the terminal workbench: chat, and everything behind it in panels. F1 shows its keys."""
+    if find_spec("textual") is None:
+        raise Refused(
+            "The terminal workbench needs Textual, which is not installed.",
+            hint="Install it with: pip install 'contextinfinity[tui]'",
+        )
+    if options.as_json:
+        raise InvalidInput("The workbench has no JSON output.", hint="Leave --json out, or use another command.")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Refused("The workbench needs a terminal.", hint="Use `cix ask` or `cix chat` in a pipe.")
+    from contextinfinity.cli.engine_thread import opening
+    from contextinfinity.cli.weights_download import prepare
+
+    prepare(options, model, creates=True)
+    with opening(options) as (client, begin):
+        from contextinfinity.tui.workbench_app import Start, WorkbenchApp
+
+        start = Start(
+            session=session,
+            branch=branch,
+            model=model,
+            owner=options.owner,
+            user_id=options.named_user,
+            plain=plain,
+            light=theme == "light" or (theme == "auto" and _is_light()),
+        )
+        app = WorkbenchApp(client, begin, start)
+        app.run()
+    if app.failure is not None:
+        raise app.failure
+
+
+def _is_light() -> bool:
+    """Return whether the terminal says that its background is light (``COLORFGBG`` ends with its colour)."""
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return background in ("7", "15")

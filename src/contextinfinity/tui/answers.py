@@ -1,0 +1,212 @@
+"""The answers of the open conversation: sending, following, stopping, asking again, and the header above them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from time import monotonic
+from typing import TYPE_CHECKING, Unpack
+
+from textual.worker import Worker
+
+from contextinfinity.client.contract import SendFields
+from contextinfinity.client.results import ShownTurn
+from contextinfinity.domain.events import TurnStarted
+from contextinfinity.domain.turn import Phase
+from contextinfinity.errors import ContextInfinityError
+from contextinfinity.tui.answer_stream import AnswerStream
+from contextinfinity.tui.composer import Composer
+from contextinfinity.tui.live_turn import LiveTurn
+from contextinfinity.tui.sidebar import Sidebar
+from contextinfinity.tui.status_header import StatusHeader
+from contextinfinity.tui.transcript import Transcript
+
+if TYPE_CHECKING:
+    from contextinfinity.tui.workbench_app import WorkbenchApp
+
+IDLE_SECONDS = 3.0
+"""How often the branch is read again when nothing is known to happen: another process may write to it."""
+LEAVING_SECONDS = 2.0
+"""Within how long a second Ctrl+C leaves."""
+
+
+class Answers:
+    """At most one answer comes at a time in the open conversation; leaving it lets the answer go on in the engine."""
+
+    def __init__(self, app: WorkbenchApp) -> None:
+        self._app = app
+        self._stream: AnswerStream | None = None
+        self._worker: Worker[None] | None = None
+        self._drawn: object = None
+        self._pressed = 0.0
+        self._refreshing = False
+        self._refreshed = 0.0
+
+    @property
+    def live(self) -> LiveTurn | None:
+        """The turn that is being answered."""
+        return None if self._stream is None else self._stream.live
+
+    # --- sending ---
+
+    def send(self, text: str, **more: Unpack[SendFields]) -> bool:
+        """Send a message; return whether it was taken: not while another answer comes."""
+        if not self._app.is_ready:
+            self._app.notify("The engine is still opening.", severity="warning")
+            return False
+        if self._stream is not None:
+            self._app.notify("An answer is still coming; Ctrl+C stops it.", severity="warning")
+            return False
+        stream = self._begin(text)
+        self._run(stream, stream.send(text, self._started, **more), text)
+        return True
+
+    def join(self, turn: ShownTurn) -> None:
+        """Follow a turn of this conversation that is being answered already."""
+        stream = self._begin(turn.user)
+        stream.live.seq = turn.turn_seq
+        self._run(stream, stream.join(turn.turn_id), "")
+
+    def leave(self) -> None:
+        """Stop following; the answer goes on in the engine."""
+        if self._worker is not None:
+            self._worker.cancel()
+        self._stream = self._worker = None
+        self._app.query_one(Transcript).show_live(None)
+
+    def _begin(self, question: str) -> AnswerStream:
+        live = LiveTurn(question, self._app.console, self._app.look)
+        self._stream = AnswerStream(self._app.conversation, live)
+        self._app.query_one(Transcript).show_live(live)
+        self._app.show_conversation()
+        return self._stream
+
+    def _run(self, stream: AnswerStream, following: Awaitable[None], text: str) -> None:
+        self._worker = self._app.run_worker(
+            self._follow(stream, following, text),
+            group="answer",
+            exit_on_error=False,
+        )
+
+    async def _follow(self, stream: AnswerStream, following: Awaitable[None], text: str) -> None:
+        try:
+            await following
+        except ContextInfinityError as error:
+            self._app.notify(str(error), severity="error", timeout=12)
+            if stream.live.turn_id is None and text:  # nothing was stored, so that the words are not lost
+                self._app.query_one(Composer).give_back(text)
+        if self._stream is stream:
+            await self._end(stream)
+
+    async def _started(self, event: TurnStarted) -> None:
+        """The message is durable: show the conversation that it began."""
+        conversation = self._app.conversation
+        conversation.attached.clear()
+        if conversation.thread_id is None:
+            await conversation.open(event.thread_id, event.branch_id)
+            self._app.query_one(Sidebar).reload()
+        await conversation.refresh(below=event.turn_seq)
+        self._app.query_one(Transcript).show_turns(conversation.pages)
+        self._app.query_one(Sidebar).mark(conversation.thread_id)
+
+    async def _end(self, stream: AnswerStream) -> None:
+        """Put the stored turn in the place of the one that was drawn as it came."""
+        conversation, transcript = self._app.conversation, self._app.query_one(Transcript)
+        try:
+            await conversation.refresh()
+        except ContextInfinityError as error:
+            self._app.notify(str(error), severity="error")
+        self._stream = self._worker = None
+        transcript.show_turns(conversation.pages)
+        transcript.show_live(None)
+        self._app.query_one(Sidebar).reload()
+        self._app.show_conversation()
+
+    # --- what keys ask for ---
+
+    def stop_or_leave(self) -> None:
+        """Stop the answer; with none, leave when asked twice."""
+        if self._stream is not None:
+            self._app.run_worker(self._stream.stop(), group="stop", exit_on_error=False)
+            self._app.notify("Stopping; what was shown is kept.")
+            return
+        now = monotonic()
+        if now - self._pressed < LEAVING_SECONDS:
+            self._app.exit()
+        self._pressed = now
+        self._app.notify("Ctrl+C again leaves, so does Ctrl+Q.")
+
+    def ask_again(self, turn: ShownTurn | None = None) -> None:
+        """Ask a question again: a failed one in its place, an answered one on a new branch."""
+        turn = turn or self._app.conversation.turn
+        if turn is None or self._stream is not None:
+            self._app.notify("There is nothing to ask again now.", severity="warning")
+        elif turn.outcome in ("failed", "incomplete") and turn == self._app.conversation.newest[-1]:
+            self.send(turn.user, retry_of=turn.turn_id)
+        else:
+            self._app.run_worker(self.ask_instead(turn, turn.user), exit_on_error=False)
+
+    async def ask_instead(self, turn: ShownTurn, question: str) -> None:
+        """Go back to before a turn on a new branch and ask something in its place; the old branch stays."""
+        conversation = self._app.conversation
+        back = conversation.client.threads.rollback(
+            turn.thread_id, to=turn.turn_seq - 1, branch_id=conversation.branch_id
+        )
+        try:
+            made = await conversation.call(back)
+        except ContextInfinityError as error:
+            self._app.notify(str(error), severity="error")
+            return
+        await self._app.go_to(turn.thread_id, made.branch_id)
+        self.send(question)
+
+    def commit_pending(self) -> None:
+        """Commit answered turns now."""
+        if self._app.conversation.thread_id is not None:
+            self._app.run_worker(self._commit(self._app.conversation.thread_id), exit_on_error=False)
+
+    async def _commit(self, thread_id: str) -> None:
+        conversation = self._app.conversation
+        try:
+            committed = await conversation.call(
+                conversation.client.threads.commit(thread_id, branch_id=conversation.branch_id)
+            )
+        except ContextInfinityError as error:
+            self._app.notify(str(error), severity="error")
+            return
+        self._app.notify(f"The head is state {committed.state}; {committed.pending} pending.")
+        await self.refresh()
+
+    # --- what is shown of it ---
+
+    async def follow_jobs(self) -> None:
+        """Read the branch again: soon while jobs of the newest turn run, now and then otherwise."""
+        newest = self._app.conversation.newest
+        settled = not newest or newest[-1].phase in (Phase.DONE, Phase.FAILED)
+        if not settled or monotonic() - self._refreshed >= IDLE_SECONDS:
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Read the branch again, unless an answer comes or a read is under way."""
+        conversation = self._app.conversation
+        if self._refreshing or self._stream is not None or conversation.thread_id is None:
+            return
+        self._refreshing, self._refreshed = True, monotonic()
+        try:
+            await conversation.refresh()
+        except ContextInfinityError:
+            return  # the next read tells whether it is better; the health panel says why
+        finally:
+            self._refreshing = False
+        if self._stream is None:
+            self._app.query_one(Transcript).show_turns(conversation.pages)
+            self.draw_header(always=True)
+            if (running := conversation.running) is not None:
+                self.join(running)
+
+    def draw_header(self, *, always: bool = False) -> None:
+        """Draw the header again if what it shows has changed."""
+        live = self.live
+        now = None if live is None else (live.phase, live.displayed, live.durable)
+        if always or now != self._drawn:
+            self._drawn = now
+            self._app.query_one(StatusHeader).show(self._app.conversation, live, self._app.look)

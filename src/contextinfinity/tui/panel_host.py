@@ -1,0 +1,74 @@
+"""The app as far as panels need it: one panel is open at a time, beside the conversation or in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from textual.app import App
+
+from contextinfinity.tui.composer import Composer
+from contextinfinity.tui.dialogs import ChoiceDialog
+from contextinfinity.tui.open_conversation import OpenConversation
+from contextinfinity.tui.panels.panel import Panel
+from contextinfinity.tui.panels.panel_table import BY_NAME, PANELS
+from contextinfinity.tui.turn_view import Look
+
+
+class PanelHost(App[None]):
+    """Opens and closes panels for the open conversation."""
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self.look = look
+        self.panel: Panel | None = None
+        self._conversation: OpenConversation | None = None
+
+    @property
+    def conversation(self) -> OpenConversation:
+        """The open conversation; there is one as soon as the engine is open."""
+        assert self._conversation is not None  # noqa: S101  callers check ``is_ready``
+        return self._conversation
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the engine is open."""
+        return self._conversation is not None
+
+    async def action_panel(self, name: str) -> None:
+        """Open a panel, or close it if it is open."""
+        if not self.is_ready:
+            return
+        was = self.panel.NAME if self.panel is not None else None
+        await self.close_panel()
+        if was == name:
+            return
+        self.panel = BY_NAME[name].kind(self.conversation, self.look)
+        slot = self.query_one("#panel-slot")
+        slot.add_class("-shown")
+        self.query_one("#main").add_class("-panel")
+        await slot.mount(self.panel)
+        self.panel.focus_body()
+
+    async def close_panel(self) -> None:
+        """Close the open panel."""
+        if self.panel is not None:
+            panel, self.panel = self.panel, None
+            await panel.remove()
+        self.query_one("#panel-slot").remove_class("-shown")
+        self.query_one("#main").remove_class("-panel")
+        self.query_one(Composer).focus()
+
+    def action_panels(self) -> None:
+        """Offer the panels by letter."""
+
+        async def chosen(name: str | None) -> None:
+            if name is not None:
+                await self.action_panel(name)
+
+        choices = [(entry.name, entry.letter, entry.kind.TITLE) for entry in PANELS]
+        self.push_screen(ChoiceDialog("Panels", choices), chosen)
+
+    def _later(self, action: Callable[..., Any], *arguments: object) -> None:
+        """Run an action when the palette is closed."""
+        self.call_later(action, *arguments)

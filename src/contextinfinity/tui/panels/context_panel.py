@@ -1,0 +1,99 @@
+"""What the model saw in a turn: sections and tokens, what was brought back, what was left out and why."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from textual.containers import VerticalScroll
+
+from contextinfinity.client.contract import Explained
+from contextinfinity.domain.message import Json
+from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.tui.panels.budget_bar import budget_bar, colour_of
+from contextinfinity.tui.panels.panel import TextPanel
+from contextinfinity.tui.turn_view import Look, tokens
+
+QUOTE = 240
+
+
+class ContextPanel(TextPanel):
+    """The request of the selected turn, explained."""
+
+    NAME = "context"
+    TITLE = "Context: what the model saw"
+    KEYS = "Select another turn in the conversation with j and k"
+
+    async def load(self) -> None:
+        """Read and show the plan of the selected turn's last request."""
+        turn = self.conversation.turn
+        if turn is None:
+            return self.show_nothing("Nothing was asked here yet.")
+        explained = await self.conversation.call(self.conversation.client.conversations.explain(turn.turn_id))
+        width = max(self.query_one(VerticalScroll).scrollable_content_region.width - 1, 20)
+        return self.show(explained_view(explained, turn.turn_seq, width, self.look))
+
+
+def explained_view(explained: Explained, seq: int, width: int, look: Look) -> Group:
+    """Draw the account of one request."""
+    plan = explained.plan
+    parts: list[RenderableType] = [
+        Text(f"Turn {seq}, request {explained.step_index + 1}, {explained.provider} {explained.model}"),
+        budget_bar(plan, width, look),
+        Text(),
+        _sections(explained, look),
+        Text(),
+        Text(_facts(explained), style="dim"),
+    ]
+    if plan.contextualised:
+        parts.append(_titled("Made explicit", tame(plan.contextualised)))
+    for quoted in explained.quoted:
+        whose = f"turn {quoted.turn_seq}" if quoted.turn_seq else "another conversation"
+        parts.append(_titled(f"Artifact, score {quoted.score:.2f}, {quoted.role}, {whose}", _short(quoted.text)))
+    for left in plan.left_out:
+        parts.append(_titled(f"Left out: {left.what} ({left.tokens:,} tokens)", tame(left.reason)))
+    parts.extend(_titled("Shrunk", tame(step)) for step in plan.shrink_steps)
+    parts.extend(_titled("Deleted since", tame(what)) for what in explained.removed)
+    return Group(*parts)
+
+
+def _sections(explained: Explained, look: Look) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column("section", overflow="fold")
+    table.add_column("tokens", justify="right")
+    table.add_column("from", overflow="fold")
+    for place, section in enumerate(explained.plan.sections):
+        mark = Text() if look.plain else Text("█ ", style=colour_of(place))
+        table.add_row(Text.assemble(mark, section.name), f"{section.tokens:,}", _source(section.source))
+    table.add_row(Text("all", style="bold"), Text(f"{explained.plan.tokens:,}", style="bold"), "")
+    return table
+
+
+def _source(source: Json) -> str:
+    if isinstance(source, list | tuple) and source:
+        return f"turn {source[0]}" if source[0] == source[-1] else f"turns {source[0]} to {source[-1]}"
+    return "" if source is None else f"turn {source}"
+
+
+def _facts(explained: Explained) -> str:
+    share = 100 * explained.shared_bytes / explained.total_bytes if explained.total_bytes else 0
+    cost = "cost unknown" if explained.usage.cost is None else f"cost ${explained.usage.cost:.4f}"
+    facts = [
+        f"Prefix reuse: {share:.0f}% of {explained.total_bytes:,} bytes repeat the request before",
+        f"Used: {tokens(explained.usage) or 'no tokens reported'}; {cost}",
+        "Rebuilt: identical to what was sent" if explained.matches else "Rebuilt: NOT what was sent",
+    ]
+    if explained.plan.route is not None:
+        facts.append(f"Route: {tame(explained.plan.route.reason)}")
+    if explained.plan.epoch_reason:
+        facts.append(f"New prompt front: {tame(explained.plan.epoch_reason)}")
+    return "\n".join(facts)
+
+
+def _titled(title: str, text: str) -> Text:
+    return Text.assemble("\n", (title, "bold"), "\n", text)
+
+
+def _short(text: str) -> str:
+    words = " ".join(tame(text).split())
+    return words if len(words) <= QUOTE else f"{words[:QUOTE]}…"

@@ -1,0 +1,101 @@
+"""Folding old turns into the summary: look at it first, do it, undo it."""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+from typing import ClassVar
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from contextinfinity.client.results import ShownFold
+from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.tui.panels.panel import TextPanel
+from contextinfinity.tui.turn_view import tokens
+
+LISTED = 12
+EXPLANATION = """\
+When the conversation grows, old turns move from the word-for-word part of the prompt into a summary. Nothing said is
+lost: every turn stays in the history and can be found.
+
+Press p to see what would move now and how the summary would change."""
+
+
+class FoldsPanel(TextPanel):
+    """The next fold, as a preview, and the last one to be undone."""
+
+    NAME = "folds"
+    TITLE = "Folds"
+    KEYS = "p previews · f folds as previewed · u undoes the last fold"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "preview", "Preview"),
+        Binding("f", "fold", "Fold"),
+        Binding("u", "undo", "Undo"),
+    ]
+
+    async def load(self) -> None:
+        """Say what folding is; a preview may ask a model, so it waits for a key."""
+        self.show(Text(EXPLANATION))
+
+    def action_preview(self) -> None:
+        """Show what would be folded."""
+        self.start("Previewing", self._fold(preview=True))
+
+    def action_fold(self) -> None:
+        """Fold now."""
+        self.start("Folding", self._fold(preview=False))
+
+    def action_undo(self) -> None:
+        """Go back to the summary before the last fold."""
+        self.start("Undoing", self._undo())
+
+    async def _fold(self, *, preview: bool) -> None:
+        conversation = self.conversation
+        if conversation.thread_id is None:
+            return self.show_nothing("Nothing was said here yet.")
+        fold = conversation.client.folds.fold(conversation.thread_id, preview=preview, branch_id=conversation.branch_id)
+        return self._shown(await conversation.call(fold))
+
+    async def _undo(self) -> None:
+        conversation = self.conversation
+        if conversation.thread_id is None:
+            return self.show_nothing("Nothing was said here yet.")
+        undo = conversation.client.folds.undo(conversation.thread_id, branch_id=conversation.branch_id)
+        return self._shown(await conversation.call(undo))
+
+    def _shown(self, fold: ShownFold) -> None:
+        self.show(fold_view(fold))
+        if fold.committed:
+            self.post_message(self.ConversationChanged())
+
+
+def fold_view(fold: ShownFold) -> Group:
+    """Draw a fold: what it does, the turns that leave, and the summary as a diff."""
+    if fold.case == "none":
+        covered = f"The summary covers the turns up to {fold.covers_turn_seq}." if fold.covers_turn_seq else ""
+        return Group(Text("Nothing to fold: the newest turns stay word for word."), Text(covered))
+    done = {"unfold": "Undone"}.get(fold.case, "Folded" if fold.committed else "Preview")
+    parts: list[RenderableType] = [
+        Text(f"{done}: the summary covers turns up to {fold.covers_turn_seq} (before: {fold.covered}).", style="bold"),
+        Text(f"{fold.tokens_before:,} → {fold.tokens_after:,} tokens, written by {fold.by or 'nobody'}", style="dim"),
+    ]
+    if fold.boundary_reason:
+        parts.append(Text(f"Cut at a new topic: {tame(fold.boundary_reason)}", style="dim"))
+    if fold.notice:
+        parts.append(Text(tame(fold.notice), style="bold yellow"))
+    if used := tokens(fold.spent):
+        parts.append(Text(f"Summaries of this conversation used {used}", style="dim"))
+    for title, lines in (("Turns that leave", fold.leaves), ("Turns that stay", fold.stays), ("Settled", fold.retired)):
+        if lines:
+            parts.append(Text(f"\n{title}", style="bold"))
+            parts.extend(Text(tame(line), no_wrap=True, overflow="ellipsis") for line in lines[-LISTED:])
+    parts += [Text("\nSummary", style="bold"), *_diff(fold)]
+    return Group(*parts)
+
+
+def _diff(fold: ShownFold) -> list[Text]:
+    before, after = tame(fold.summary_before).splitlines(), tame(fold.summary).splitlines()
+    styles = {"+": "green", "-": "red"}
+    lines = [*unified_diff(before, after, lineterm="", n=len(after) + len(before))][3:]  # without the file names
+    return [Text(line, style=styles.get(line[:1], "")) for line in lines or [f"  {line}" for line in after]]

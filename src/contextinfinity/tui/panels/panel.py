@@ -1,0 +1,189 @@
+"""What all panels share: a title, a body, a line of keys, and work that never blocks the screen.
+
+A panel reads what it shows with ``load``, as a worker. Something that changes the conversation runs with ``start``: the
+panel counts the seconds, Escape cancels it, and an error is shown in place of a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from time import monotonic
+from typing import ClassVar
+
+from rich.console import RenderableType
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import Label, OptionList, Static
+from textual.widgets.option_list import Option
+from textual.worker import Worker
+
+from contextinfinity.errors import ContextInfinityError
+from contextinfinity.tui.open_conversation import OpenConversation
+from contextinfinity.tui.turn_view import Look
+
+
+class Panel(Vertical):
+    """One panel beside the conversation."""
+
+    NAME: ClassVar[str]
+    TITLE: ClassVar[str]
+    KEYS: ClassVar[str] = ""
+
+    class ConversationChanged(Message):
+        """Something of the open conversation was changed: its head state, its pins, its pending turns."""
+
+    class BranchChosen(Message):
+        """Another branch is to be shown: it was chosen, forked, or rolled back to."""
+
+        def __init__(self, branch_id: str) -> None:
+            super().__init__()
+            self.branch_id = branch_id
+
+    class TurnChosen(Message):
+        """A turn was chosen; the conversation goes there."""
+
+        def __init__(self, seq: int, thread_id: str | None = None) -> None:
+            super().__init__()
+            self.seq = seq
+            self.thread_id = thread_id
+
+    def __init__(self, conversation: OpenConversation, look: Look) -> None:
+        super().__init__(id=f"panel-{self.NAME}")
+        self.conversation = conversation
+        self.look = look
+        self._operation: Worker[None] | None = None
+        self._what, self._since = "", 0.0
+
+    def compose(self) -> ComposeResult:
+        """Put the body between the title and the keys."""
+        yield Label(self.TITLE, classes="panel-title")
+        yield from self.body()
+        yield Label(self.KEYS, classes="panel-keys", markup=False)
+
+    def body(self) -> Iterable[VerticalScroll | OptionList | Static]:
+        """Return the widgets between the title and the keys."""
+        raise NotImplementedError
+
+    async def load(self) -> None:
+        """Read what the panel shows and show it."""
+        raise NotImplementedError
+
+    def show_nothing(self, why: str) -> None:
+        """Say in the body that there is nothing to show."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Load, and count the seconds of what runs."""
+        self.set_interval(0.5, self._count)
+        self.call_after_refresh(self.reload)
+
+    def reload(self) -> None:
+        """Load again; an earlier load that still runs is cancelled."""
+        self._load()
+
+    def focus_body(self) -> None:
+        """Give the keyboard to the body."""
+        for widget in self.query(OptionList).results():
+            widget.focus()
+            return
+        for scroll in self.query(VerticalScroll).results():
+            scroll.focus()
+            return
+
+    # --- work that changes something ---
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something runs that Escape would cancel."""
+        return self._operation is not None and not self._operation.is_finished
+
+    def start(self, what: str, work: Awaitable[None]) -> None:
+        """Run something, one at a time."""
+        if self.is_busy:
+            self.notify(f"{self._what} still runs; Escape cancels it.", severity="warning")
+            getattr(work, "close", lambda: None)()
+            return
+        self._what, self._since = what, monotonic()
+        self._operation = self.run_worker(self._guarded(work), group="operation", exit_on_error=False)
+        self._say(f"{what} …  Escape cancels")
+
+    def cancel(self) -> None:
+        """Cancel what runs."""
+        if self._operation is not None and self.is_busy:
+            self._operation.cancel()
+            self.notify(f"Cancelled: {self._what}")
+        self._operation = None
+        self._say(self.KEYS)
+
+    @work(group="load", exclusive=True, exit_on_error=False)
+    async def _load(self) -> None:
+        await self._guarded(self.load())
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except ContextInfinityError as error:
+            self.show_nothing(str(error))
+
+    def _count(self) -> None:
+        if self.is_busy:
+            self._say(f"{self._what} … {monotonic() - self._since:.0f} s  Escape cancels")
+        elif self._operation is not None:
+            self._operation = None
+            self._say(self.KEYS)
+
+    def _say(self, line: str) -> None:
+        for label in self.query(".panel-keys").results(Label):
+            label.update(line)
+
+
+class TextPanel(Panel):
+    """A panel that shows text."""
+
+    def body(self) -> Iterable[VerticalScroll | OptionList | Static]:
+        """Return one scrolling text."""
+        scroll = VerticalScroll(Static("loading …", classes="panel-text", markup=False), can_focus=True)
+        yield scroll
+
+    def show(self, content: RenderableType) -> None:
+        """Show something in the body."""
+        self.query_one(".panel-text", Static).update(content)
+
+    def show_nothing(self, why: str) -> None:
+        """Say in the body that there is nothing to show."""
+        self.show(Text(why, style="dim"))
+
+
+class ListPanel(Panel):
+    """A panel that shows lines to choose from."""
+
+    def body(self) -> Iterable[VerticalScroll | OptionList | Static]:
+        """Return one list."""
+        yield OptionList(classes="panel-list", markup=False)
+
+    @property
+    def lines(self) -> OptionList:
+        """The list."""
+        return self.query_one(".panel-list", OptionList)
+
+    @property
+    def chosen(self) -> int | None:
+        """The number of the highlighted line, from 0."""
+        return self.lines.highlighted
+
+    def show_lines(self, lines: Iterable[Text], *, highlight: int | None = None) -> None:
+        """Show lines; the highlighted one stays highlighted."""
+        shown = self.lines
+        place = highlight if highlight is not None else shown.highlighted or 0
+        shown.clear_options()
+        shown.add_options([Option(line) for line in lines])
+        if shown.option_count:
+            shown.highlighted = min(place, shown.option_count - 1)
+
+    def show_nothing(self, why: str) -> None:
+        """Say in the body that there is nothing to show."""
+        self.lines.clear_options()
+        self.lines.add_option(Option(Text(why, style="dim"), disabled=True))

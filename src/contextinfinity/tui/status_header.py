@@ -1,0 +1,68 @@
+"""The two lines at the top: where the conversation is, and what of it is safe."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.widgets import Static
+
+from contextinfinity.client.references import short
+from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.tui.live_turn import LiveTurn
+from contextinfinity.tui.open_conversation import OpenConversation, branch_name
+from contextinfinity.tui.turn_view import Look
+
+SEPARATOR = " · "
+
+
+class StatusHeader(Static):
+    """Conversation and branch; head state, pending turns, phase, and how much of what is shown is durable."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__("ContextInfinity\nopening …", id=id, markup=False)
+        self.text = Text()
+
+    def show(self, conversation: OpenConversation, live: LiveTurn | None, look: Look, *, busy: str = "") -> None:
+        """Show where things stand."""
+        self.text = Text.assemble(
+            *self._first(conversation, look), "\n", *self._second(conversation, live, look, busy), no_wrap=True
+        )
+        self.text.overflow = "ellipsis"
+        self.update(self.text)
+
+    def _first(self, conversation: OpenConversation, look: Look) -> list[str | tuple[str, str]]:
+        branch = conversation.branch
+        named = f"branch {branch_name(branch)}" if branch is not None else "no branch yet"
+        model = conversation.model or "model chosen by the router"
+        room = max(self.size.width - len(named) - len(model) - 8, 12)
+        title = " ".join(tame(conversation.title).split())
+        title = title if len(title) <= room else f"{title[: room - 1]}…"
+        return [(title, "bold"), SEPARATOR, named, SEPARATOR, (tame(model), "dim")]
+
+    def _second(
+        self, conversation: OpenConversation, live: LiveTurn | None, look: Look, busy: str
+    ) -> list[str | tuple[str, str]]:
+        branch, pending = conversation.branch, len(conversation.pending)
+        state = f"state {branch.state} {short(branch.head_state)}" if branch is not None else "state none"
+        waiting = (f"pending {pending}", "bold yellow" if pending else "")
+        parts: list[str | tuple[str, str]] = [state, SEPARATOR, waiting, SEPARATOR, phase_of(conversation, live)]
+        parts += [SEPARATOR, durability_of(live, look)]
+        if conversation.attached:
+            parts += [SEPARATOR, (f"{len(conversation.attached)} attached", "bold cyan")]
+        return [*parts, SEPARATOR, (busy, "bold")] if busy else parts
+
+
+def phase_of(conversation: OpenConversation, live: LiveTurn | None) -> str:
+    """Return the phase of the turn that is being answered, else of the newest one."""
+    if live is not None:
+        return live.phase
+    return conversation.newest[-1].phase.value if conversation.newest else "idle"
+
+
+def durability_of(live: LiveTurn | None, look: Look) -> tuple[str, str]:
+    """Say how many of the bytes on the screen are durable, and mark it while some are only buffered."""
+    if live is None:
+        return ("durable: all" if look.plain else "● durable"), "green"
+    figures = f"durable {live.durable:,}/{live.displayed:,} B"
+    if live.is_buffered:
+        return (f"{figures} BUFFERED" if look.plain else f"◌ {figures} BUFFERED"), "bold yellow"
+    return (figures if look.plain else f"● {figures}"), "green"

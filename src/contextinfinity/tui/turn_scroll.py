@@ -1,0 +1,191 @@
+"""A long list of turns of which only what is in view is read and drawn.
+
+Ten thousand turns are one widget: a line of the screen is looked up in a ``LineMap`` and drawn from the turn it belongs
+to. When turns above the view are measured, the view moves with them, so that what a person reads stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from rich.style import Style
+from rich.text import Text
+from textual import events, work
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from contextinfinity.errors import ContextInfinityError
+from contextinfinity.tui.line_map import LineMap
+from contextinfinity.tui.live_turn import LiveTurn
+from contextinfinity.tui.turn_pages import TurnPages
+from contextinfinity.tui.turn_view import Look, turn_lines
+
+FRAME_SECONDS = 1 / 20
+MOST_DRAWN = 400
+"""How many drawn turns are kept."""
+
+
+class TurnScroll(ScrollView, can_focus=True):
+    """Reads, measures and draws the turns in view, and below them the one that is being answered."""
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self.look = look
+        self.selected: int | None = None
+        self._pages: TurnPages | None = None
+        self._map = LineMap(0)
+        self._drawn: OrderedDict[int, list[Strip]] = OrderedDict()
+        self._live: LiveTurn | None = None
+        self._live_strips: list[Strip] = []
+        self._live_finished = 0
+        self._live_version = 0
+        self._loading: set[int] = set()
+        self._settling = False
+        self._follows = True
+
+    def on_mount(self) -> None:
+        """Draw the running answer at a fixed rate, however fast its words come."""
+        self.set_interval(FRAME_SECONDS, self._draw_live)
+
+    def redraw(self, look: Look | None = None) -> None:
+        """Draw everything again, for example in other colours."""
+        self.look = look or self.look
+        self._drawn.clear()
+        self._live_strips, self._live_finished = [], 0
+        if self._live is not None:
+            self._live.is_dirty = True
+        self._map.forget()
+        self._settle()
+
+    # --- drawing ---
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the screen."""
+        line = y + self.scroll_offset.y
+        base = self.rich_style
+        strip = self._strip_at(line).apply_style(base)
+        if line < self._map.total and self.selected is not None and self._map.item_at(line) == self.selected:
+            strip = strip.extend_cell_length(self.size.width).apply_style(Style(bgcolor=self._selected_colour()))
+        if (marked := self.text_selection) is not None and (span := marked.get_span(line)) is not None:
+            start, end = span
+            style = self.screen.get_component_rich_style("screen--selection")
+            parts = strip.divide([start, len(strip.text) if end == -1 else end, strip.cell_length])
+            strip = Strip.join([parts[0], parts[1].apply_style(style), *parts[2:]]) if len(parts) > 1 else strip
+        return strip.crop_extend(0, self.size.width, base).apply_offsets(0, line)
+
+    def _selected_colour(self) -> str:
+        return "#2b3a4a" if self.look.dark else "#dfe8f2"
+
+    def _strip_at(self, line: int) -> Strip:
+        if line >= self._map.total:
+            place = line - self._map.total
+            return self._live_strips[place] if place < len(self._live_strips) else Strip.blank(0)
+        seq = self._map.item_at(line)
+        drawn = self._drawn.get(seq)
+        place = line - self._map.top(seq)
+        if drawn is None:
+            waiting = not self._pages or not self._pages.is_loaded(seq)
+            return self._strips([Text(f"  turn {seq} …" if place == 0 and waiting else "", style="dim")])[0]
+        return drawn[place] if place < len(drawn) else Strip.blank(0)
+
+    def _strips(self, lines: list[Text]) -> list[Strip]:
+        console = self.app.console
+        return [Strip([part for part in line.render(console) if part.text != "\n"]) for line in lines]
+
+    def _draw_live(self) -> None:
+        live = self._live
+        if live is None or not live.is_dirty or not self._width:
+            return
+        finished, tail = live.lines(self._width)
+        kept = self._live_strips[: self._live_finished]
+        if self._live_version != live.version:
+            kept, self._live_version = [], live.version
+        strips = [*kept, *self._strips(finished[len(kept) :])]
+        self._live_finished = len(strips)
+        self._live_strips = [*strips, *self._strips(tail)]
+        self._settle()
+
+    # --- layout ---
+
+    @property
+    def _width(self) -> int:
+        return max(self.scrollable_content_region.width - 1, 0)
+
+    def _bottom(self) -> int:
+        return int(self.scroll_y) + max(self.scrollable_content_region.height - 1, 0)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw everything for the new width."""
+        self.redraw()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Read and draw what comes into view."""
+        super().watch_scroll_y(old_value, new_value)
+        if not self._settling:
+            self._follows = new_value >= self.max_scroll_y
+            self._settle()
+
+    def _settle(self) -> None:
+        """Measure what is in view, keep what a person reads in its place, and read what is missing."""
+        if self._settling or not self.is_attached or not self._width:
+            return
+        self._settling = True
+        try:
+            self._apply_size()
+            for _ in range(6):
+                if not self._measure_view():
+                    break
+        finally:
+            self._settling = False
+        self.refresh()
+        self._read_missing()
+
+    def _apply_size(self) -> None:
+        self.virtual_size = Size(self._width, self._map.total + len(self._live_strips))
+        if self._follows:
+            self._scroll_to_line(self.max_scroll_y)
+
+    def _scroll_to_line(self, line: float) -> None:
+        self.scroll_to(y=line, animate=False, immediate=True, force=True)
+
+    def _measure_view(self) -> bool:
+        """Draw the turns in view that were not drawn yet; return whether that moved something."""
+        if self._pages is None or not self._map.count:
+            return False
+        first, last = self._map.item_at(int(self.scroll_y)), self._map.item_at(self._bottom())
+        anchor = next((seq for seq in range(first, last + 1) if seq in self._drawn), first)
+        row = self._map.top(anchor) - int(self.scroll_y)
+        missing = [seq for seq in range(first, last + 1) if seq not in self._drawn and self._pages.is_loaded(seq)]
+        for seq in missing:
+            turn = self._pages.get(seq)
+            lines = turn_lines(turn, self._width, self.app.console, self.look) if turn is not None else []
+            self._drawn[seq] = self._strips(lines)
+            self._map.measure(seq, len(lines))
+        while len(self._drawn) > MOST_DRAWN:
+            self._drawn.popitem(last=False)
+        if missing:
+            self._apply_size()
+            if not self._follows:
+                self._scroll_to_line(self._map.top(anchor) - row)
+        return bool(missing)
+
+    def _read_missing(self) -> None:
+        if self._pages is None or not self._map.count:
+            return
+        first, last = self._map.item_at(int(self.scroll_y)), self._map.item_at(self._bottom())
+        for page in self._pages.pages_missing(first - 10, last + 10):
+            if page not in self._loading:
+                self._loading.add(page)
+                self._load(self._pages, page)
+
+    @work(group="pages", exit_on_error=False)
+    async def _load(self, pages: TurnPages, page: int) -> None:
+        try:
+            await pages.load(page)
+        except ContextInfinityError as error:
+            self.notify(str(error), severity="error")
+            return  # the page stays marked as loading, so that the failing read is not repeated in a loop
+        if pages is self._pages:
+            self._loading.discard(page)
+            self._settle()

@@ -1,0 +1,336 @@
+"""The screen of the workbench, and what its keys do.
+
+    header          conversation, branch, head state, pending, phase, durable/displayed
+    sidebar │ transcript │ panel
+    composer
+    keys
+
+The app owns the open conversation and the running answer. Widgets report what happened; the app changes what is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Footer, Static
+
+from contextinfinity.client.contract import Client
+from contextinfinity.domain.session import Owner
+from contextinfinity.errors import ContextInfinityError, NotFound
+from contextinfinity.tui.answers import Answers
+from contextinfinity.tui.client_thread import ClientThread, Submit
+from contextinfinity.tui.composer import Composer
+from contextinfinity.tui.engine_notices import follow_folds, log_notices
+from contextinfinity.tui.help_screen import HelpScreen
+from contextinfinity.tui.open_conversation import NEW, OpenConversation
+from contextinfinity.tui.panel_host import PanelHost
+from contextinfinity.tui.panels.models_panel import ModelsPanel
+from contextinfinity.tui.panels.panel import Panel
+from contextinfinity.tui.panels.panel_table import PANELS
+from contextinfinity.tui.panels.search_panel import SearchPanel
+from contextinfinity.tui.sidebar import Sidebar
+from contextinfinity.tui.status_header import StatusHeader
+from contextinfinity.tui.transcript import Transcript
+from contextinfinity.tui.turn_menu import TurnMenu
+from contextinfinity.tui.turn_view import Look
+
+LIVE_SECONDS = 0.1
+"""How often the header is drawn again while an answer comes."""
+REFRESH_SECONDS = 0.5
+"""How often to look whether the branch has to be read again (``Answers.follow_jobs``)."""
+WIDE = 100
+OWN_ACTIONS = frozenset(
+    (
+        "help",
+        "panels",
+        "panel",
+        "toggle_sidebar",
+        "new_conversation",
+        "ask_again",
+        "search_conversations",
+        "back",
+        "stop",
+    )
+)
+"""Actions of the app that are not for an open dialog."""
+EMPTY = """\
+ContextInfinity
+
+Write a message below and press Enter.
+
+Ctrl+B conversations · Ctrl+O panels · Ctrl+P commands · F1 keys"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """How the workbench begins: where, with which model, and how it looks."""
+
+    session: str = "last"
+    branch: str | None = None
+    model: str | None = None
+    owner: Owner = field(default_factory=Owner)
+    user_id: str | None = None
+    plain: bool = False
+    light: bool = False
+
+
+class WorkbenchApp(PanelHost):
+    """The terminal workbench."""
+
+    TITLE = "ContextInfinity"
+    CSS_PATH = "workbench.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012  Textual declares it so
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "help", "Keys", priority=True),
+        Binding("ctrl+o", "panels", "Panels", priority=True),
+        Binding("ctrl+b", "toggle_sidebar", "Conversations", priority=True),
+        Binding("ctrl+n", "new_conversation", "New", priority=True),
+        Binding("ctrl+r", "ask_again", "Ask again", priority=True, show=False),
+        Binding("ctrl+f", "search_conversations", "Search", priority=True, show=False),
+        Binding("ctrl+t", "toggle_light", "Light/dark", priority=True, show=False),
+        Binding("ctrl+c", "stop", "Stop", priority=True),
+        Binding("escape", "back", "Back", show=False),
+        Binding("ctrl+q", "quit", "Quit", priority=True),
+        *(
+            Binding(entry.function_key, f"panel('{entry.name}')", entry.kind.TITLE, priority=True, show=False)
+            for entry in PANELS
+            if entry.function_key
+        ),
+    ]
+
+    def __init__(self, opening: Future[Client], submit: Submit, start: Start) -> None:
+        super().__init__(Look(plain=start.plain, dark=not start.light))
+        self.failure: BaseException | None = None
+        """Why the workbench ended, if the engine could not be opened."""
+        self.start = start
+        self.theme = "textual-light" if start.light else "textual-dark"
+        self._opening, self._submit = opening, submit
+        self.answers = Answers(self)
+        self._moves = asyncio.Lock()
+
+    def compose(self) -> ComposeResult:
+        """Compose the screen."""
+        yield StatusHeader(id="header")
+        with Horizontal(id="main"):
+            yield Sidebar(id="sidebar")
+            with Vertical(id="centre"):
+                yield Static(EMPTY, id="empty", markup=False)
+                yield Transcript(self.look, id="transcript")
+            yield Vertical(id="panel-slot")
+        yield Composer(id="composer")
+        yield Footer(show_command_palette=True)
+
+    async def on_mount(self) -> None:
+        """Open the engine beside the first picture."""
+        self.set_class(self.start.plain, "-plain-look")
+        self.query_one(Sidebar).set_class(self.size.width >= WIDE and not self.start.plain, "-shown")
+        self.query_one(Composer).focus()
+        self._begin()
+
+    @work(group="begin", exit_on_error=False)
+    async def _begin(self) -> None:
+        try:
+            client = await asyncio.wrap_future(self._opening)
+            thread = ClientThread(client, self._submit, owner=self.start.owner, user_id=self.start.user_id)
+            self._conversation = OpenConversation(thread, model=self.start.model)
+            await self._go_to_start()
+        except ContextInfinityError as error:
+            self.failure = error
+            self.exit(return_code=1)
+            return
+        self.query_one(Sidebar).connect(thread)
+        self.set_interval(LIVE_SECONDS, self.answers.draw_header)
+        self.set_interval(REFRESH_SECONDS, self.answers.follow_jobs)
+        self.run_worker(log_notices(self), group="notices", exit_on_error=False)
+        self.run_worker(follow_folds(self, thread), group="notices", exit_on_error=False)
+
+    async def _go_to_start(self) -> None:
+        thread, branch = self.conversation.thread, None
+        threads = thread.client.threads
+        thread_id: str | None = None
+        if self.start.session != NEW:
+            try:
+                thread_id = (await thread.call(threads.find(self.start.session, thread.owner))).thread_id
+            except NotFound:
+                if self.start.session != "last":
+                    raise
+        if thread_id is not None and self.start.branch is not None:
+            branch = (await thread.call(threads.find_branch(thread_id, self.start.branch))).branch_id
+        await self.go_to(thread_id, branch)
+
+    # --- where we are ---
+
+    async def go_to(self, thread_id: str | None, branch_id: str | None = None, seq: int | None = None) -> None:
+        """Show a conversation, or an empty one; go to a turn in it."""
+        async with self._moves:
+            self.answers.leave()
+            try:
+                await self.conversation.open(thread_id, branch_id)
+            except ContextInfinityError as error:
+                self.notify(str(error), severity="error")
+                await self.conversation.open(None)
+            transcript = self.query_one(Transcript)
+            transcript.show_turns(self.conversation.pages)
+            self.show_conversation()
+            if seq is not None and seq <= transcript.turns:
+                transcript.go_to(seq)
+            if (running := self.conversation.running) is not None:
+                self.answers.join(running)
+
+    def show_conversation(self) -> None:
+        """Draw the header, the list and the panel for where we are now."""
+        is_empty = self.conversation.thread_id is None and self.answers.live is None
+        self.query_one("#empty").display = is_empty
+        self.query_one(Transcript).display = not is_empty
+        self.query_one(Sidebar).mark(self.conversation.thread_id)
+        self.answers.draw_header(always=True)
+        if self.panel is not None:
+            self.panel.reload()
+
+    @on(Sidebar.ConversationChosen)
+    async def _conversation_chosen(self, event: Sidebar.ConversationChosen) -> None:
+        await self.go_to(event.thread_id, seq=event.turn_seq)
+        self.query_one(Composer).focus()
+
+    @on(Panel.BranchChosen)
+    async def _branch_chosen(self, event: Panel.BranchChosen) -> None:
+        await self.go_to(self.conversation.thread_id, event.branch_id)
+
+    @on(Panel.TurnChosen)
+    async def _turn_chosen(self, event: Panel.TurnChosen) -> None:
+        if event.thread_id is not None and event.thread_id != self.conversation.thread_id:
+            await self.go_to(event.thread_id, seq=event.seq)
+        else:
+            self.query_one(Transcript).go_to(event.seq)
+        if self.screen.has_class("-narrow"):
+            await self.close_panel()
+
+    @on(Panel.ConversationChanged)
+    async def _conversation_changed(self) -> None:
+        await self.answers.refresh()
+        if self.panel is not None and self.panel.NAME != "folds":
+            self.panel.reload()
+
+    @on(ModelsPanel.ModelChosen)
+    async def _model_chosen(self, event: ModelsPanel.ModelChosen) -> None:
+        self.conversation.model = event.name
+        self.notify(f"{event.name} answers from now on." if event.name else "The router chooses from now on.")
+        await self.close_panel()
+
+    @on(SearchPanel.ChunkAttached)
+    def _chunk_attached(self) -> None:
+        self.answers.draw_header(always=True)
+
+    @on(Transcript.TurnSelected)
+    def _turn_selected(self, event: Transcript.TurnSelected) -> None:
+        self.conversation.selected = event.turn
+        if self.panel is not None and self.panel.NAME in ("context", "steps", "search"):
+            self.panel.reload()
+
+    @on(Transcript.TurnOpened)
+    def _turn_opened(self, event: Transcript.TurnOpened) -> None:
+        TurnMenu(self, event.turn).open()
+
+    @on(Composer.MessageEntered)
+    def _message_entered(self, event: Composer.MessageEntered) -> None:
+        if not self.answers.send(event.text):
+            self.query_one(Composer).give_back(event.text)
+
+    @on(Composer.PageScrolled)
+    def _page_scrolled(self, event: Composer.PageScrolled) -> None:
+        transcript = self.query_one(Transcript)
+        transcript.scroll_relative(y=event.pages * max(transcript.size.height - 2, 1), animate=False)
+
+    # --- keys ---
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keep keys that are typed into a dialog from the screen behind it."""
+        return not isinstance(self.screen, ModalScreen) or action not in OWN_ACTIONS
+
+    async def action_back(self) -> None:
+        """Cancel what runs in the panel, close it, or go back to the message."""
+        if self.panel is not None and self.panel.is_busy:
+            self.panel.cancel()
+        elif self.panel is not None:
+            await self.close_panel()
+        else:
+            self.query_one(Transcript).deselect()
+            self.query_one(Composer).focus()
+
+    def action_help(self) -> None:
+        """Show all keys."""
+        self.push_screen(HelpScreen())
+
+    def action_toggle_sidebar(self) -> None:
+        """Show or hide the conversations."""
+        sidebar = self.query_one(Sidebar)
+        sidebar.toggle_class("-shown")
+        (sidebar.query_one("#sidebar-list") if sidebar.has_class("-shown") else self.query_one(Composer)).focus()
+
+    def action_search_conversations(self) -> None:
+        """Go to the search field of the conversations."""
+        self.query_one(Sidebar).add_class("-shown")
+        self.query_one("#sidebar-search").focus()
+
+    async def action_new_conversation(self) -> None:
+        """Begin a new conversation with the next message."""
+        if self.is_ready:
+            await self.go_to(None)
+            self.query_one(Composer).focus()
+
+    def action_ask_again(self) -> None:
+        """Ask the newest question again."""
+        if self.is_ready:
+            self.answers.ask_again()
+
+    def action_stop(self) -> None:
+        """Copy what is marked, stop the answer, or leave when pressed twice."""
+        if (marked := self.screen.get_selected_text()) is not None:
+            self.copy_to_clipboard(marked)
+            self.screen.clear_selection()
+            self.notify("Copied.")
+        elif self.is_ready:
+            self.answers.stop_or_leave()
+        else:
+            self.exit()
+
+    def action_toggle_light(self) -> None:
+        """Change between light and dark."""
+        self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
+
+    def watch_theme(self, theme_name: str) -> None:
+        """Draw the conversation in the colours of the theme."""
+        self.look = Look(plain=self.start.plain, dark=self.current_theme.dark)
+        for transcript in self.query(Transcript).results():
+            transcript.redraw(self.look)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """List the commands of the palette."""
+        for entry in PANELS:
+            yield SystemCommand(
+                entry.kind.TITLE,
+                f"Open the panel ({entry.kind.KEYS})",
+                partial(self._later, self.action_panel, entry.name),
+            )
+        for title, says, action in (
+            ("Commit pending now", "Commit answered turns at once", self.answers.commit_pending),
+            ("New conversation", "Begin with the next message", partial(self._later, self.action_new_conversation)),
+            ("Ask again", "Ask the newest question again", self.action_ask_again),
+            ("Turn menu", "Fork, roll back, edit, pin or copy", self.query_one(Transcript).action_open_turn),
+            ("Conversations", "Show or hide the list", self.action_toggle_sidebar),
+            ("Keys", "Show all keys", self.action_help),
+            ("Light or dark", "Change the colours", self.action_toggle_light),
+            ("Quit", "Leave the workbench", self.exit),
+        ):
+            yield SystemCommand(title, says, action)

@@ -1,0 +1,44 @@
+"""Every panel as a picture, at the smallest screen and at a large one.
+
+The pictures are in ``tests/samples/tui``; ``CIX_WRITE_PICTURES=1 pytest tests/doors/tui`` writes them again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.tui.panels.panel_table import PANELS
+from tests.doors.tui.workbench import steady, workbench
+
+pytestmark = pytest.mark.xdist_group("tui")
+
+PICTURES = Path(__file__).parents[2] / "samples" / "tui"
+
+
+@pytest.mark.req("TUI-1", "TUI-2")
+@pytest.mark.parametrize("size", [(80, 24), (140, 45)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_every_panel_looks_as_its_picture(example: Path, size: tuple[int, int]) -> None:
+    different: dict[str, str] = {}
+
+    def compare(name: str, picture: str) -> None:
+        path = PICTURES / f"{name}-{size[0]}x{size[1]}.txt"
+        if os.environ.get("CIX_WRITE_PICTURES"):
+            path.write_text(steady(picture), encoding="utf-8")
+        elif steady(picture) != path.read_text(encoding="utf-8"):
+            different[name] = picture
+
+    async with workbench(example, size=size, session="demo-weather-buoy") as bench:
+        await bench.settled()
+        compare("chat", bench.picture())
+        for entry in PANELS:
+            await bench.app.action_panel(entry.name)
+            await bench.pilot.pause()
+            await bench.settled()
+            compare(entry.name, bench.picture())
+        await bench.press("escape", "f1")
+        await bench.settled()
+        compare("keys", bench.picture())
+    assert not different, "\n\n".join(f"{name}:\n{picture}" for name, picture in different.items())
