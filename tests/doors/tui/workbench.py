@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ from contextinfinity.tui.workbench_app import Start, WorkbenchApp
 
 SECONDS = 30.0
 CHANGING = (
-    re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d|(?<![\d:])\d\d:\d\d(?!\d)"),
-    re.compile(r"(?<![0-9a-f])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8}(?![0-9a-f])"),
-    re.compile(r" +[\d,]+\.\d+ ms"),
-    re.compile(r"(?<=, )\d+\.\d\d s"),
+    (re.compile(r"(?<![0-9a-f])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8}(?![0-9a-f])"), "#"),
+    (re.compile(r" +[\d,]+\.\d+ ms"), "#"),
+    (re.compile(r"\d"), "#"),
+    (re.compile(r"(?<=[█▒·])[█▒·]|[█▒·](?=[█▒·])"), "█"),
 )
-"""What differs from run to run: times, ids, durations."""
+"""What differs from run to run or with every change of a prompt: ids, times, figures and the shares of the bar."""
 
 
 class Workbench:
@@ -88,6 +89,10 @@ async def workbench(
 
 def steady(picture: str) -> str:
     """Replace what differs from run to run by signs of the same width."""
-    for pattern in CHANGING:
-        picture = pattern.sub(lambda found: "#" * len(found.group()), picture)
+    for pattern, sign in CHANGING:
+        picture = pattern.sub(partial(_masked, sign), picture)
     return picture
+
+
+def _masked(sign: str, found: re.Match[str]) -> str:
+    return sign * len(found.group())
