@@ -57,7 +57,7 @@ class Workbench:
 
     async def settled(self) -> None:
         """Wait until nothing is read or drawn any more."""
-        busy = ("load", "pages", "operation", "sidebar")
+        busy = ("begin", "load", "pages", "operation", "sidebar")
         await self.until(lambda: not [w for w in self.app.workers if w.group in busy and not w.is_finished])
         await self.pilot.pause()
 
