@@ -161,7 +161,8 @@ def test_a_backup_outside_of_the_data_dir_is_encrypted_and_opens_with_the_same_k
     folder: Path, template: tuple[Path, tuple[str, str]], tmp_path: Path
 ) -> None:
     encrypting.encrypt(folder)
-    made = back_up(folder / "ledger.db", tmp_path / "elsewhere", lambda _: None)
+    made = back_up(folder / "ledger.db", tmp_path / "elsewhere", lambda _: None, name="mine.db")
+    assert {path.name for path in made.parent.iterdir()} == {"mine.db", "mine.db-encryption"}
     assert holding(tmp_path / "elsewhere", KEPT) == []
     restored = tmp_path / "restored"
     restored.mkdir()

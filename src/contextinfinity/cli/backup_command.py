@@ -36,13 +36,13 @@ def backup(means: CommonOptions, file: File) -> None:
         raise InvalidInput(f"There is no folder {file.parent}.", hint="Create it first.")
     began = now()
     with bar("backup") as progress:
-        made = back_up(
+        back_up(
             ledger,
             file.parent,
             lambda part: progress(int(part * 100), 100),
             lambda copy: asyncio.run(purge_deleted(copy, ledger, began)),
+            file.name,
         )
-    made.rename(file)
     note_written_elsewhere(settings.data_dir / "backups", file)
     if means.as_json:
         print_json({"file": str(file), "bytes": file.stat().st_size})

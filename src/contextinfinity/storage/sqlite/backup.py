@@ -37,12 +37,14 @@ def back_up(
     folder: Path,
     progress: Callable[[float], None],
     complete: Callable[[Path], None] = lambda _: None,
+    name: str | None = None,
 ) -> Path:
-    """Copy a ledger into a folder, under the present time, and give the copy's path.
+    """Copy a ledger into a folder, under a name or else the present time, and return the path of the copy.
 
+    The copy of an encrypted ledger outside of its data_dir gets its header file beside it.
     ``complete`` gets the copy before it has its name, to remove what must not be in it.
     """
-    name = f"ledger-{now():%Y%m%dT%H%M%S.%f}"[:-3] + "Z.db"
+    name = name or f"ledger-{now():%Y%m%dT%H%M%S.%f}"[:-3] + "Z.db"
     partial = folder / f"{name}{PARTIAL}"
     _make_room(ledger, folder)
     lock = _create(partial)
