@@ -1,1 +1,1 @@
-"""How other vendors' clients speak: their requests read, their answers written. Plain values in, plain values out."""
+"""Vendor APIs that we serve: parse their clients' requests and write their responses, without I/O."""

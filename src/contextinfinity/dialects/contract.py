@@ -1,6 +1,6 @@
-"""What every dialect can do: read what a vendor's client asks for, and write answers as that client expects them.
+"""The contract of dialects: parse requests of a vendor's clients, and write responses for them.
 
-A dialect knows nothing of threads, models or sockets: all of it can be tried without a server.
+A dialect knows nothing about threads, models or sockets, so it can be tested without a server.
 """
 
 from __future__ import annotations
@@ -17,118 +17,118 @@ from contextinfinity.domain.prompt import CallPiece, RequestOptions, ToolSpec
 from contextinfinity.domain.turn import Problem, Usage
 
 Stop: TypeAlias = Literal["end", "length", "filter", "tools", "stop"]
-"""Why an answer ended; ``stop``: one of the texts was reached that the client named."""
+"""Why an answer ended; ``stop``: at one of the client's stop sequences."""
 
 
 class IncomingRequest(Struct, frozen=True, kw_only=True):
-    """What a vendor's client asks for, in our terms."""
+    """A request of a vendor's client, in our terms."""
 
     model: str
     messages: tuple[Message, ...]
-    """As they were sent, in their order, behind the first system texts. Results of tools are said by the user."""
+    """The messages as sent, in order, after the first system texts. Tool results are part of user messages."""
     system: str = ""
-    """The system texts in front of the first message, one paragraph each."""
+    """The system texts before the first message, one paragraph each."""
     tools: tuple[ToolSpec, ...] = ()
     wishes: RequestOptions = RequestOptions()
     response_format: Json = None
-    """A JSON schema that the answer has to follow."""
+    """A JSON schema for the answer."""
     stream: bool = False
     with_usage: bool = False
-    """Whether a stream is to tell at its end what it took."""
+    """Whether a stream reports usage at its end."""
     end_user: str = ""
-    """Who speaks, as the application calls them."""
+    """The end user, as the application names them."""
     thread_id: str | None = None
     follows: TurnId | None = None
-    """The turn that the messages go on from."""
+    """The turn that the messages follow."""
     appends: bool = False
-    """Whether all messages are new: they follow ``follows``, or what is said last in ``thread_id``."""
+    """Whether all messages are new: they follow ``follows``, or the last turn of ``thread_id``."""
     keeps: dict[str, Json] = {}
-    """What is kept with the turn, as its metadata."""
+    """Metadata to store with the turn."""
     ignored: tuple[str, ...] = ()
-    """Parameters that were asked for and mean nothing to a model of another vendor."""
+    """Requested parameters that have no effect on a model of another vendor."""
     unsupported: tuple[tuple[str, str], ...] = ()
-    """Parameters without which the answer would be another one, and why another vendor's model cannot follow them."""
+    """Parameters that change the answer and that another vendor's model cannot follow, with the reason."""
     form: str = ""
-    """The wire form that its client speaks (``domain.sent_form``)."""
+    """The wire form of the client (``domain.sent_form``)."""
     sent: Json = None
-    """Its system text and its tools, as they were sent."""
+    """The client's system text and tools, as sent."""
     params: Json = None
-    """All other parameters, as they were sent."""
+    """All other parameters, as sent."""
     choices: int = 1
-    """How many answers are asked for."""
+    """The number of answers requested."""
 
 
 class AnswerView(Struct, frozen=True, kw_only=True):
-    """An answer, or as much of one as is known when it begins."""
+    """An answer, or what is known of it when it starts."""
 
     id: str
     model: str
-    """As the client named it."""
+    """The name that the client used."""
     created_at: datetime
     blocks: tuple[ContentBlock, ...] = ()
-    """Words and calls of tools, in order; with what the model thought for dialects that show it."""
+    """Text and tool calls in order; with reasoning for dialects that show it."""
     ended_at: datetime | None = None
     stop: Stop = "end"
     stopped_by: str | None = None
-    """The text that was reached, where it is known."""
+    """The stop sequence that was reached, if known."""
     usage: Usage = Usage()
 
 
 class SseWriter(Protocol):
-    """Writes one answer as a stream of server-sent events, in bytes as they go out."""
+    """Writes one answer as a stream of server-sent events."""
 
     def begin(self) -> bytes:
-        """Write what comes before the first word."""
+        """Write the events before the first text."""
         ...
 
     def text(self, text: str) -> bytes:
-        """Write a piece of the answer's text."""
+        """Write a piece of text."""
         ...
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write what the model thought, before the text that it led to; called where ``shows_reasoning`` is set."""
+        """Write a reasoning block, before the text it led to; called if ``shows_reasoning`` is set."""
         ...
 
     def call(self, piece: CallPiece) -> bytes:
-        """Write a piece of a tool call; called where ``streams_calls`` is set."""
+        """Write a piece of a tool call; called if ``streams_calls`` is set."""
         ...
 
     def end(self, spoken: AnswerView) -> bytes:
-        """Write what follows the last word: calls of tools that were not written in pieces, why it ended, what it took.
+        """Write what follows the last text: tool calls that were not streamed, the stop reason, the usage.
 
-        Text that ``spoken`` holds has been written by then, piece by piece.
+        The text in ``spoken`` has already been written in pieces.
         """
         ...
 
     def fail(self, problem: Problem, status: int) -> bytes:
-        """Write that nothing more comes, and why."""
+        """Write a final error event."""
         ...
 
 
 class Dialect(Protocol):
-    """One vendor's way to be asked and to answer."""
+    """The request and response format of one vendor API."""
 
     counts_first: bool
-    """Whether a stream says at its beginning how large the request was."""
+    """Whether a stream reports the input tokens at its start."""
     streams_calls: bool
-    """Whether a stream writes tool calls piece by piece."""
+    """Whether a stream writes tool calls in pieces."""
     shows_reasoning: bool
-    """Whether an answer has to hold the model's reasoning."""
+    """Whether an answer must contain the model's reasoning."""
 
     def read(self, body: bytes) -> IncomingRequest:
-        """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+        """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         ...
 
     def whole(self, spoken: AnswerView) -> Json:
-        """Write an answer in one piece."""
+        """Write a whole answer."""
         ...
 
     def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
-        """Begin to write an answer piece by piece."""
+        """Return a writer for a streamed answer."""
         ...
 
     def error(self, problem: Problem, status: int) -> Json:
-        """Write what went wrong, for a status of HTTP."""
+        """Write an error for an HTTP status."""
         ...
 
     def models(self, names: Sequence[str]) -> Json:

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, as its clients speak it."""
+"""Anthropic's Messages API, as served to its clients."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from contextinfinity.domain.turn import Problem
 
 
 class AnthropicMessages:
-    """``Dialect`` of /v1/messages, and what goes with it: counting tokens, a single model."""
+    """``Dialect`` of /v1/messages, with token counting and the models API."""
 
     counts_first = True
     shows_reasoning = True
     streams_calls = True
 
     def read(self, body: bytes) -> IncomingRequest:
-        """Read a request for a message."""
+        """Parse a request for a message; raise ``InvalidInput`` if it is wrong."""
         return reading.incoming(body)
 
     def read_to_count(self, body: bytes) -> IncomingRequest:
-        """Read a request to count tokens: the same, but for ``max_tokens``, which it need not name."""
+        """Parse a token counting request; it may omit ``max_tokens``."""
         return reading.incoming_to_count(body)
 
     def counted(self, tokens: int) -> Json:
-        """Write how many tokens a request has."""
+        """Write the token count of a request."""
         return {"input_tokens": tokens}
 
     def whole(self, spoken: AnswerView) -> Json:
-        """Write an answer in one piece."""
+        """Write a whole answer."""
         return writing.message(spoken)
 
     def writer(self, begun: AnswerView, *, with_usage: bool = True) -> writing.MessageWriter:
-        """Begin to write an answer piece by piece; here every answer tells what it took."""
+        """Return a writer for a streamed answer; on this API a stream always reports usage."""
         return writing.MessageWriter(begun)
 
     def error(self, problem: Problem, status: int, *, request_id: str | None = None) -> Json:
-        """Write what went wrong; ``request_id`` is what the header ``request-id`` says too."""
+        """Write an error; ``request_id`` is the same as in the header ``request-id``."""
         return writing.error(problem, status, request_id)
 
     def models(self, names: Sequence[str]) -> Json:

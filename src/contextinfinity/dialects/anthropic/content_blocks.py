@@ -1,7 +1,7 @@
-"""Content as Anthropic's clients send it, as our blocks.
+"""Parse the content of Anthropic's clients into our blocks.
 
-Markers for caches are accepted and left out, also of blocks that are kept as they came: clients move them from turn to
-turn, and what goes upstream is marked anew.
+Cache markers are accepted and removed, also from blocks that are otherwise kept unchanged: clients move them from turn
+to turn, and requests to the provider get their own markers.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from contextinfinity.domain.message import (
 )
 
 PROVIDER = "anthropic"
-"""Blocks that are kept as they came go back as they are to a provider of this name."""
+"""Blocks that are kept unchanged are sent back unchanged to a provider of this name."""
 FILES = ("base64", "url", "file")
-"""The sources of documents that are files."""
+"""The source types of documents that are files."""
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 _OF_ASSISTANT = frozenset({"thinking", "redacted_thinking", "tool_use"})
@@ -49,14 +49,14 @@ _MISPLACED = {
     "the result of a tool": _OF_ASSISTANT | {"tool_result"},
     "a document": _OF_ASSISTANT | {"tool_result", "document"},
 }
-"""What cannot stand where; it also keeps blocks from being nested without end."""
+"""The block types that are not allowed in each place; this also limits nesting."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 Blocks = tuple[ContentBlock, ...]
 
 
 def content_of(content: Json, where: str) -> Blocks:
-    """Read a text or a list of blocks; empty texts say nothing and are left out."""
+    """Parse a text or a list of blocks; empty texts are omitted."""
     if isinstance(content, str):
         return (TextBlock(text=content),) if content else ()
     if not isinstance(content, list):
@@ -71,7 +71,7 @@ _document_content = partial(content_of, where="a document")
 
 
 def texts_of(content: Json) -> list[str]:
-    """Read a text or a list of blocks of text; what is blank is left out."""
+    """Parse a text or a list of text blocks; blank texts are omitted."""
     if isinstance(content, str):
         texts = [content]
     elif isinstance(content, list):
@@ -128,7 +128,7 @@ def _picture(given: Json) -> ImageBlock:
 
 def _pixels(media_type: str, data: str, name: str) -> ImageBlock:
     if not _is_base64(data):
-        data = "".join(data.split())  # some write it in lines
+        data = "".join(data.split())  # some clients break lines
         if not _is_base64(data):
             raise InvalidField("expected the bytes of a picture in base64.", name)
     return ImageBlock(media_type=media_type, source={"type": "base64", "data": data})
@@ -139,7 +139,7 @@ def _is_base64(data: str) -> bool:
 
 
 def _document(block: dict[str, Json]) -> Blocks:
-    """Read a document: its title, what is said about it, and its text; a file is kept as it came."""
+    """Parse a document into its title, context and text; a file is kept unchanged."""
     source = block.get("source")
     if isinstance(source, dict) and source.get("type") in FILES:
         return (_as_it_came(block),)

@@ -1,6 +1,6 @@
-"""Values out of JSON that may be anything: each is what it has to be, or ``InvalidField`` says where it is not.
+"""Read validated values from JSON; ``InvalidField`` gives the location of an invalid one.
 
-Where a value stands is only put together when something is wrong with it: a long conversation is read in one go.
+The location is assembled only when a value is invalid, so that long conversations are parsed fast.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 DEEPEST = 90
-"""How many levels deep a value may be that is kept as it came; the ledger keeps a few more."""
+"""The maximum nesting depth of a value that is kept unchanged; the ledger stores slightly deeper ones."""
 LARGEST = 2**53
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
 
 class InvalidField(Exception):
-    """A value breaks a rule. Whoever knows in what it stands adds to its ``steps``, the innermost comes first."""
+    """An invalid value. Each enclosing reader appends to ``steps``; the innermost comes first."""
 
     def __init__(self, what: str, *steps: str | int, hint: str = "") -> None:
         super().__init__(what)
@@ -31,30 +31,30 @@ class InvalidField(Exception):
         self.hint = hint
 
     def told(self) -> InvalidInput:
-        """Say it to whoever asked."""
+        """Return the error for the caller, with the path of the value."""
         place = ".".join(map(str, reversed(self.steps)))
         return InvalidInput(f"{place}: {self.what}", hint=self.hint)
 
 
 def unlike(expected: str, value: Json, *steps: str | int) -> InvalidField:
-    """Say that a value is of the wrong kind; what it is itself is not repeated."""
+    """Return the error for a value of the wrong type; it does not repeat the value."""
     return InvalidField(f"expected {expected}, found {_KINDS.get(type(value), 'nothing')}.", *steps)
 
 
 def each(values: Iterable[A], read: Callable[[A], B]) -> list[B]:
-    """Read one value after the other."""
+    """Read a list of values; add the index to an error."""
     done: list[B] = []
     try:
         for value in values:
             done.append(read(value))
     except InvalidField as wrong:
-        wrong.steps.append(len(done))  # how many are done says which one is wrong
+        wrong.steps.append(len(done))  # the number of finished values is the index of the invalid one
         raise
     return done
 
 
 def under(name: str | int, read: Callable[[A], B], value: A) -> B:
-    """Read what stands under a name."""
+    """Read a value; add its name to an error."""
     try:
         return read(value)
     except InvalidField as wrong:
@@ -63,20 +63,20 @@ def under(name: str | int, read: Callable[[A], B], value: A) -> B:
 
 
 def object_of(value: Json) -> dict[str, Json]:
-    """Give an object."""
+    """Return an object, or raise ``InvalidField``."""
     if not isinstance(value, dict):
         raise unlike("an object", value)
     return value
 
 
 def object_in(asked: dict[str, Json], name: str) -> dict[str, Json]:
-    """Give the object of that name; where there is none, an empty one."""
+    """Return the object of that name, or an empty one."""
     value = asked.get(name)
     return {} if value is None else under(name, object_of, value)
 
 
 def list_in(asked: dict[str, Json], name: str) -> list[Json]:
-    """Give the list of that name; where there is none, an empty one."""
+    """Return the list of that name, or an empty one."""
     value = asked.get(name)
     if value is None:
         return []
@@ -86,7 +86,7 @@ def list_in(asked: dict[str, Json], name: str) -> list[Json]:
 
 
 def text_in(asked: dict[str, Json], name: str, *, least: int = 0) -> str:
-    """Give the text of that name, which has to be there."""
+    """Return the text of that name; it is required."""
     value = asked.get(name)
     if not isinstance(value, str):
         raise unlike("a text", value, name)
@@ -96,12 +96,12 @@ def text_in(asked: dict[str, Json], name: str, *, least: int = 0) -> str:
 
 
 def optional_text(asked: dict[str, Json], name: str) -> str:
-    """Give the text of that name; where there is none, an empty one."""
+    """Return the text of that name, or an empty one."""
     return "" if asked.get(name) is None else text_in(asked, name)
 
 
 def word_in(asked: dict[str, Json], name: str, words: Sequence[str]) -> str:
-    """Give the text of that name, which has to be one of some words."""
+    """Return the text of that name, which must be one of the given words."""
     value = asked.get(name)
     if not isinstance(value, str) or value not in words:
         found = f'"{value[:40]}"' if isinstance(value, str) else _KINDS.get(type(value), "nothing")
@@ -110,7 +110,7 @@ def word_in(asked: dict[str, Json], name: str, words: Sequence[str]) -> str:
 
 
 def flag_in(asked: dict[str, Json], name: str) -> bool | None:
-    """Give true or false; None where it is not said."""
+    """Return the boolean of that name, or None if it is missing."""
     value = asked.get(name)
     if value is not None and not isinstance(value, bool):
         raise unlike("true or false", value, name)
@@ -118,7 +118,7 @@ def flag_in(asked: dict[str, Json], name: str) -> bool | None:
 
 
 def count_in(asked: dict[str, Json], name: str, *, least: int) -> int | None:
-    """Give a whole number; None where it is not said."""
+    """Return the integer of that name, or None if it is missing."""
     value = asked.get(name)
     if value is None:
         return None
@@ -128,7 +128,7 @@ def count_in(asked: dict[str, Json], name: str, *, least: int) -> int | None:
 
 
 def share_in(asked: dict[str, Json], name: str) -> float | None:
-    """Give a number from 0 to 1; None where it is not said."""
+    """Return the number of that name, from 0 to 1, or None if it is missing."""
     value = asked.get(name)
     if value is None:
         return None
@@ -142,7 +142,7 @@ def _values(outer: dict[str, Json] | list[Json]) -> Iterable[Json]:
 
 
 def kept(value: dict[str, Json] | list[Json]) -> Json:
-    """Give a value that is kept as it came, if it is not nested too deep to be kept."""
+    """Return a value that is kept unchanged; raise ``InvalidField`` if it is nested too deeply."""
     level = [value]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _values(outer) if type(inner) in (dict, list)]
@@ -152,5 +152,5 @@ def kept(value: dict[str, Json] | list[Json]) -> Json:
 
 
 def kept_object(value: Json) -> Json:
-    """Give an object that is kept as it came."""
+    """Return an object that is kept unchanged."""
     return kept(object_of(value))

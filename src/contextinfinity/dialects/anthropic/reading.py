@@ -1,7 +1,7 @@
-"""What clients of Anthropic's Messages API send, as ``IncomingRequest``.
+"""Parse the requests of Anthropic's clients into ``IncomingRequest``.
 
-A parameter that means nothing here is named in ``ignored`` and never refused, unless the answer would be another one
-than was asked for. A value of the wrong form is refused with its place, ``messages.3.content.1.text``.
+Unsupported parameters are listed in ``ignored``; they are rejected only if the answer would differ from what was asked
+for. Invalid values are rejected with their location, ``messages.3.content.1.text``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 THINKING = ("enabled", "disabled", "adaptive", "between_tools")
 LEAST_THINKING = 1024
 MOST_IGNORED = 32
-"""So many ignored parameters are named; more than that nobody reads."""
+"""The maximum number of ignored parameters that are named."""
 
 _MEANT = frozenset(
     {
@@ -48,17 +48,17 @@ _MEANT = frozenset(
     }
 )
 WRITTEN = frozenset({"model", "messages", "system", "tools", "stream", "max_tokens", "metadata"})
-"""What the engine writes itself, also to a model of the same wire."""
+"""Parameters that the engine writes itself, even for a model of the same API."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def incoming(body: bytes) -> IncomingRequest:
-    """Read a request for a message."""
+    """Parse a request for a message; raise ``InvalidInput`` if it is wrong."""
     return _read(body, to_count=False)
 
 
 def incoming_to_count(body: bytes) -> IncomingRequest:
-    """Read a request to count the tokens of a message; it says nothing of the answer's length."""
+    """Parse a token counting request, which does not set the answer's length."""
     return _read(body, to_count=True)
 
 
@@ -110,20 +110,20 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
 
 
 def _files(said: list[Message]) -> tuple[str, ...]:
-    """Name the files that a model of another wire is not shown."""
+    """Name the files that only a model of this API can see."""
     raws = (block.raw for message in said for block in message.blocks if isinstance(block, UnknownBlock))
     return ("messages.content.document",) if any(raw.get("type") == "document" for raw in raws) else ()
 
 
 def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json]:
-    """Return the parameters that go to a model of the same wire as they were sent."""
+    """Return the parameters that are passed unchanged to a model of the same API."""
     params = {name: kept_value(asked, name) for name in asked if name not in WRITTEN and asked[name] is not None}
     noted = {name: value for name, value in metadata.items() if name != "thread_id"}
     return params | ({"metadata": noted} if noted else {})
 
 
 def kept_value(asked: dict[str, Json], name: str) -> Json:
-    """Return a parameter that goes to a model of the same wire as it was sent."""
+    """Return a parameter that is passed unchanged to a model of the same API."""
     value = asked[name]
     return under(name, kept, value) if isinstance(value, dict | list) else value
 
@@ -176,7 +176,7 @@ def _effort(config: dict[str, Json]) -> str | None:
 
 
 def _thinking_tokens(thinking: dict[str, Json]) -> int | None:
-    """Read how much to think; a model that decides for itself is not told."""
+    """Return the thinking budget; None if the model decides for itself."""
     kind = word_in(thinking, "type", THINKING) if thinking else "adaptive"
     if kind == "disabled":
         return 0
@@ -189,7 +189,7 @@ def _thinking_tokens(thinking: dict[str, Json]) -> int | None:
 
 
 def _response_format(asked: dict[str, Json]) -> Json:
-    """Read the schema of the answer; ``output_format`` is what it was called first."""
+    """Return the schema of the answer; ``output_format`` is its older name."""
     config = object_in(asked, "output_config")
     if config.get("format") is not None:
         return under("output_config", lambda told: under("format", _schema, told["format"]), config)
@@ -204,7 +204,7 @@ def _schema(given: Json) -> Json:
 
 
 def _ignored(asked: dict[str, Json], tools: OfferedTools) -> tuple[str, ...]:
-    """Name what means nothing here; what is empty asks for nothing."""
+    """Name the parameters that have no effect here; empty values are skipped."""
     thread = asked.get("thread")
     if isinstance(thread, dict) and thread.get("type") == "continue":
         raise InvalidField(

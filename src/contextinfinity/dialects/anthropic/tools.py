@@ -1,7 +1,7 @@
-"""Tools that clients of Anthropic's Messages API offer, and which of them the model is to call.
+"""Parse the tools and the tool choice of Anthropic's clients.
 
-Tools that run at Anthropic, or that only its models know, cannot be offered to whatever model answers: they are left
-out, and refused only where the client insists on one.
+Tools that run at Anthropic, or that only its models know, cannot be offered to every model: they are omitted, and
+rejected only if the client requires one of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MEANT = frozenset({"type", "name", "description", "input_schema", "cache_contro
 
 
 class OfferedTools(Struct, frozen=True, kw_only=True):
-    """The tools of a request: those that a model can be offered, the names of the others, what means nothing here."""
+    """The tools of a request: those that can be offered, the names of the others, and ignored parameters."""
 
     specs: tuple[ToolSpec, ...]
     left_out: frozenset[str]
@@ -41,7 +41,7 @@ class OfferedTools(Struct, frozen=True, kw_only=True):
 
 
 def offered_in(asked: dict[str, Json]) -> OfferedTools:
-    """Read the tools of a request."""
+    """Parse the tools of a request."""
     given = under("tools", lambda tools: each(tools, _tool), list_in(asked, "tools"))
     specs = [spec for spec, _ in given if isinstance(spec, ToolSpec)]
     names = [spec.name for spec in specs]
@@ -55,7 +55,7 @@ def offered_in(asked: dict[str, Json]) -> OfferedTools:
 
 
 def _tool(given: Json) -> tuple[ToolSpec | str, list[str]]:
-    """Read a tool, or the name of one that is left out; and what of it is ignored."""
+    """Parse a tool, or return the name of an omitted one; also return its ignored parameters."""
     tool = object_of(given)
     if (optional_text(tool, "type") or "custom") != "custom":
         name = optional_text(tool, "name") or tool["type"]
@@ -76,7 +76,7 @@ def _parameters(given: Json) -> Json:
 
 
 def choice_of(asked: dict[str, Json], tools: OfferedTools) -> tuple[str | None, bool | None]:
-    """Read which tool is to be called, as ``Wishes`` says it, and whether several may be called at once."""
+    """Return the tool choice in the form of ``RequestOptions``, and whether parallel calls are allowed."""
     return under("tool_choice", lambda choice: _choice(choice, tools), object_in(asked, "tool_choice"))
 
 

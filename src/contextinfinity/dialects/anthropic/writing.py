@@ -1,7 +1,7 @@
-"""Answers as clients of Anthropic's Messages API expect them: a message, a stream of events, an error, the models.
+"""Write answers, streams, errors and models for Anthropic's clients.
 
-In a stream the text is content block 0 if there is any, calls of tools follow. Counts of tokens in ``message_delta``
-are of the whole answer.
+In a stream the text is content block 0 if there is any; tool calls follow. The token counts in ``message_delta`` are
+those of the whole answer.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ ERRORS = {
 }
 """By status; any other below 500 is ``invalid_request_error``, the rest ``api_error``."""
 FAILURES = {"overloaded": "overloaded_error", "time_out": "timeout_error", "rate_limit": "rate_limit_error"}
-"""How a model failed, which says more than a status."""
+"""Error types by provider failure, which is more specific than a status."""
 UNKNOWN_DAY = "1970-01-01T00:00:00Z"
-"""Anthropic writes it where it is not known since when a model is there."""
+"""Anthropic's value for a model whose release date is unknown."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def message(spoken: AnswerView) -> Json:
-    """Write an answer in one piece."""
+    """Write a whole answer."""
     return {**_shell(spoken), "content": list(_content(spoken)), **_stop(spoken), "usage": usage(spoken.usage)}
 
 
 def usage(used: Usage) -> dict[str, Json]:
-    """Write what an answer took: Anthropic counts what came from a cache apart from the rest."""
+    """Write the usage: Anthropic reports cached input separately."""
     cached = min(used.cached_tokens, used.input_tokens)
     return {
         "input_tokens": used.input_tokens - cached,
@@ -60,7 +60,7 @@ def usage(used: Usage) -> dict[str, Json]:
 
 
 def error(problem: Problem, status: int, request_id: str | None = None) -> Json:
-    """Write what went wrong and what to do about it, for people; our code for it is for programs."""
+    """Write an error: the message and hint for people, and our error code for programs."""
     said = f"{problem.message} {problem.hint}".rstrip()
     told = {"type": _error_type(problem, status), "message": said, "details": {"error_code": problem.code}}
     return {"type": "error", "error": told, "request_id": request_id}
@@ -91,7 +91,7 @@ def _named(prefix: str, identifier: str) -> str:
 
 
 def _content(spoken: AnswerView) -> Iterator[Json]:
-    """Write words and calls in their order; words beside each other are one block, as in a stream."""
+    """Yield text and calls in order; adjacent texts become one block, as in a stream."""
     words = ""
     for block in spoken.blocks:
         if isinstance(block, TextBlock):
@@ -111,7 +111,7 @@ def _content(spoken: AnswerView) -> Iterator[Json]:
 
 
 def _thought(block: ReasoningBlock) -> dict[str, Json] | None:
-    """Return thinking as Anthropic wrote it; None for reasoning of another vendor."""
+    """Return thinking as Anthropic wrote it, or None for reasoning of another vendor."""
     raw = block.raw
     return raw if isinstance(raw, dict) and raw.get("type") in ("thinking", "redacted_thinking") else None
 
@@ -121,7 +121,7 @@ def _call(block: ToolUseBlock) -> dict[str, Json]:
 
 
 def _arguments(block: ToolUseBlock) -> dict[str, Json]:
-    """Give arguments as the object that clients expect; a model may have written something else."""
+    """Return arguments as an object, as clients expect; a model may have written something else."""
     if isinstance(block.input, dict):
         return block.input
     return {} if block.input is None else {"arguments": block.input}
@@ -134,29 +134,29 @@ def _stop(spoken: AnswerView) -> dict[str, Json]:
 
 
 class MessageWriter:
-    """``Writer`` of Anthropic's events."""
+    """``SseWriter`` of Anthropic's events."""
 
     def __init__(self, begun: AnswerView) -> None:
         self._begun = begun
         self._has_text = False
-        """Whether a block of text is open."""
+        """Whether a text block is open."""
         self._index = 0
-        """The place of the open block, or of the next one."""
+        """The index of the open block, or of the next one."""
         self._open_call: int | None = None
-        """The place of the call whose block is open."""
+        """The position of the call whose block is open."""
         self._calls = 0
-        """How many calls were written in pieces."""
+        """The number of calls that were written in pieces."""
         self._thoughts = 0
-        """How many blocks of reasoning were written."""
+        """The number of reasoning blocks that were written."""
 
     def begin(self) -> bytes:
-        """Write that a message begins."""
+        """Write the start of a message."""
         nothing: dict[str, Json] = {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None}
         begun = {**_shell(self._begun), **nothing, "usage": usage(self._begun.usage)}
         return _event("message_start", message=begun) + _event("ping")
 
     def text(self, text: str) -> bytes:
-        """Write a piece of the text; the first one begins its block."""
+        """Write a piece of text; the first one opens its block."""
         if not text:
             return b""
         before = b"" if self._has_text else self._end_text()
@@ -171,7 +171,7 @@ class MessageWriter:
         )
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write thinking of Anthropic's own models, which they want back as it is; other reasoning is not shown."""
+        """Write thinking of Anthropic's own models, which must be sent back unchanged; other reasoning is omitted."""
         raw = _thought(block)
         self._thoughts += 1
         if raw is None:
@@ -182,7 +182,7 @@ class MessageWriter:
         return self._end_text() + self._block(begun, deltas)
 
     def call(self, piece: CallPiece) -> bytes:
-        """Write a piece of a tool call; the first one begins its block."""
+        """Write a piece of a tool call; the first one opens its block."""
         written = b""
         if piece.name:
             written = self._end_text()
@@ -195,7 +195,7 @@ class MessageWriter:
         return written
 
     def _end_text(self) -> bytes:
-        """End the block that is open."""
+        """Close the open block, if any."""
         if not self._has_text and self._open_call is None:
             return b""
         self._has_text, self._open_call, self._index = False, None, self._index + 1
@@ -213,10 +213,10 @@ class MessageWriter:
         )
 
     def end(self, spoken: AnswerView) -> bytes:
-        """Write the end of the text, calls of tools, why the message ended and what it took."""
+        """Write the end of the text, the remaining tool calls, the stop reason and the usage."""
         out, thoughts, calls = [self._end_text()], 0, 0
         for block in spoken.blocks:
-            if isinstance(block, ReasoningBlock):  # what led to calls alone was not written yet
+            if isinstance(block, ReasoningBlock):  # reasoning that led only to calls was not written yet
                 thoughts += 1
                 out.append(self.reasoning(block) if thoughts > self._thoughts else b"")
             elif isinstance(block, ToolUseBlock) and (calls := calls + 1) > self._calls:
@@ -226,7 +226,7 @@ class MessageWriter:
         return b"".join(out)
 
     def fail(self, problem: Problem, status: int) -> bytes:
-        """Write that nothing more comes."""
+        """Write a final error event."""
         told = error(problem, status, _named("req_", self._begun.id))
         return _event("error", error=told["error"], request_id=told["request_id"])
 

@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI's clients speak them, with the lists of models and the vectors that go with them."""
+"""OpenAI's chat completions, models and embeddings, as served to its clients."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class OpenAIChat:
     streams_calls = True
 
     def read(self, body: bytes) -> IncomingRequest:
-        """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+        """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         return reading.read(body)
 
     def whole(self, spoken: AnswerView) -> Json:
-        """Write an answer in one piece."""
+        """Write a whole answer."""
         return writing.whole(spoken)
 
     def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
-        """Begin to write an answer piece by piece."""
+        """Return a writer for a streamed answer."""
         return writing.ChatWriter(begun, with_usage=with_usage)
 
     def error(self, problem: Problem, status: int) -> Json:
-        """Write what went wrong, for a status of HTTP."""
+        """Write an error for an HTTP status."""
         return writing.error(problem, status)
 
     def models(self, names: Sequence[str]) -> Json:

@@ -1,8 +1,7 @@
-"""What was said: OpenAI's messages as ours.
+"""Parse OpenAI's messages into ours.
 
-System texts in front are taken out of the list; later ones keep their place. What a tool gave back is said by the user,
-as the result of its call. Empty words are no block, so that a message is the same whether its content is null, empty or
-left out.
+System texts at the start are removed from the list; later ones keep their place. Tool results become results in user
+messages. Empty texts make no block, so that a message is the same whether its content is null, empty or missing.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ Blocks: TypeAlias = tuple[ContentBlock, ...]
 PartKinds: TypeAlias = Mapping[str, Callable[[dict[str, Json]], ContentBlock]]
 
 PROVIDER = "openai_chat"
-"""Parts that are kept as they came go back as they are to a provider of this name."""
+"""Parts that are kept unchanged are sent back unchanged to a provider of this name."""
 SHORT_ARGUMENTS = 1200
-"""Characters; no number within can be too large to be kept."""
+"""In characters; shorter arguments cannot contain a number that is too large to store."""
 FEW_BRACKETS = 90
 _ROLES = word_of("system", "developer", "user", "assistant", "tool", "function")
 _CALLS = word_of("function")
@@ -53,22 +52,22 @@ _OTHER_TYPES = {"image/jpg": "image/jpeg"}
 
 
 class MessageReader:
-    """Messages as they are read, one after the other."""
+    """Parses messages one after the other."""
 
     def __init__(self) -> None:
         self.system: list[str] = []
         self.system_sent: list[Json] = []
-        """The messages with the first system texts, as they were sent."""
+        """The messages with the first system texts, as sent."""
         self.messages: list[Message] = []
         self.named = False
-        """Whether a message says by name who speaks."""
+        """Whether a message has a ``name``."""
 
     def take(self, value: Json) -> None:
-        """Read one more message."""
+        """Parse one message."""
         said = an_object(value)
         role, content = said.get("role"), said.get("content")
         if len(said) == 2 and content and isinstance(content, str) and role in ("user", "assistant"):
-            # As most are, and thousands may be resent at once.
+            # Fast path for the usual message: a request may resend thousands.
             self.messages.append(
                 Message(role="user" if role == "user" else "assistant", blocks=(TextBlock(text=content),))
             )
@@ -141,7 +140,7 @@ def _refusal(part: dict[str, Json]) -> ContentBlock:
 
 
 def _picture(part: dict[str, Json]) -> ContentBlock:
-    """Read a picture; some clients leave out the object around its address."""
+    """Parse an image; some clients send the URL without the object around it."""
     if isinstance(part.get("image_url"), str):
         return field(part, "image_url", image_at)
     shown = field(part, "image_url", an_object)
@@ -155,7 +154,7 @@ def _picture(part: dict[str, Json]) -> ContentBlock:
 
 
 def image_at(value: Json) -> ImageBlock:
-    """Read the address of a picture, or the picture itself as an address."""
+    """Parse the URL or data URL of an image."""
     url = a_text(value)
     if url.startswith(("https://", "http://")):
         return ImageBlock(media_type="", source={"type": "url", "url": url})
@@ -200,7 +199,7 @@ def _call(value: Json) -> ToolUseBlock:
 
 
 def _function(value: Json, call_id: str | None = None) -> ToolUseBlock:
-    """Read a call; one of the old kind goes by its function's name."""
+    """Parse a call; one in the old format has its function's name as id."""
     function = an_object(value)
     name = field(function, "name", a_name)
     return ToolUseBlock(
@@ -209,7 +208,7 @@ def _function(value: Json, call_id: str | None = None) -> ToolUseBlock:
 
 
 def arguments_in(written: Json) -> Json:
-    """Read arguments; what is no JSON, or none that can be kept, stays the text it is."""
+    """Parse arguments; text that is not JSON, or cannot be stored as such, stays text."""
     arguments = arguments_of(written)
     if isinstance(written, str):
         short = len(written) < SHORT_ARGUMENTS and written.count("{") + written.count("[") < FEW_BRACKETS

@@ -1,4 +1,4 @@
-"""Vectors of texts, as POST /v1/embeddings is asked for them and gives them."""
+"""Embeddings: requests and responses of POST /v1/embeddings."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _FORMATS = word_of("float", "base64")
 
 
 class EmbeddingsRequest(Struct, frozen=True, kw_only=True):
-    """Texts to embed; ``packed``: their vectors are wanted as base64 of 32-bit floats."""
+    """Texts to embed; ``packed``: return the vectors as base64 of 32-bit floats."""
 
     model: str
     texts: tuple[str, ...]
     packed: bool = False
     dimensions: int | None = None
-    """How long the vectors are to be; None: as the model makes them."""
+    """The length of the vectors; None: that of the model."""
 
 
 def read_embeddings(body: bytes) -> EmbeddingsRequest:
-    """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+    """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
     asked = body_object(body)
     try:
         dimensions = wanted(asked, "dimensions", whole_number(1, MOST_DIMENSIONS))
@@ -52,9 +52,9 @@ def read_embeddings(body: bytes) -> EmbeddingsRequest:
 
 
 def write_embeddings(asked: EmbeddingsRequest, rows: Rows, tokens: int) -> Json:
-    """Write the vectors of texts, in their order, and how many tokens the texts have.
+    """Write the vectors in the order of the texts, and the number of tokens.
 
-    ``InvalidInput`` where longer vectors are asked for than there are.
+    Raises ``InvalidInput`` if more dimensions are requested than there are.
     """
     shown = (_shortened(row, asked.dimensions) for row in rows)
     data = [
@@ -66,7 +66,7 @@ def write_embeddings(asked: EmbeddingsRequest, rows: Rows, tokens: int) -> Json:
 
 
 def _shortened(row: Row, dimensions: int | None) -> Row:
-    """Keep the first dimensions of a vector and bring it back to length 1, as OpenAI does."""
+    """Keep the first dimensions of a vector and normalise it, as OpenAI does."""
     if dimensions is None or dimensions == len(row):
         return row
     if dimensions > len(row):

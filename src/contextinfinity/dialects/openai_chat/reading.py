@@ -1,7 +1,7 @@
-"""From the body of POST /v1/chat/completions to what is asked for, in our terms.
+"""Parse the body of POST /v1/chat/completions.
 
-A parameter that would make the answer another one, and that nobody here can follow, is refused with its name. One that
-only says how the vendor is to go about it, or that is not known, is listed as ignored. Null is the same as absent.
+Parameters that change the answer but cannot be followed are rejected by name. Parameters that only concern the vendor's
+processing, and unknown ones, are listed as ignored. Null is the same as missing.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ READ = frozenset(
     }
 )
 WRITTEN = frozenset({"model", "messages", "tools", "stream", "stream_options", "metadata", "n"})
-"""What the engine writes itself, also to a model of the same wire."""
+"""Parameters that the engine writes itself, even for a model of the same API."""
 REFUSED = {
     "audio": "answers are words here, never sound",
     "web_search_options": "no search of the web is run here",
@@ -89,7 +89,7 @@ DEFAULTS: dict[str, tuple[Json, ...]] = {
     "verbosity": ("medium",),
     "logit_bias": ({},),
 }
-"""What says no more than leaving it out."""
+"""Values that equal the default."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _TOKENS = whole_number(1, 2**31 - 1)
@@ -99,7 +99,7 @@ _EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def read(body: bytes) -> IncomingRequest:
-    """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+    """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
     asked = body_object(body)
     try:
         return _incoming(asked)
@@ -140,7 +140,7 @@ def _incoming(asked: dict[str, Json]) -> IncomingRequest:
 
 
 def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json]:
-    """Return the parameters that go to a model of the same wire as they were sent."""
+    """Return the parameters that are passed unchanged to a model of the same API."""
     params = {name: value for name, value in asked.items() if name not in WRITTEN}
     noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
     if not can_be_kept(params):
@@ -149,7 +149,7 @@ def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json
 
 
 def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
-    """Name what only a model of this wire may be able to do."""
+    """Yield the parameters that only a model of this API may support, with the reason."""
     for name, said in REFUSED.items():
         value = asked.get(name)
         if value is not None and value is not False and value != 0:
@@ -164,7 +164,7 @@ def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> RequestOptions:
     return RequestOptions(
         temperature=wanted(asked, "temperature", number(0, 2)),
         top_p=wanted(asked, "top_p", number(0, 1)),
-        top_k=top_k if top_k and top_k > 0 else None,  # others write "all" as 0 or -1
+        top_k=top_k if top_k and top_k > 0 else None,  # other vendors write "all" as 0 or -1
         stop=wanted(asked, "stop", _stop) or (),
         seed=wanted(asked, "seed", whole_number(-(2**63), 2**63 - 1)),
         presence_penalty=wanted(asked, "presence_penalty", _PENALTY),
@@ -177,7 +177,7 @@ def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> RequestOptions:
 
 
 def _stop(value: Json) -> tuple[str, ...]:
-    """Read where to stop; an empty text is no place."""
+    """Parse the stop sequences; empty ones are omitted."""
     texts = [value] if isinstance(value, str) else each(value, a_text)
     if len(texts) > MOST_STOPS:
         raise InvalidValue(f"expected at most {MOST_STOPS} texts, got {len(texts)}")
@@ -247,7 +247,7 @@ def _with_usage(value: Json) -> bool:
 
 
 def _end_user(asked: dict[str, Json], metadata: dict[str, Json]) -> str:
-    """Tell who speaks, as the application calls them."""
+    """Return the end user, as the application names them."""
     return _name_in(asked, "user") or _name_in(asked, "safety_identifier") or _noted(metadata, "user_id")
 
 
@@ -259,12 +259,12 @@ def _noted(metadata: dict[str, Json], name: str) -> str:
 
 
 def _name_in(owner: dict[str, Json], name: str) -> str:
-    """Read a name; an empty one is none."""
+    """Return a name; an empty one is treated as missing."""
     return "" if owner.get(name) == "" else wanted(owner, name, a_name) or ""
 
 
 def _ignored(asked: dict[str, Json], metadata: dict[str, Json]) -> Iterator[str]:
-    """Name what was asked for and means nothing here, as far as it has a name to be shown."""
+    """Yield the parameters that have no effect here, if their names are printable."""
     for name, value in asked.items():
         unread = name not in READ and value is not None and value not in DEFAULTS.get(name, ())
         if unread and _PLAIN_NAME.fullmatch(name):
@@ -274,7 +274,7 @@ def _ignored(asked: dict[str, Json], metadata: dict[str, Json]) -> Iterator[str]
 
 
 def _passed_over(asked: dict[str, Json], said: MessageReader) -> Iterator[str]:
-    """Name what stands inside other parameters and means nothing here."""
+    """Yield nested parameters that have no effect here."""
     if said.named:
         yield "messages.name"
     if any(isinstance(block, UnknownBlock) for message in said.messages for block in message.blocks):

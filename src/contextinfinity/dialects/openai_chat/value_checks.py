@@ -1,6 +1,6 @@
-"""Values out of a request that may be anything: each is of its kind, or ``InvalidValue`` says what would be right.
+"""Validate the values of a request; ``InvalidValue`` says what is expected.
 
-Where a wrong value stands is put together on the way up, so that a request without faults pays nothing for it.
+The path of an invalid value is assembled while the exception propagates, so that valid requests are not slowed down.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from contextinfinity.errors import InvalidInput
 T = TypeVar("T")
 Read: TypeAlias = Callable[[Json], T]
 _Found: TypeAlias = tuple["_Found | None", str | int, Json]
-"""A value, its place in what holds it, and what holds it; paths written out for each would outgrow the body."""
+"""A value, its key, and its parent; writing out the path of each value would take more memory than the body."""
 
 LONGEST_NAME = 128
 DEEPEST = 100
-"""Levels of a value that is kept as it came; the ledger takes no more."""
+"""The maximum nesting depth of a value that is kept unchanged; the ledger stores no deeper ones."""
 WIDEST_INT = 4096
 LONGEST_SHOWN = 40
 LONGEST_PATH = 200
@@ -30,7 +30,7 @@ _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false
 
 
 class InvalidValue(Exception):
-    """A value that cannot be taken: where it stands, why, and what to do about it."""
+    """An invalid value: its path, the problem, and a hint."""
 
     def __init__(self, said: str, hint: str = "") -> None:
         super().__init__(said)
@@ -39,23 +39,23 @@ class InvalidValue(Exception):
         self.path = ""
 
     def inside(self, place: str | int) -> InvalidValue:
-        """Say in which field or at which place of a list it stands."""
+        """Prepend a field name or list index to the path."""
         if len(self.path) < LONGEST_PATH:
             self.path = (f"[{place}]" if isinstance(place, int) else f".{place[:LONGEST_SHOWN]}") + self.path
         return self
 
     def told(self) -> InvalidInput:
-        """Give it as an error for the caller."""
+        """Return the error for the caller."""
         return InvalidInput(f"{self.path.removeprefix('.') or 'the body'}: {self.said}.", hint=self.hint)
 
 
 def expected(right: str, value: Json) -> InvalidValue:
-    """Make what is said of a value that is something else."""
+    """Return the error for a value that is not what was expected."""
     return InvalidValue(f"expected {right}, got {shown(value)}")
 
 
 def shown(value: Json) -> str:
-    """Say what a value is, in a few words."""
+    """Describe a value in a few words."""
     if isinstance(value, str):
         return f"the text {value[:LONGEST_SHOWN]!r}{'…' if len(value) > LONGEST_SHOWN else ''}"
     if isinstance(value, bool):
@@ -66,7 +66,7 @@ def shown(value: Json) -> str:
 
 
 def body_object(body: bytes) -> dict[str, Json]:
-    """Read the JSON object that a request is."""
+    """Decode the JSON object of a request; raise ``InvalidInput`` if it is none."""
     try:
         asked = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -80,7 +80,7 @@ def body_object(body: bytes) -> dict[str, Json]:
 
 
 def field(owner: Mapping[str, Json], name: str, read: Read[T]) -> T:
-    """Read a field; one that is absent counts as null."""
+    """Read a required field; a missing one is read as null."""
     try:
         return read(owner.get(name))
     except InvalidValue as wrong:
@@ -88,7 +88,7 @@ def field(owner: Mapping[str, Json], name: str, read: Read[T]) -> T:
 
 
 def wanted(owner: Mapping[str, Json], name: str, read: Read[T]) -> T | None:
-    """Read a field that may be absent or null."""
+    """Read an optional field; return None if it is missing or null."""
     return None if owner.get(name) is None else field(owner, name, read)
 
 
@@ -106,35 +106,35 @@ def each(values: Json, read: Read[T]) -> list[T]:
 
 
 def an_object(value: Json) -> dict[str, Json]:
-    """Take an object."""
+    """Return an object, or raise ``InvalidValue``."""
     if not isinstance(value, dict):
         raise expected("an object", value)
     return value
 
 
 def a_text(value: Json) -> str:
-    """Take a text."""
+    """Return a text, or raise ``InvalidValue``."""
     if not isinstance(value, str):
         raise expected("a text", value)
     return value
 
 
 def a_name(value: Json) -> str:
-    """Take a text that says who or what is meant."""
+    """Return a name of limited length, or raise ``InvalidValue``."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
         raise expected(f"a text of 1 to {LONGEST_NAME} characters", value)
     return value
 
 
 def a_flag(value: Json) -> bool:
-    """Take true or false."""
+    """Return a boolean, or raise ``InvalidValue``."""
     if not isinstance(value, bool):
         raise expected("true or false", value)
     return value
 
 
 def whole_number(least: int, most: int) -> Read[int]:
-    """Make what takes a whole number from ``least`` to ``most``."""
+    """Return a reader for integers from ``least`` to ``most``."""
 
     def read(value: Json) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -145,7 +145,7 @@ def whole_number(least: int, most: int) -> Read[int]:
 
 
 def number(least: float, most: float) -> Read[float]:
-    """Make what takes a number from ``least`` to ``most``."""
+    """Return a reader for numbers from ``least`` to ``most``."""
 
     def read(value: Json) -> float:
         if type(value) not in (int, float) or not least <= value <= most:
@@ -156,7 +156,7 @@ def number(least: float, most: float) -> Read[float]:
 
 
 def word_of(*words: str) -> Read[str]:
-    """Make what takes one of some words."""
+    """Return a reader for one of the given words."""
 
     def read(value: Json) -> str:
         if not isinstance(value, str) or value not in words:
@@ -167,14 +167,14 @@ def word_of(*words: str) -> Read[str]:
 
 
 def a_schema(value: Json) -> Json:
-    """Take a JSON schema, which goes on as it came."""
+    """Return a JSON schema unchanged; raise ``InvalidValue`` if it cannot be stored."""
     if not can_be_kept(an_object(value)):
         raise InvalidValue(f"nested over {DEEPEST} levels, or it holds a number that is too large")
     return value
 
 
 def can_be_kept(value: Json) -> bool:
-    """Tell whether a value is flat enough, and its numbers small enough, for everybody who has to handle it."""
+    """Return whether a value can be stored: not nested too deeply, and without oversized integers."""
     level = [value]
     for _ in range(DEEPEST):
         inner: list[Json] = []
@@ -192,7 +192,7 @@ def can_be_kept(value: Json) -> bool:
 
 
 def _check_no_nul(asked: dict[str, Json]) -> None:
-    """Refuse a NUL, which is no text, wherever it is; nesting as deep as can be read is no trouble here."""
+    """Raise ``InvalidInput`` if a NUL character is anywhere in the request, at any depth."""
     left: list[_Found] = [(None, "", asked)]
     while left:
         found = left.pop()

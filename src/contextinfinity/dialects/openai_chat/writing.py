@@ -1,7 +1,7 @@
-"""Answers as OpenAI writes them: a chat completion in one piece, or as a stream of chunks; errors; lists of models.
+"""Write chat completions, streams, errors and models for OpenAI's clients.
 
-A stream is a chunk that says who speaks, a chunk for each piece of text, the calls of tools, a chunk that says why it
-ended, the count of tokens where it was asked for, and ``[DONE]``. After an error nothing comes.
+A stream is a chunk with the role, a chunk for each piece of text, the tool calls, a chunk with the finish reason, the
+usage if it was requested, and ``[DONE]``. Nothing follows an error.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ CODES = {
     "size": "context_length_exceeded",
     "filter": "content_filter",
 }
-"""What OpenAI calls our codes, where its clients look for it."""
+"""OpenAI's names for our error codes."""
 NOT_FOUND = {"previous_response_id": "previous_response_not_found", "conversation": "conversation_not_found"}
-"""What OpenAI says of a parameter that names something that is not there."""
+"""OpenAI's error codes for parameters that name something that does not exist."""
 OWNER = "contextinfinity"
 
 _encode = msgspec.json.Encoder().encode
 _DONE = b"data: [DONE]\n\n"
 _BREAKS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
-"""Signs that some readers of streams take for the end of a line, and how JSON can say them otherwise."""
+"""Characters that some stream readers take for line ends, and their JSON escapes."""
 _PATH = re.compile(r"([a-z_]{1,40}(?:\[\d{1,9}\]|\.[A-Za-z_]{1,40}){0,12}): ")
 
 
 def whole(spoken: AnswerView) -> Json:
-    """Write an answer in one piece."""
+    """Write a whole answer."""
     message: dict[str, Json] = {
         "role": "assistant",
         "content": _words(spoken.blocks, refusing=False),
@@ -68,7 +68,7 @@ def whole(spoken: AnswerView) -> Json:
 
 
 def several(answers: Sequence[AnswerView]) -> Json:
-    """Write several answers to one request as its choices."""
+    """Write several answers to one request as choices."""
     told = [whole(spoken) for spoken in answers]
     choices = [{**one["choices"][0], "index": index} for index, one in enumerate(told)]
     used = Usage()
@@ -78,26 +78,26 @@ def several(answers: Sequence[AnswerView]) -> Json:
 
 
 class ChatWriter:
-    """``Writer`` of a chat completion in chunks. All but a piece of text is written once, when it begins."""
+    """``SseWriter`` of a chat completion. Everything but the text is encoded once, at the start."""
 
     def __init__(self, begun: AnswerView, *, with_usage: bool) -> None:
         self._shell = _shell(begun, "chat.completion.chunk")
         self._with_usage = with_usage
         self._called_at: dict[int, int] = {}
-        """The index of each call that is written in pieces, by its place."""
+        """The index of each streamed call, by its position."""
         uncounted = {**self._shell, "usage": None} if with_usage else self._shell
         self._front = b"data: " + _encode(uncounted)[:-1] + b',"choices":[{"index":0,"delta":'
 
     def begin(self) -> bytes:
-        """Write who speaks."""
+        """Write the chunk with the role."""
         return self._chunk(_encode({"role": "assistant", "content": "", "refusal": None}))
 
     def text(self, text: str) -> bytes:
-        """Write a piece of the answer's text."""
+        """Write a piece of text."""
         return self._chunk(b'{"content":' + _encode(text) + b"}") if text else b""
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write nothing: reasoning is not shown."""
+        """Return nothing: reasoning is not shown."""
         return b""
 
     def call(self, piece: CallPiece) -> bytes:
@@ -115,7 +115,7 @@ class ChatWriter:
         return written
 
     def end(self, spoken: AnswerView) -> bytes:
-        """Write calls of tools, why it ended, and what it took."""
+        """Write the remaining tool calls, the finish reason and the usage."""
         calls = [*enumerate(_calls(spoken.blocks))][len(self._called_at) :]
         written = [self._called(place, call) for place, call in calls]
         written.append(self._chunk(b"{}", _encode(_finish(spoken))))
@@ -124,11 +124,11 @@ class ChatWriter:
         return b"".join([*written, _DONE])
 
     def fail(self, problem: Problem, status: int) -> bytes:
-        """Write that nothing more comes, and why."""
+        """Write a final error event."""
         return _event(error(problem, status))
 
     def _called(self, place: int, call: ToolUseBlock) -> bytes:
-        """Write a call as models make it: which tool first, then its arguments."""
+        """Write a whole call in two chunks: the tool, then its arguments."""
         told = _call(call)
         function = told["function"]
         begun = {"index": place, **told, "function": {**function, "arguments": ""}}
@@ -140,7 +140,7 @@ class ChatWriter:
 
 
 def error(problem: Problem, status: int) -> Json:
-    """Write what went wrong. What a message says before a colon, if it is a path, is the parameter."""
+    """Write an error. If its message starts with a path and a colon, that is the parameter."""
     path = _PATH.match(problem.message) if problem.code in ("invalid_input", "not_found") else None
     told = {
         "message": f"{problem.message} {problem.hint}".rstrip(),
@@ -157,7 +157,7 @@ def models(names: Sequence[str]) -> Json:
 
 
 def model(name: str) -> Json:
-    """Write what is known of one model; when it was made is not."""
+    """Write one model; its creation time is unknown."""
     return {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
 
 
@@ -189,20 +189,20 @@ def _call(call: ToolUseBlock) -> dict[str, Json]:
 
 
 def _arguments(arguments: Json) -> str:
-    """Write arguments as the model did; what was no JSON is text still. Read again they are what they were."""
+    """Write arguments as the model did: text that is not JSON stays unchanged, so parsing restores it."""
     if isinstance(arguments, str) and arguments_of(arguments) == arguments:
         return arguments
     return "{}" if arguments is None else _encode(arguments).decode()
 
 
 def _finish(spoken: AnswerView) -> str:
-    """Say why an answer ended; clients run tools only where this says so."""
+    """Return the finish reason; clients run tools only if it says so."""
     waits = spoken.stop == "end" and _calls(spoken.blocks)
     return STOPS["tools" if waits else spoken.stop]
 
 
 def usage(used: Usage) -> Json:
-    """Write what an answer took."""
+    """Write the usage."""
     return {
         "prompt_tokens": used.input_tokens,
         "completion_tokens": used.output_tokens,
@@ -224,7 +224,7 @@ def _event(value: Json) -> bytes:
 
 
 def unbroken(written: bytes) -> bytes:
-    """Escape characters that some readers of streams take for the end of a line."""
+    """Escape characters that some stream readers take for line ends."""
     for sign, escaped in _BREAKS:
         written = written.replace(sign, escaped)
     return written

@@ -1,4 +1,4 @@
-"""OpenAI's old completions: a prompt goes in, the text that follows comes out. Each prompt is a message of the user."""
+"""OpenAI's legacy completions: each prompt becomes a user message, and the answer is the completion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OpenAICompletions:
     streams_calls = False
 
     def read(self, body: bytes) -> IncomingRequest:
-        """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+        """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         asked = body_object(body)
         try:
             prompt = field(asked, "prompt", _prompt)
@@ -48,7 +48,7 @@ class OpenAICompletions:
         return reading.read(_encode({**others, "messages": [{"role": "user", "content": prompt}]}))
 
     def whole(self, spoken: AnswerView) -> Json:
-        """Write an answer in one piece."""
+        """Write a whole answer."""
         return {
             **_shell(spoken),
             "choices": [_choice(_text(spoken), _finish(spoken))],
@@ -56,11 +56,11 @@ class OpenAICompletions:
         }
 
     def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
-        """Begin to write an answer piece by piece."""
+        """Return a writer for a streamed answer."""
         return CompletionWriter(begun, with_usage=with_usage)
 
     def error(self, problem: Problem, status: int) -> Json:
-        """Write what went wrong, for a status of HTTP."""
+        """Write an error for an HTTP status."""
         return chat.error(problem, status)
 
     def models(self, names: Sequence[str]) -> Json:
@@ -76,30 +76,30 @@ class CompletionWriter:
         self._with_usage = with_usage
 
     def begin(self) -> bytes:
-        """Write nothing: the first chunk has text."""
+        """Return nothing: the first chunk contains text."""
         return b""
 
     def text(self, text: str) -> bytes:
-        """Write a piece of the text."""
+        """Write a piece of text."""
         return self._chunk([_choice(text, None)]) if text else b""
 
     def call(self, piece: CallPiece) -> bytes:
-        """Write nothing: calls are written when they are whole."""
+        """Return nothing: this API has no tool calls."""
         return b""
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write nothing: reasoning is not shown."""
+        """Return nothing: reasoning is not shown."""
         return b""
 
     def end(self, spoken: AnswerView) -> bytes:
-        """Write why it ended, and what it took."""
+        """Write the finish reason and the usage."""
         written = self._chunk([_choice("", _finish(spoken))])
         if self._with_usage:
             written += self._chunk([], usage=chat.usage(spoken.usage))
         return written + b"data: [DONE]\n\n"
 
     def fail(self, problem: Problem, status: int) -> bytes:
-        """Write that nothing more comes, and why."""
+        """Write a final error event."""
         return chat.unbroken(b"data: " + _encode(chat.error(problem, status)) + b"\n\n")
 
     def _chunk(self, choices: list[Json], **more: Json) -> bytes:
@@ -107,7 +107,7 @@ class CompletionWriter:
 
 
 def _prompt(value: Json) -> str:
-    """Read a prompt: a text, or a list of one text."""
+    """Parse a prompt: a text, or a list of one text."""
     texts = [a_text(value)] if not isinstance(value, list) else each(value, a_text)
     if len(texts) != 1 or not texts[0]:
         raise InvalidValue(f"expected one prompt that is not empty, got {len(texts)}", "Ask for each on its own.")

@@ -1,4 +1,4 @@
-"""OpenAI's Responses as its clients speak them: requests, responses, streams of events, items of conversations."""
+"""OpenAI's Responses API, as served to its clients: requests, responses, event streams, conversation items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextinfinity.domain.turn import Problem
 
 
 class OpenAIResponses:
-    """``Dialect`` of one request to /v1/responses; ``after``: the number of the last event that the client has."""
+    """``Dialect`` of one request to /v1/responses; ``after`` is the number of the last event that the client has."""
 
     counts_first = False
     shows_reasoning = True
@@ -24,19 +24,19 @@ class OpenAIResponses:
         self._after = after
 
     def read(self, body: bytes) -> IncomingRequest:
-        """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+        """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         return reading.read(body).incoming
 
     def whole(self, spoken: AnswerView) -> Json:
-        """Write an answer in one piece."""
+        """Write a whole answer."""
         return writing.ended(spoken, self._shown)
 
     def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
-        """Begin to write an answer piece by piece."""
+        """Return a writer for a streamed answer."""
         return ResponseWriter(begun, self._shown, after=self._after)
 
     def error(self, problem: Problem, status: int) -> Json:
-        """Write what went wrong, for a status of HTTP."""
+        """Write an error for an HTTP status."""
         return chat.error(problem, status)
 
     def models(self, names: Sequence[str]) -> Json:

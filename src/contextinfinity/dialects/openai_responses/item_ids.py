@@ -1,10 +1,10 @@
-"""Ids on OpenAI's Responses wire, derived from the ids of the ledger.
+"""Ids of the Responses API, derived from the ids of the ledger.
 
-    resp_<turn>          the response that a turn is
-    conv_<session>       the conversation that a session is
+    resp_<turn>          the response of a turn
+    conv_<session>       the conversation of a session
     msg_<turn><place>    an item of a turn: input items from place 0 on, output items from ``OUTPUT`` on
 
-Nothing is stored for them: an id leads to its row, and an id of another form leads nowhere.
+They are not stored: an id is decoded to its row; an id in any other form is unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from contextinfinity.domain.ids import SessionId, TurnId, is_id
 
 OUTPUT = 0x8000
-"""The place of a turn's first output item."""
+"""The position of a turn's first output item."""
 RESPONSE, CONVERSATION = "resp_", "conv_"
 ITEM_PREFIXES = {
     "message": "msg_",
@@ -29,12 +29,12 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 
 
 def response_id(turn_id: TurnId) -> str:
-    """Return the id of the response that a turn is."""
+    """Return the response id of a turn."""
     return RESPONSE + turn_id.replace("-", "")
 
 
 def conversation_id(session_id: SessionId) -> str:
-    """Return the id of the conversation that a session is."""
+    """Return the conversation id of a session."""
     return CONVERSATION + session_id.replace("-", "")
 
 
@@ -44,19 +44,19 @@ def item_id(kind: str, turn_id: TurnId, place: int) -> str:
 
 
 def turn_of(text: str) -> TurnId | None:
-    """Return the turn of a response id; None for anything else."""
+    """Return the turn of a response id, or None if it is none."""
     return _uuid(text.removeprefix(RESPONSE)) if text.startswith(RESPONSE) else None
 
 
 def session_of(text: str) -> SessionId | None:
-    """Return the session of a conversation id; a session's own id is one too. None for anything else."""
+    """Return the session of a conversation id or session id, or None if it is neither."""
     if is_id(text):
         return text
     return _uuid(text.removeprefix(CONVERSATION)) if text.startswith(CONVERSATION) else None
 
 
 def place_of(text: str) -> tuple[TurnId, int] | None:
-    """Return the turn and the place of an item id; None for anything else."""
+    """Return the turn and position of an item id, or None if it is none."""
     found = _ITEM.fullmatch(text)
     turn_id = None if found is None else _uuid(found[1])
     return None if found is None or turn_id is None else (turn_id, int(found[2], 16))

@@ -1,8 +1,7 @@
-"""From the input items of a request to messages.
+"""Parse the input items of a request into messages.
 
-What belongs to the assistant in a row (reasoning, text, calls) is one message. Results of calls are said by the user.
-Items of other kinds are kept as they came, for the vendor that knows them. Texts of the system and of the developer are
-collected beside the messages.
+Adjacent items of the assistant (reasoning, text, calls) become one message. Tool results become user messages. Items of
+other types are kept unchanged for the vendor. System and developer texts are collected separately.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ Item: TypeAlias = dict[str, Json]
 
 VENDOR = "openai"
 SEALED = "cix1."
-"""What the ``encrypted_content`` of a reasoning item begins with that holds another vendor's thinking, or its id."""
+"""The prefix of our own ``encrypted_content``, which holds another vendor's reasoning."""
 NUL = b"\\u0000"
 _ROLES = ("user", "assistant", "system", "developer")
 
 
 class InputItems:
-    """Items as they are read, one after the other.
+    """Parses items one after the other.
 
-    Texts of system and developer are messages in their place from ``in_place_from`` messages on; None: never.
+    System and developer texts become messages in place once there are ``in_place_from`` messages; None: never.
     """
 
     def __init__(self, *, in_place_from: int | None) -> None:
@@ -63,10 +62,10 @@ class InputItems:
         self.system: list[str] = []
         self.messages: list[Message] = []
         self.layout: list[Json] = []
-        """Of the items since the assistant's last one: the kind of each and how many blocks it has."""
+        """The type and the number of blocks of each item since the assistant's last one."""
 
     def take(self, value: Json) -> None:
-        """Read one more item; without a type it is a message."""
+        """Parse one item; without a type it is a message."""
         item = an_object(value)
         kind = wanted(item, "type", a_text) or "message"
         read = _KINDS.get(kind)
@@ -114,7 +113,7 @@ class InputItems:
         self._layouts.append([])
 
     def rows(self) -> Iterator[tuple[Message, list[Json]]]:
-        """Join messages of one role in a row; each with the layout of its items."""
+        """Join adjacent messages of the same role; yield each with the layout of its items."""
         both = zip(self.messages, self._layouts, strict=True)
         for role, group in groupby(both, key=lambda one: one[0].role):
             row = list(group)
@@ -123,14 +122,14 @@ class InputItems:
 
 
 def sealed(block: ReasoningBlock) -> str | None:
-    """Return what a client has to send back so that the model gets its reasoning again; None: there is nothing."""
+    """Return what a client must send back so that the model gets its reasoning again, or None."""
     if block.raw is None and not block.encrypted_content:
         return None
     return SEALED + b64encode(msgspec.json.encode(block)).decode()
 
 
 def _reasoning(item: Item) -> Blocks:
-    """Read reasoning; what nobody can read again, because it was not sent, is left out."""
+    """Parse reasoning; without encrypted content it cannot be restored and is omitted."""
     written = wanted(item, "encrypted_content", a_text)
     if written is None:
         return ()
@@ -168,7 +167,7 @@ def _result(item: Item) -> Blocks:
 
 
 def _with_phase(blocks: Blocks, phase: str | None) -> Blocks:
-    """Mark the text of an answer with its phase, as the vendor's own answers are."""
+    """Mark the text of an answer with its phase, as in the vendor's own answers."""
     if phase is None:
         return blocks
     mark: Json = {"type": "phase", "phase": phase}

@@ -1,7 +1,7 @@
-"""From the body of POST /v1/responses to what is asked for, in our terms.
+"""Parse the body of POST /v1/responses.
 
-A parameter that would make the answer another one, and that cannot be followed here, is refused with its name. One that
-only says how the vendor is to go about it, or that is not known, is listed as ignored. Null is the same as absent.
+Parameters that change the answer but cannot be followed are rejected by name. Parameters that only concern the vendor's
+processing, and unknown ones, are listed as ignored. Null is the same as missing.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ BETWEEN = "\n\n"
 ANY_OBJECT: Json = {"type": "object"}
 ENCRYPTED = "reasoning.encrypted_content"
 RESPONSE = "response"
-"""The metadata field of a turn that keeps what its response shows of the request."""
+"""The metadata field of a turn with the request parameters that its response repeats."""
 LAYOUT = "layout"
-"""In it: how the blocks of the turn's message were divided into items."""
+"""In that field: how the blocks of the turn's message were divided into items."""
 DEVELOPER = "developer"
-"""In it: the texts of system and developer that came with the input so far; those after it see them too."""
+"""In that field: the system and developer texts of the input so far; they apply to later turns too."""
 
 ECHOED = (
     *("instructions", "metadata", "tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "text"),
     *("max_output_tokens", "reasoning", "truncation", "user", "safety_identifier", "previous_response_id"),
     *("prompt_cache_key", "background", "max_tool_calls", "store"),
 )
-"""Parameters that the response shows again."""
+"""Parameters that the response repeats."""
 READ = frozenset(
     {*ECHOED, "model", "input", "conversation", "stream", "stream_options", "top_logprobs", "prompt", "include"}
 )
 SILENT = frozenset(
     {"client_metadata", "prompt_cache_key", "prompt_cache_retention", "service_tier", "context_management"}
 )
-"""Parameters about the vendor's own caches, accounts and windows: without them the answer is the same."""
+"""Parameters about the vendor's caches, accounts and windows, which do not change the answer."""
 REFUSED = {
     "prompt": "no prompts are kept here",
     "top_logprobs": "the probabilities of words are not given here",
@@ -70,27 +70,27 @@ _EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class ResponsesRequest(Struct, frozen=True, kw_only=True):
-    """A request for a response."""
+    """A parsed request for a response."""
 
     incoming: IncomingRequest
     tools: ToolNames
     instructions: str = ""
     developer: tuple[str, ...] = ()
-    """Texts of system and developer among the input."""
+    """The system and developer texts in the input."""
     echo: dict[str, Json]
-    """What the response shows of the request."""
+    """The parameters that the response repeats."""
     encrypted: bool = False
-    """Whether reasoning is given in the form that the client has to send back."""
+    """Whether reasoning is returned in the form that the client must send back."""
     background: bool = False
 
 
 def read(body: bytes) -> ResponsesRequest:
-    """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+    """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
     return read_object(body_object(body))
 
 
 def read_object(asked: dict[str, Json]) -> ResponsesRequest:
-    """Read the object that a request is; references to items have been replaced by the items."""
+    """Parse a decoded request whose item references have been replaced by the items."""
     try:
         return _asked(asked)
     except InvalidValue as wrong:
@@ -144,7 +144,7 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
 
 
 def following(asked: ResponsesRequest, before: Sequence[str]) -> ResponsesRequest:
-    """Complete a request with the system and developer texts that came with the input before it."""
+    """Add the system and developer texts of earlier inputs to a request."""
     developer = [*before, *asked.developer]
     is_followed = asked.echo.get("store") is not False or "conversation" in asked.echo
     keeps = {RESPONSE: {**asked.echo, DEVELOPER: developer}} if developer and is_followed else asked.incoming.keeps
@@ -153,12 +153,12 @@ def following(asked: ResponsesRequest, before: Sequence[str]) -> ResponsesReques
 
 
 def as_items(value: Json) -> Json:
-    """Return the items of an input; a text is one message of the user."""
+    """Return the items of an input; a text is one user message."""
     return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
 
 def _place(asked: dict[str, Json]) -> tuple[str | None, str | None]:
-    """Read where the input goes: after a response, at the end of a conversation, or wherever its messages lead."""
+    """Return the position of the input: a previous turn, a conversation, or neither."""
     previous, conversation = wanted(asked, "previous_response_id", a_text), wanted(asked, "conversation", _conversation)
     if previous is None or conversation is None:
         return None if previous is None else _turn(previous), conversation
@@ -173,7 +173,7 @@ def _turn(response_id: str) -> str:
 
 
 def no_such_response(response_id: str) -> NotFound:
-    """Say that there is no response to go on from."""
+    """Return the error for an unknown previous response."""
     return NotFound(f"previous_response_id: Previous response with id {response_id[:80]!r} not found.", hint="")
 
 
@@ -215,7 +215,7 @@ def _format(asked: dict[str, Json]) -> Json:
 
 
 def a_metadata(value: Json) -> dict[str, str]:
-    """Take metadata: at most 16 texts by name."""
+    """Return validated metadata: at most 16 texts by name."""
     metadata = an_object(value)
     if len(metadata) > MOST_METADATA:
         raise InvalidValue(f"expected at most {MOST_METADATA} entries, got {len(metadata)}")
@@ -227,7 +227,7 @@ def a_metadata(value: Json) -> dict[str, str]:
 
 
 def end_user(asked: dict[str, Json]) -> str:
-    """Return who speaks, as the application calls them; empty: nobody is named."""
+    """Return the end user, as the application names them, or an empty string."""
     try:
         metadata = wanted(asked, "metadata", a_metadata) or {}
         return _text_in(asked, "user") or _text_in(asked, "safety_identifier") or _text_in(metadata, "user_id")
@@ -236,7 +236,7 @@ def end_user(asked: dict[str, Json]) -> str:
 
 
 def _text_in(owner: dict[str, Json] | dict[str, str], name: str) -> str:
-    """Read a name; an empty one is none."""
+    """Return a name; an empty one is treated as missing."""
     return "" if owner.get(name) == "" else wanted(owner, name, a_name) or ""
 
 
@@ -247,7 +247,7 @@ def _tools(value: Json) -> ToolNames:
 
 
 def _ignored(asked: dict[str, Json]) -> Iterator[str]:
-    """Name what was asked for and means nothing here, as far as it has a name to be shown."""
+    """Yield the parameters that have no effect here, if their names are printable."""
     for name, value in asked.items():
         if name not in READ | SILENT and value not in (None, {}, []) and _PLAIN_NAME.fullmatch(name):
             yield name

@@ -1,11 +1,11 @@
-"""A response as a stream of typed events with a running number.
+"""Write a response as a stream of typed, numbered events.
 
     response.created, response.in_progress
     for each item: response.output_item.added, its pieces, response.output_item.done
     response.completed, response.incomplete or response.failed
 
-Text streams as it comes; what else there is comes whole. The same turn always gives the same events, so that a reader
-who lost the connection goes on after the last number.
+Text is streamed as it arrives; everything else is written whole. The same turn always gives the same events, so that a
+client can resume after the last number it received.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponseWriter:
-    """``Writer`` of one response; events up to number ``after`` are left out."""
+    """``SseWriter`` of one response; events up to number ``after`` are skipped."""
 
     def __init__(self, begun: AnswerView, shown: ResponseView, *, after: int = -1) -> None:
         self._spoken = begun
@@ -43,9 +43,9 @@ class ResponseWriter:
         self._after = after
         self._number = 0
         self._items: list[Item] = []
-        """The output items that are written."""
+        """The output items written so far."""
         self._text: list[str] = []
-        """The pieces of the message that is being written."""
+        """The pieces of the current message."""
 
     def begin(self) -> bytes:
         """Write that the response was created."""
@@ -53,7 +53,7 @@ class ResponseWriter:
         return b"".join(self._event(f"response.{name}", response=response) for name in ("created", "in_progress"))
 
     def text(self, text: str) -> bytes:
-        """Write a piece of the answer's text."""
+        """Write a piece of text."""
         if not text:
             return b""
         written = b""
@@ -65,16 +65,16 @@ class ResponseWriter:
         return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=[])
 
     def call(self, piece: CallPiece) -> bytes:
-        """Write nothing: calls are written when they are whole."""
+        """Return nothing: calls are written when they are complete."""
         return b""
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write what the model thought, behind the text that came before it."""
+        """Write a reasoning item, after closing the message before it."""
         message = self._end_message(answer_item([TextBlock(text="".join(self._text))], "completed"))
         return message + self._item(self._named(reasoning_item(block, self._shown)))
 
     def end(self, spoken: AnswerView) -> bytes:
-        """Write the rest of the items, and the whole response."""
+        """Write the remaining items and the whole response."""
         whole = ended(spoken, self._shown)
         written = []
         for item in whole["output"][self._place :]:
@@ -83,7 +83,7 @@ class ResponseWriter:
         return b"".join(written)
 
     def fail(self, problem: Problem, status: int) -> bytes:
-        """Write that nothing more comes, and why."""
+        """Write a final failure event."""
         response = failed(self._spoken, self._shown, problem)
         response["output"] = list(self._items)
         if self._text:
@@ -102,7 +102,7 @@ class ResponseWriter:
         return {"item_id": item_id, "output_index": self._place, "content_index": index}
 
     def _end_message(self, item: Item) -> bytes:
-        """Write the end of the message whose text was streamed."""
+        """Write the end of the streamed message."""
         if not self._text:
             return b""
         text, self._text = "".join(self._text), []
@@ -115,7 +115,7 @@ class ResponseWriter:
         return written
 
     def _item(self, item: Item) -> bytes:
-        """Write an item from its beginning to its end."""
+        """Write a whole item."""
         begun, pieces = _pieces(item)
         written = [self._event("response.output_item.added", output_index=self._place, item={**item, **begun})]
         at = {"item_id": item["id"], "output_index": self._place}
@@ -133,7 +133,7 @@ class ResponseWriter:
 
 
 def _pieces(item: Item) -> tuple[Item, list[tuple[str, Item]]]:
-    """Return what of an item is not there when it begins, and the events that bring it."""
+    """Return the fields that are empty when an item starts, and the events that fill them."""
     match item["type"]:
         case "message":
             return {"content": [], "status": "in_progress"}, list(_parts(item["content"]))

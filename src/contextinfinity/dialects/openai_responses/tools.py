@@ -1,8 +1,8 @@
-"""Tools on the Responses wire, as functions that every model can call.
+"""Convert the tools of the Responses API to functions that every model can call.
 
-A custom tool, whose input is plain text, becomes a function with one argument ``input``; a function inside a namespace
-gets a name that holds both. ``ToolNames`` maps calls back to what the client offered. Tools that OpenAI runs itself
-(web search and the like) are not offered to the model and are named as ignored.
+A custom tool, whose input is plain text, becomes a function with one argument ``input``; a function in a namespace gets
+a combined name. ``ToolNames`` maps calls back to the client's tools. Tools that OpenAI runs itself (such as web search)
+are not offered to the model and are listed as ignored.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _CHOICES = word_of("none", "auto", "required")
 
 
 class ToolNames:
-    """The tools of a request: how the model knows them, and how the client does."""
+    """The tools of a request, by the model's and the client's names."""
 
     def __init__(self, tools: Iterable[Json] = ()) -> None:
         self.offered: list[ToolSpec] = []
         self.hosted: list[str] = []
-        """Types of the tools that are not offered."""
+        """The types of tools that are not offered."""
         self._custom: set[str] = set()
         self._inside: dict[str, tuple[str, str]] = {}
         for tool in tools:
             self.take(tool)
 
     def take(self, value: Json, namespace: str = "") -> None:
-        """Read one more tool."""
+        """Parse one tool."""
         tool = an_object(value)
         if not can_be_kept(tool):
             raise InvalidValue("nested too deep, or it holds a number that is too large")
@@ -71,7 +71,7 @@ class ToolNames:
             self.hosted.append(kind)
 
     def call_item(self, call: ToolUseBlock) -> dict[str, Json]:
-        """Write a call as the client knows its tool."""
+        """Write a call in terms of the client's tool."""
         namespace, name = self._inside.get(call.name, ("", call.name))
         item: dict[str, Json] = {"type": "function_call", "call_id": call.tool_use_id, "name": name}
         if call.name in self._custom:
@@ -81,7 +81,7 @@ class ToolNames:
         return {**item, "namespace": namespace} if namespace else item
 
     def chosen(self, value: Json) -> str | None:
-        """Read ``tool_choice``."""
+        """Parse ``tool_choice``."""
         names = {tool.name for tool in self.offered}
         if not isinstance(value, dict):
             choice = _CHOICES(value)
@@ -100,7 +100,7 @@ class ToolNames:
 
 
 def joined_name(namespace: str, name: str) -> str:
-    """Name a function inside a namespace, in at most 64 characters."""
+    """Return a combined name for a function in a namespace, of at most 64 characters."""
     if not namespace:
         return name
     whole = f"{namespace}__{name}"
@@ -108,14 +108,14 @@ def joined_name(namespace: str, name: str) -> str:
 
 
 def arguments_text(arguments: Json) -> str:
-    """Write arguments as JSON; what the model wrote that is no JSON stays the text it is."""
+    """Write arguments as JSON; text of the model that is not JSON stays unchanged."""
     if isinstance(arguments, str) and arguments_of(arguments) == arguments:
         return arguments
     return "{}" if arguments is None else msgspec.json.encode(arguments).decode()
 
 
 def custom_input(text: str) -> Json:
-    """Return the arguments of a custom tool's call."""
+    """Return the arguments of a call to a custom tool."""
     return {"input": text}
 
 
@@ -134,7 +134,7 @@ def _function(tool: dict[str, Json], name: str) -> ToolSpec:
 
 
 def _custom(tool: dict[str, Json], name: str) -> ToolSpec:
-    """Describe a custom tool; a grammar that its input has to follow is part of the description."""
+    """Describe a custom tool; the grammar of its input becomes part of the description."""
     description = wanted(tool, "description", a_text) or ""
     form = wanted(tool, "format", an_object) or {}
     if form.get("type") == "grammar":

@@ -1,4 +1,4 @@
-"""Responses as OpenAI writes them: the response object, and the items of turns."""
+"""Write responses and the items of turns for OpenAI's clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.turn import Problem, Usage
 
 HIDDEN = (LAYOUT, DEVELOPER, "model", "conversation")
-"""What is kept with a turn beside the parameters that its response shows."""
+"""Stored fields that the response does not show as parameters."""
 CUT_SHORT: dict[Stop, str] = {"length": "max_output_tokens", "filter": "content_filter"}
 DEFAULTS: dict[str, Json] = {
     "background": False,
@@ -52,11 +52,11 @@ DEFAULTS: dict[str, Json] = {
     "truncation": "disabled",
     "user": None,
 }
-"""What a response shows of parameters that were not sent."""
+"""The values of parameters that were not sent."""
 
 
 class ResponseView(Struct, frozen=True, kw_only=True):
-    """How answers are written for one request: what of it the response shows, and what it wants to see."""
+    """How to write the answer to one request: the parameters to repeat, and the options of its output."""
 
     echo: dict[str, Json]
     tools: ToolNames
@@ -64,7 +64,7 @@ class ResponseView(Struct, frozen=True, kw_only=True):
 
     @property
     def summarised(self) -> bool:
-        """Whether reasoning is shown in words."""
+        """Whether reasoning is shown as a summary."""
         return bool((self.echo.get("reasoning") or {}).get("summary"))
 
 
@@ -93,7 +93,7 @@ def shell(spoken: AnswerView, shown: ResponseView, status: str) -> dict[str, Jso
 
 
 def ended(spoken: AnswerView, shown: ResponseView) -> dict[str, Json]:
-    """Write the response of a turn that was answered."""
+    """Write the response of an answered turn."""
     reason = CUT_SHORT.get(spoken.stop)
     status = "completed" if reason is None else "incomplete"
     return {
@@ -106,7 +106,7 @@ def ended(spoken: AnswerView, shown: ResponseView) -> dict[str, Json]:
 
 
 def failed(spoken: AnswerView, shown: ResponseView, problem: Problem) -> dict[str, Json]:
-    """Write the response of a turn that failed or was cancelled, with what was shown of its answer."""
+    """Write the response of a failed or cancelled turn, with the part of the answer that was shown."""
     is_cancelled = problem.code == "cancelled"
     return {
         **shell(spoken, shown, "cancelled" if is_cancelled else "failed"),
@@ -122,7 +122,7 @@ def error_of(problem: Problem) -> Json:
 
 
 def output_items(spoken: AnswerView, shown: ResponseView, status: str = "completed") -> list[Item]:
-    """Write what the model said: its reasoning, its words as one message, its calls."""
+    """Write the output: reasoning, text as one message, calls."""
     return [
         {"id": item_ids.item_id(item["type"], spoken.id, item_ids.OUTPUT + place), **item}
         for place, item in enumerate(_output(spoken.blocks, shown, status))
@@ -130,7 +130,7 @@ def output_items(spoken: AnswerView, shown: ResponseView, status: str = "complet
 
 
 def _output(said: Sequence[ContentBlock], shown: ResponseView, status: str) -> Iterator[Item]:
-    """Write reasoning and text in order, and the calls behind them: that is how they are known in a stream."""
+    """Yield reasoning and text in order, then the calls: the same order as in a stream."""
     calls = [block for block in said if isinstance(block, ToolUseBlock)]
     words, is_empty = list[TextBlock](), not calls
     for block in said:
@@ -148,7 +148,7 @@ def _output(said: Sequence[ContentBlock], shown: ResponseView, status: str) -> I
 
 
 def reasoning_item(block: ReasoningBlock, shown: ResponseView) -> Item:
-    """Write reasoning: its summary, and in which form it has to be sent back."""
+    """Write a reasoning item: its summary, and the content that must be sent back."""
     item: Item = {"type": "reasoning", "summary": []}
     raw = block.raw if isinstance(block.raw, dict) else {}
     if raw.get("type") == "reasoning" and isinstance(raw.get("summary"), list):
@@ -166,14 +166,14 @@ def _thought(block: ReasoningBlock, raw: Item) -> str:
 
 
 def answer_item(words: Sequence[TextBlock], status: str) -> Item:
-    """Write the words of an answer as one message."""
+    """Write the text of an answer as one message."""
     item: Item = {"type": "message", "role": "assistant", "status": status, "content": list(_parts(words))}
     phases = {mark.get("phase") for block in words for mark in block.annotations if _is_phase(mark)}
     return {**item, "phase": phases.pop()} if len(phases) == 1 else item
 
 
 def _parts(words: Iterable[TextBlock]) -> Iterator[Json]:
-    """Write words: those that answer as one text, those that decline as another."""
+    """Yield the answer as one text part and the refusal as another."""
     said = [block for block in words if REFUSAL not in block.annotations]
     declined = "".join(block.text for block in words if REFUSAL in block.annotations)
     if said or not declined:
@@ -184,7 +184,7 @@ def _parts(words: Iterable[TextBlock]) -> Iterator[Json]:
 
 
 def text_part(text: str, annotations: Sequence[Json] = ()) -> Item:
-    """Write a part of a message."""
+    """Write a text part of a message."""
     return {"type": "output_text", "annotations": list(annotations), "logprobs": [], "text": text}
 
 
@@ -198,7 +198,7 @@ def _is_citation(mark: Json) -> bool:
 
 
 def input_items(turn_id: TurnId, message: Message, layout: Json) -> list[Item]:
-    """Write the message of a turn as the items that brought it; ``layout`` says how it was divided into them."""
+    """Write the message of a turn as its original items, which ``layout`` describes."""
     items, left = list[Item](), list(message.blocks) if message.role in ("user", "tool") else []
     for kind, told in _known(layout):
         if isinstance(told, str):
@@ -216,7 +216,7 @@ def input_items(turn_id: TurnId, message: Message, layout: Json) -> list[Item]:
 
 
 def _known(layout: Json) -> list[tuple[str, str | int]]:
-    """Read a layout; one that is none of ours says nothing."""
+    """Parse a layout; an invalid one is treated as empty."""
     try:
         return msgspec.convert(layout, list[tuple[str, str | int]])
     except msgspec.ValidationError:
@@ -264,7 +264,7 @@ def _output_text(result: ToolResultBlock) -> Json:
 
 
 def usage(used: Usage) -> Json:
-    """Write what an answer took."""
+    """Write the usage."""
     return {
         "input_tokens": used.input_tokens,
         "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
