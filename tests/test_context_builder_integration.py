@@ -101,7 +101,7 @@ async def test_build_contextual_messages_sees_previous_turns(
     assert last.startswith("and the eldest?")
     first, second = (record.message for record in caplog.records)
     kept_in = first.partition("found, ")[2].partition(",")[0]
-    assert kept_in.startswith("object " if backend == "in_process" else "branch ")
+    assert kept_in.startswith({"in_process": "object ", "ledger": "branch ", "redis": "list "}[backend])
     assert first == f"thread {thread_id!r} found, {kept_in}, turns loaded 2"
     assert second == f"thread {thread_id!r} found, {kept_in}, turns loaded 4"
 

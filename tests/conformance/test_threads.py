@@ -10,11 +10,12 @@ from typing import get_args, get_type_hints
 import pytest
 
 from contextinfinity.compat.ledger_threads import LedgerThreads
+from contextinfinity.compat.redis_threads import RedisThreads
 from contextinfinity.compat.thread_log import IN_PROCESS
 from contextinfinity.settings import Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import ThreadLog
-from contextinfinity_testing.threads import BACKENDS, ThreadLogSuite
+from contextinfinity_testing.threads import BACKENDS, ThreadLogSuite, valkey_url
 from tests.ledgers import open_store
 
 
@@ -28,6 +29,14 @@ class TestSqliteLedger(ThreadLogSuite):
     @pytest.fixture
     def log(self, tmp_path: Path) -> Iterator[ThreadLog]:
         log = LedgerThreads(open_store(tmp_path / "ledger.db"))
+        yield log
+        log.close()
+
+
+class TestRedis(ThreadLogSuite):
+    @pytest.fixture
+    def log(self) -> Iterator[ThreadLog]:
+        log = RedisThreads(valkey_url())
         yield log
         log.close()
 
@@ -46,5 +55,5 @@ def test_no_promise_of_the_suite_hides_another() -> None:
 
 
 @pytest.mark.req("THREAD-11")
-def test_the_suite_runs_on_every_backend_that_can_be_set_but_the_one_to_come() -> None:
-    assert {*BACKENDS, "redis"} == set(get_args(get_type_hints(Storage)["threads"]))
+def test_the_suite_runs_on_every_backend_that_can_be_set() -> None:
+    assert set(BACKENDS) == set(get_args(get_type_hints(Storage)["threads"]))

@@ -220,23 +220,36 @@ def parts_without_models(store: Store) -> Parts:
 
 def open_threads(settings: Settings | None = None) -> ThreadLog:
     """Open what ``contextinfinity.threads`` keeps its turns in; without settings those of the machine count."""
-    from contextinfinity.compat.ledger_threads import LedgerThreads
-    from contextinfinity.compat.thread_log import IN_PROCESS
     from contextinfinity.settings import load_settings
 
     settings = load_settings().settings if settings is None else settings
     storage = settings.storage
-    if storage.threads == "redis":
+    main = _threads_in(storage.threads, settings)
+    if storage.threads_shadow == "off":
+        return main
+    from contextinfinity.compat.shadow_threads import ShadowThreads
+
+    return ShadowThreads(
+        main, _threads_in(storage.threads_shadow, settings), settings.data_dir / "threads-shadow.jsonl"
+    )
+
+
+def _threads_in(backend: str, settings: Settings) -> ThreadLog:
+    from contextinfinity.compat.ledger_threads import LedgerThreads
+    from contextinfinity.compat.thread_log import IN_PROCESS
+
+    if backend == "in_process":
+        return IN_PROCESS
+    if backend == "ledger":
+        return LedgerThreads(open_store(settings))
+    try:
+        from contextinfinity.compat.redis_threads import RedisThreads
+    except ImportError as error:
         raise SettingsError(
-            'storage.threads is "redis", and this release has no Redis backend yet.',
-            hint='Set it to "in_process" or "ledger".',
-        )
-    if storage.threads_shadow != "off":
-        raise SettingsError(
-            f'storage.threads_shadow is "{storage.threads_shadow}", and this release writes to one place only.',
-            hint='Set it to "off", or leave it out.',
-        )
-    return LedgerThreads(open_store(settings)) if storage.threads == "ledger" else IN_PROCESS
+            "Threads are to be kept in Redis, and its client is not installed.",
+            hint="Run: pip install 'contextinfinity[redis]'",
+        ) from error
+    return RedisThreads(settings.storage.redis_url)
 
 
 def models_of(settings: Settings) -> Models:

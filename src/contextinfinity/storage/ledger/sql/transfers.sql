@@ -52,7 +52,7 @@ FROM memory WHERE owner_key = :owner AND thread = :thread AND id > :after ORDER 
 
 -- name: select_sources_transfer
 -- The turns that a memory was drawn from.
-SELECT turn_id, session_id, branch_id, turn_seq, start, end, said_at FROM memory_source WHERE memory_key = ?
+SELECT turn_id, session_id, branch_id, turn_seq, start, "end", said_at FROM memory_source WHERE memory_key = ?
 ORDER BY turn_id
 
 -- name: restore_session
@@ -102,7 +102,7 @@ VALUES (:id, :owner, :thread, :content, :hash, :kind, :about, :origin, :confiden
 
 -- name: restore_source
 -- A turn of the same owner said it.
-INSERT INTO memory_source (memory_key, turn_id, session_id, branch_id, turn_seq, start, end, said_at)
+INSERT INTO memory_source (memory_key, turn_id, session_id, branch_id, turn_seq, start, "end", said_at)
 SELECT :key, t.id, t.session_id, t.branch_id, t.turn_seq, :start, :end, :said_at
 FROM turn AS t JOIN session AS s ON s.id = t.session_id
 WHERE t.id = :turn_id AND s.org_id = :org_id AND s.user_id = :user_id

@@ -106,7 +106,8 @@ ORDER BY t.branch_id, t.turn_seq
 
 -- name: select_origins_read
 -- Where messages came from, by their keys.
-SELECT o.message_key, o.external_id, o.said_at, o.details::json ->> 'name'
+SELECT o.message_key, o.external_id, o.said_at,
+  CASE json_typeof(o.details::json -> 'name') WHEN 'string' THEN o.details::json ->> 'name' END
 FROM json_each(?) AS k JOIN origin AS o ON o.message_key = k.value::bigint ORDER BY o.message_key, o.place
 
 -- name: restore_turn

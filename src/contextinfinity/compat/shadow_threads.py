@@ -1,0 +1,127 @@
+"""Shadow mode: write to two backends of threads, answer from the first, and report where the second reads otherwise.
+
+Nothing that goes wrong in the second backend reaches a caller. A difference is a line of JSON in a file and a warning
+in the log; it names the thread and counts, never what was said.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from contextinfinity.compat.thread_log import ThreadLog
+from contextinfinity.domain.ids import now
+from contextinfinity.domain.thread import Thread, Turn
+from contextinfinity.errors import ContextInfinityError
+
+log = logging.getLogger(__name__)
+
+Verb: TypeAlias = Literal["get", "get_or_create", "history", "add", "clear"]
+
+
+class ThreadDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """What the second backend did otherwise: failed, or read other turns from a place on."""
+
+    at: str
+    verb: Verb
+    thread_id: str
+    turns: int = 0
+    shadow_turns: int = 0
+    first_difference: int | None = None
+    """The place of the first turn that differs in a read; None: one of the two has no such thread, or it failed."""
+    error: str | None = None
+
+
+class ShadowThreads:
+    """``ThreadLog`` that compares two others; it closes both."""
+
+    def __init__(self, main: ThreadLog, shadow: ThreadLog, report: Path) -> None:
+        self._main = main
+        self._shadow = shadow
+        self._report = report
+        self._lock = threading.Lock()
+
+    def get(self, thread_id: str) -> Thread | None:
+        """Return the first backend's thread."""
+        thread = self._main.get(thread_id)
+        self._ask("get", thread_id, lambda: self._compare_presence(thread_id, thread))
+        return thread
+
+    def get_or_create(self, thread_id: str) -> Thread:
+        """Create the thread in both."""
+        thread = self._main.get_or_create(thread_id)
+        self._ask("get_or_create", thread_id, lambda: self._shadow.get_or_create(thread_id))
+        return thread
+
+    def history(self, thread_id: str, max_turns: int) -> list[Turn]:
+        """Read both, and return what the first says."""
+        turns = self._main.history(thread_id, max_turns)
+        self._ask("history", thread_id, lambda: self._compare(thread_id, turns, max_turns))
+        return turns
+
+    def add(self, thread_id: str, turn: Turn) -> None:
+        """Append to both, in the same order for all callers of this process."""
+        with self._lock:
+            self._main.add(thread_id, turn)
+            self._ask("add", thread_id, lambda: self._shadow.add(thread_id, turn))
+
+    def clear(self, thread_id: str) -> None:
+        """Clear both."""
+        with self._lock:
+            self._main.clear(thread_id)
+            self._ask("clear", thread_id, lambda: self._shadow.clear(thread_id))
+
+    def identity(self, thread_id: str) -> str | None:
+        """Name what the first backend keeps the thread in."""
+        return self._main.identity(thread_id)
+
+    def close(self) -> None:
+        """Close both."""
+        self._main.close()
+        self._shadow.close()
+
+    def _compare(self, thread_id: str, turns: Sequence[Turn], max_turns: int) -> None:
+        shadow = self._shadow.history(thread_id, max_turns)
+        if shadow != turns:
+            pairs = enumerate(zip(turns, shadow, strict=False))
+            first = next((place for place, (one, other) in pairs if one != other), min(len(turns), len(shadow)))
+            self._note(
+                ThreadDifference(
+                    at=now().isoformat(),
+                    verb="history",
+                    thread_id=thread_id,
+                    turns=len(turns),
+                    shadow_turns=len(shadow),
+                    first_difference=first,
+                )
+            )
+
+    def _compare_presence(self, thread_id: str, thread: Thread | None) -> None:
+        if (self._shadow.get(thread_id) is None) != (thread is None):
+            self._note(ThreadDifference(at=now().isoformat(), verb="get", thread_id=thread_id))
+
+    def _ask(self, verb: Verb, thread_id: str, work: Callable[[], object]) -> None:
+        """Run something on the second backend; a failure is a difference."""
+        try:
+            work()
+        except ContextInfinityError as error:
+            self._note(ThreadDifference(at=now().isoformat(), verb=verb, thread_id=thread_id, error=error.message))
+
+    def _note(self, difference: ThreadDifference) -> None:
+        log.warning("the shadow of thread %s differs (%s)", difference.thread_id, difference.error or difference.verb)
+        self._report.parent.mkdir(parents=True, exist_ok=True)
+        with self._report.open("ab") as file:
+            file.write(msgspec.json.encode(difference) + b"\n")
+
+
+def read_report(report: Path) -> tuple[ThreadDifference, ...]:
+    """Read the differences that were noted in a file, the oldest first; none if there is no file."""
+    if not report.is_file():
+        return ()
+    lines = report.read_bytes().splitlines()
+    return tuple(msgspec.json.decode(line, type=ThreadDifference) for line in lines)

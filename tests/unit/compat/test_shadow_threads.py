@@ -1,0 +1,78 @@
+"""Shadow mode answers from the first backend and reports every read that the second answers otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from contextinfinity import threads
+from contextinfinity.compat.redis_threads import RedisThreads
+from contextinfinity.compat.shadow_threads import read_report
+from contextinfinity.errors import LedgerCorrupt
+from contextinfinity.settings import General, Settings, Storage
+from contextinfinity.threads import Turn
+from contextinfinity_testing.threads import unused, valkey_url
+
+pytestmark = pytest.mark.req("THREAD-12")
+
+Q, A = Turn("user", "Where do herons nest?"), Turn("assistant", "In reeds.")
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Iterator[Path]:
+    storage = Storage(threads="ledger", threads_shadow="redis", redis_url=valkey_url())
+    threads.use(Settings(general=General(data_dir=str(tmp_path)), storage=storage))
+    yield tmp_path / "threads-shadow.jsonl"
+    threads.use(None)
+
+
+def test_both_get_every_turn_and_nothing_is_reported_while_they_agree(report: Path) -> None:
+    name = unused()
+    threads.get_or_create_thread(name)
+    threads.add_turn(name, Q)
+    threads.add_turn(name, A)
+    assert threads.get_history(name) == [Q, A] == RedisThreads(valkey_url()).history(name, 20)
+    threads.clear_thread(name)
+    assert threads.get_history(name) == []
+    assert read_report(report) == ()
+
+
+def test_a_turn_that_only_one_has_is_reported_without_its_words(report: Path) -> None:
+    name = unused()
+    threads.add_turn(name, Q)
+    RedisThreads(valkey_url()).add(name, A)
+    assert threads.get_history(name) == [Q]
+    (difference,) = read_report(report)
+    assert (difference.verb, difference.thread_id) == ("history", name)
+    assert (difference.turns, difference.shadow_turns, difference.first_difference) == (1, 2, 1)
+    assert "reeds" not in report.read_text()
+
+
+def test_a_thread_that_only_one_has_is_reported(report: Path) -> None:
+    name = unused()
+    RedisThreads(valkey_url()).add(name, A)
+    assert threads.get_thread(name) is None
+    assert [difference.verb for difference in read_report(report)] == ["get"]
+
+
+def test_a_second_backend_that_is_away_costs_no_request(tmp_path: Path) -> None:
+    storage = Storage(threads="ledger", threads_shadow="redis", redis_url="redis://127.0.0.1:1/0")
+    threads.use(Settings(general=General(data_dir=str(tmp_path)), storage=storage))
+    threads.add_turn("a", Q)
+    assert threads.get_history("a") == [Q]
+    threads.use(None)
+    report = read_report(tmp_path / "threads-shadow.jsonl")
+    assert [difference.verb for difference in report] == ["add", "history"]
+    assert all("cannot be reached" in (difference.error or "") for difference in report)
+
+
+def test_a_thread_of_a_later_form_is_left_as_it_is() -> None:
+    name, log = unused(), RedisThreads(valkey_url())
+    client = redis.Redis.from_url(valkey_url())
+    client.rpush(f"contextinfinity:thread:{name}", '{"v":2,"id":"x"}')
+    with pytest.raises(LedgerCorrupt, match="form 2"):
+        log.history(name, 20)
+    assert client.lrange(f"contextinfinity:thread:{name}", 0, -1) == [b'{"v":2,"id":"x"}']
