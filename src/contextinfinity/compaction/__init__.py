@@ -1,1 +1,1 @@
-"""Folding old turns away: where the newest topic begins, and where a fold cuts."""
+"""Decide where to fold old turns: topic boundaries and fold cuts."""

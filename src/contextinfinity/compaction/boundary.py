@@ -1,8 +1,8 @@
-"""Where the newest topic of a conversation begins, found without a model.
+"""Find where the newest topic of a conversation begins, without a model.
 
-Messages are mappings or objects with ``role`` and ``content`` (a text, or blocks, of which the text counts), and
-perhaps ``created_at`` or ``timestamp`` (a datetime, an ISO 8601 text, or seconds since 1970). The last ``LOOKED_AT`` of
-them are looked at; indices are places in the list that was given.
+Messages are mappings or objects with ``role`` and ``content`` (a text, or blocks, of which only the text is used), and
+optionally ``created_at`` or ``timestamp`` (a datetime, an ISO 8601 text, or seconds since 1970). Only the last
+``LOOKED_AT`` are examined; indexes refer to the whole list.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PAUSE = 3_600.0
 _TERMS = 6
 _LONGEST_TERM = 60
 _MILLISECONDS = 1e11
-"""A time above this is meant in milliseconds: as seconds it would lie in the year 5138."""
+"""A larger time is in milliseconds: as seconds it would be in the year 5138."""
 
 
 class TopicBoundary(Struct, frozen=True, kw_only=True):
     """Where the newest topic begins.
 
-    ``boundary_index`` is its first message, None when all belongs together; ``boundary_reason`` says how that was seen,
-    ``confidence`` how sure it is (0 to 1), ``summary`` in a few words what came before.
+    ``boundary_index`` is its first message, or None if there is only one topic; ``boundary_reason`` explains it,
+    ``confidence`` is from 0 to 1, ``summary`` describes in a few words what came before.
     """
 
     boundary_index: int | None
@@ -46,11 +46,11 @@ class TopicBoundary(Struct, frozen=True, kw_only=True):
 SAFE_BOUNDARY = TopicBoundary(
     boundary_index=None, boundary_reason="No new topic was found.", confidence=0.0, summary=""
 )
-"""What is said when nothing can be said: all belongs together."""
+"""The result if no boundary can be determined: one topic."""
 
 
 class TopicMessage(Struct, frozen=True, kw_only=True):
-    """A message as the search for topics sees it; ``index`` is its place in the list that was given."""
+    """A message as the topic detection sees it; ``index`` is its position in the whole list."""
 
     index: int
     role: str
@@ -59,7 +59,7 @@ class TopicMessage(Struct, frozen=True, kw_only=True):
 
 
 def find_topic_boundary(messages: Iterable[object]) -> TopicBoundary:
-    """Find where the newest topic begins; ``SAFE_BOUNDARY`` when it is the only one."""
+    """Return the start of the newest topic; ``SAFE_BOUNDARY`` if there is only one."""
     said = spoken(messages)
     if len(said) < 2:
         return SAFE_BOUNDARY
@@ -77,7 +77,7 @@ def find_topic_boundary(messages: Iterable[object]) -> TopicBoundary:
 
 
 def spoken(messages: Iterable[object]) -> list[TopicMessage]:
-    """Read the last messages of a list; ``InvalidInput`` when it is none."""
+    """Read the last messages of a list; raise ``InvalidInput`` if it is not a list of messages."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise InvalidInput(
             f"A {type(messages).__name__} is no list of messages.",
@@ -119,7 +119,7 @@ def _part(message: object, name: str) -> object:
 
 
 def _words(content: object) -> str:
-    """Give the text of a content: itself, or that of its text blocks."""
+    """Return the text of a content: the text itself, or that of its text blocks."""
     if isinstance(content, list | tuple):
         return "\n".join(filter(None, map(_text_of_block, content)))
     return str(content) if isinstance(content, str | int | float) else _text_of_block(content)
@@ -131,7 +131,7 @@ def _text_of_block(block: object) -> str:
 
 
 def _seconds(time: object) -> float | None:
-    """Give a time as seconds since 1970; None for anything that is none."""
+    """Return a time as seconds since 1970, or None if it is not a time."""
     try:
         if isinstance(time, str):
             time = datetime.fromisoformat(time)
@@ -157,7 +157,7 @@ def _reason(said: list[TopicMessage], place: int) -> str:
 
 
 def _terms(said: list[TopicMessage]) -> str:
-    """Say in a few words what messages were about: what they name most, then their commonest words."""
+    """Describe messages in a few words: their most frequent names, then their most frequent words."""
     texts = [one.text[:LONGEST] for one in said if one.role != "system"]
     named = Counter(found.text for text in texts for found in entities(text) if found.kind in HARD - {"number", "date"})
     common = Counter(word for text in texts for word in set(cues.words(text)) if _tells(word))

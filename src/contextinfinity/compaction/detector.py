@@ -1,8 +1,8 @@
-"""Where the newest topic begins, found by a model.
+"""Find where the newest topic begins, with a model.
 
-In go the last messages, one a line as ``[N] ROLE: text``; out comes a ``TopicBoundary``. What people said is material:
-it stands on one line each, and nothing in it can pass for another message. What the model says is not trusted either:
-whatever is not a boundary within the messages it saw is ``SAFE_BOUNDARY``.
+The model gets the last messages, one per line as ``[N] ROLE: text``, and returns a ``TopicBoundary``. Messages are
+untrusted: each is on one line, and nothing in it can look like another message. The model's answer is untrusted as
+well: anything but a boundary within these messages becomes ``SAFE_BOUNDARY``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 from contextinfinity.text.orders import neutral
 
 SHOWN = 1_000
-"""Characters of a message that the model sees."""
+"""The characters of a message that the model sees."""
 
 SYSTEM = """\
 You read the record of a conversation and find where its newest topic begins.
@@ -56,7 +56,7 @@ _NUMBER_IN_BRACKETS = re.compile(r"\[(\s{0,3}\d{1,9}\s{0,3})\]")
 _LONGEST_ANSWER = 20_000
 _LONGEST_SENTENCE = 500
 _SPARE = 4
-"""How many times the characters shown are read: hidden ones fall away."""
+"""Read this many times the shown characters, because hidden ones are removed."""
 
 _INDEX = re.compile(r"boundary_index[\"'`*]{0,3}\s{0,9}[:=]\s{0,9}[\"'`*]{0,3}(null|none|-?\d{1,9})(?![\w.])", re.I)
 _CONFIDENCE = re.compile(
@@ -68,7 +68,7 @@ _SUMMARY = re.compile("summary" + _SENTENCE, re.I)
 
 
 async def detect(adviser: AuxiliaryModel, messages: Iterable[object]) -> TopicBoundary:
-    """Ask a model where the newest topic begins; ``SAFE_BOUNDARY`` when it cannot say."""
+    """Ask a model where the newest topic begins; return ``SAFE_BOUNDARY`` if it fails."""
     said = spoken(messages)
     if len(said) < 2:
         return SAFE_BOUNDARY
@@ -80,12 +80,12 @@ async def detect(adviser: AuxiliaryModel, messages: Iterable[object]) -> TopicBo
 
 
 def record(said: Sequence[TopicMessage]) -> str:
-    """Write messages down for the model, one a line."""
+    """Format messages for the model, one per line."""
     return "\n".join(f"[{one.index}] {_role(one.role)}: {_shown(one.text)}" for one in said)
 
 
 def read_boundary(answer: str, said: Sequence[TopicMessage]) -> TopicBoundary:
-    """Read what a model said: JSON, JSON in a fence, or at least its fields."""
+    """Parse the model's answer: JSON, JSON in a code fence, or at least its fields."""
     told = _told(answer[:_LONGEST_ANSWER])
     index, confidence = told.get("boundary_index"), _share(told.get("confidence"))
     if confidence is None:
@@ -113,7 +113,7 @@ def _sentence(said: Json) -> str:
 
 
 def _share(value: Json) -> float | None:
-    """Give a number from 0 to 1; None for anything else."""
+    """Return a number from 0 to 1, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None
     return float(value)
@@ -142,7 +142,7 @@ def _candidates(answer: str) -> Iterator[str]:
 
 
 def _fragments(answer: str) -> dict[str, Json]:
-    """Pick the fields out of an answer that was cut off or is no JSON; without a confidence there is none."""
+    """Extract the fields from an answer that was cut off or is not JSON; a missing confidence becomes 0."""
     index = _INDEX.search(answer)
     if index is None:
         return {}

@@ -1,12 +1,12 @@
-"""When a fold is due, where it cuts, and whether it pays; on plain figures.
+"""Decide when a fold is due, where it cuts, and whether it is worth it; a pure computation on token counts.
 
     oldest ◄─────────────────────────────────────────────► newest
-    │ leaves: the summary covers it │ stays word for word: the window │
+    │ removed: the summary covers it │ kept verbatim: the window │
 
-The cut is the start of the window, or the start of a new topic where that lies later ("truncate"). The floors keep a
-number of messages and exchanges, as far as these fit half the trigger; the last exchange stays wherever folding still
-pays without it. A task (a message and the tool rounds that follow it) is cut only where nothing older is left: between
-two of its rounds, and the prompt goes on showing its opening message (``prompt.tasks``).
+The cut is the start of the window, or the start of a new topic if that is later ("truncate"). The floors keep a number
+of messages and exchanges, as far as they fit into half the trigger; the last exchange is kept if folding is still worth
+it. A task (a message and the tool rounds that follow it) is cut only if nothing older is left: between two of its
+rounds, and the prompt keeps showing its opening message (``prompt.tasks``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Literal
 from msgspec import Struct
 
 CONFIDENT = 0.5
-"""How sure a topic boundary has to be before a fold cuts there."""
+"""The minimum confidence of a topic boundary for a fold to cut there."""
 
 
 class FoldLimits(Struct, frozen=True, kw_only=True):
-    """What decides, in tokens, messages and exchanges."""
+    """The limits, in tokens, messages and exchanges."""
 
     trigger: int
     window: int
@@ -30,14 +30,14 @@ class FoldLimits(Struct, frozen=True, kw_only=True):
 
     @property
     def pays(self) -> int:
-        """The least a fold has to free."""
+        """The minimum number of tokens that a fold must free."""
         return self.trigger // 4
 
 
 class FoldableTurn(Struct, frozen=True, kw_only=True):
-    """A turn of the word-for-word part, and what it takes.
+    """A verbatim turn and its size.
 
-    ``joined``: it brings results of tools that the one before asked for; ``waits``: it asked for some itself.
+    ``joined``: it contains results of tool calls of the previous turn; ``waits``: it made calls itself.
     """
 
     turn_seq: int
@@ -48,23 +48,23 @@ class FoldableTurn(Struct, frozen=True, kw_only=True):
 
 
 class FoldCut(Struct, frozen=True, kw_only=True):
-    """How many of the pieces leave, and why there."""
+    """How many turns are removed, and why there."""
 
     leaves: int
     case: Literal["truncate", "summarize"]
 
 
 def is_due(pieces: Sequence[FoldableTurn], limits: FoldLimits, *, since: int = 0) -> bool:
-    """Tell whether the word-for-word part is too long; ``since``: only what came after that turn counts."""
+    """Return whether the verbatim part is too long; with ``since``, only turns after that one are counted."""
     return sum(piece.tokens for piece in pieces if piece.turn_seq > since) > limits.trigger
 
 
 def choose_cut(
     pieces: Sequence[FoldableTurn], limits: FoldLimits, topic: int | None = None, *, most: int | None = None
 ) -> FoldCut | None:
-    """Find where to cut; ``topic`` is the place of the piece that begins a new one. None: nothing can leave.
+    """Return where to cut, or None if nothing can be removed; ``topic`` is the index of the turn that starts a new one.
 
-    ``most``: no more than the first so many can.
+    At most the first ``most`` turns are removed.
     """
     floor = _floor(pieces, limits)
     window = min(floor, _start(pieces, lambda kept, _: kept <= limits.window))
@@ -76,22 +76,22 @@ def choose_cut(
         between -= 1
     inside = min(leaves, len(pieces) - 1)
     if between == 0 and sum(piece.tokens for piece in pieces[1:inside]) >= limits.pays:
-        return FoldCut(leaves=inside, case="summarize")  # one task is all there is, and its opening message stays
+        return FoldCut(leaves=inside, case="summarize")  # there is only one task, and its opening message is kept
     return FoldCut(leaves=between, case="truncate" if over else "summarize") if between else None
 
 
 def pays(pieces: Sequence[FoldableTurn], cut: FoldCut, limits: FoldLimits) -> bool:
-    """Tell whether a cut frees enough to be worth a new front."""
+    """Return whether a cut frees enough to be worth a new front."""
     return sum(piece.tokens for piece in pieces[: cut.leaves]) >= limits.pays
 
 
 def _parts(pieces: Sequence[FoldableTurn], place: int) -> bool:
-    """Tell whether a cut would part a call from its results, or from those that may still come."""
+    """Return whether a cut would separate a call from its results, present or expected."""
     return pieces[place].joined if place < len(pieces) else pieces[-1].waits
 
 
 def _floor(pieces: Sequence[FoldableTurn], limits: FoldLimits) -> int:
-    """Find the latest place to cut at."""
+    """Return the latest possible cut."""
 
     def needed(kept: int, count: int) -> bool:
         messages = sum(piece.messages for piece in pieces[len(pieces) - count + 1 :])
@@ -104,7 +104,7 @@ def _floor(pieces: Sequence[FoldableTurn], limits: FoldLimits) -> int:
 
 
 def _start(pieces: Sequence[FoldableTurn], stays: Callable[[int, int], bool]) -> int:
-    """Go back from the newest while one more may stay: told what would be kept then, in tokens and in pieces."""
+    """Go back from the newest turn while ``stays`` accepts one more; it gets the kept tokens and turns."""
     place, kept = len(pieces), 0
     while place > 0 and stays(kept + pieces[place - 1].tokens, len(pieces) - place + 1):
         place -= 1
