@@ -1,1 +1,1 @@
-"""Which model answers a request: values in, values out; no message is changed, nothing is asked of anybody."""
+"""Choose the model that answers a request; a pure computation that changes nothing."""

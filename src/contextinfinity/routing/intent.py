@@ -1,8 +1,8 @@
-"""What a message is for, from its words alone: offline, in linear time, the same every time.
+"""Detect the intent of a message from its words: offline, deterministic, in linear time.
 
-In goes the message (in its contextualised form, where there is one) and what its speaker said before; out comes one of
-five intents and the reason in words, none of them taken from the message. Whatever is not clear is ``other``: taking a
-message for what it is not costs more than leaving it where it is. Only the two ends of a long message are read.
+The input is the message (contextualised, if it was rewritten) and the user's earlier messages; the result is one of
+five intents and a reason that quotes nothing from the message. Anything unclear is ``other``: a wrong intent costs more
+than none. Only the two ends of a long message are read.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from contextinfinity.text.cues import goes_on, pointing, words
 from contextinfinity.text.entities import Entity, entities
 
 LOOKED_AT = 1000
-"""Characters at each end of a message that are read."""
+"""The number of characters that are read at each end of a message."""
 LONG = 6000
-"""Characters from which on a message is a document that somebody brought along."""
+"""From this length a message is treated as a document."""
 FAIRLY_LONG = 2000
-"""The same where the message says that a text is to be worked on."""
+"""The same if the message asks to work on a text."""
 LINES_SEEN = 200
 SHORT_FOLLOW_UP = 8
-"""Words of a message that may be about what was said before without saying so at its beginning."""
+"""Words of a message that may be a follow-up without an opening phrase."""
 SHORT_SMALL_TALK = 12
 SHORT_SEARCH = 12
-"""Words of a message that may be a search rather than a sentence."""
+"""Words of a message that may be a search query rather than a sentence."""
 EARLIER = 3
 
 
 GOES_ON = 0.9
-"""How far what holds for a message holds for one that only goes on with it."""
+"""The factor for the confidence of a follow-up message."""
 
 
 class Purpose(Struct, frozen=True):
-    """What a message is for, and how one can tell.
+    """The intent of a message, and the reason.
 
-    ``confidence`` is the expected share of right labels among those given for this reason: (right + 1) / (given + 2) of
-    the messages in ``tests/samples/intents`` that no rule was adjusted to.
+    ``confidence`` is the expected share of correct labels for this reason: (right + 1) / (given + 2) of the messages in
+    ``tests/samples/intents`` to which no rule was adjusted.
     """
 
     intent: Intent
@@ -53,9 +53,9 @@ UNKNOWN = Purpose("other", "nobody asked", 0.0)
 
 
 def intent_of(text: str, earlier: Sequence[str] = ()) -> Purpose:
-    """Tell what a message is for; ``earlier`` is what its speaker said before, the newest last.
+    """Return the intent of a message; ``earlier`` are the user's earlier messages, newest last.
 
-    A message that only goes on ("now with a loop", "and in Germany?") is for what the one before it was for.
+    A follow-up ("now with a loop", "and in Germany?") has the intent of the message before it.
     """
     alone = _alone(text)
     if alone.intent != "other" or not _follows_on(text):
@@ -111,14 +111,14 @@ def _of_a_question(text: str, read: IntentSigns) -> Purpose:
 
 
 def _looks_like_code(text: str) -> bool:
-    """Tell whether a good part of the lines at the front are code."""
+    """Return whether a large part of the first lines is code."""
     lines = [line for line in text[: LINES_SEEN * 80].splitlines()[:LINES_SEEN] if line.strip()]
     like = sum(intent_words.CODE_LINE.search(line[:300]) is not None for line in lines)
     return "```" in text or 4 * like >= len(lines) > 0
 
 
 def _code_score(text: str, read: IntentSigns, named: Sequence[Entity]) -> int:
-    """Weigh what speaks for code: 2 is likely, 3 and more is sure."""
+    """Score the evidence for code: 2 is likely, 3 or more is certain."""
     score = 3 if "```" in text or intent_words.CODE_ERROR.search(text) else 0
     score += 2 * intent_words.SURELY_CODE.seen_in(read) + intent_words.TOOLS.number_in(read)
     score += 2 * (text.count("`") >= 2) + 2 * (intent_words.SHELL_PIPE.search(text) is not None)
@@ -129,7 +129,7 @@ def _code_score(text: str, read: IntentSigns, named: Sequence[Entity]) -> int:
 
 
 def _weight(entity: Entity) -> int:
-    """Weigh a name as one of code; a word with a capital inside may be a slip, or a brand."""
+    """Score a name as evidence for code; a word with an inner capital may be a typo or a brand."""
     if entity.kind == "path":
         return 2 * (entity.text.rpartition(".")[2].lower() in intent_words.CODE_ENDINGS)
     if entity.kind != "symbol" or entity.text.lower() in intent_words.NO_SYMBOLS:
@@ -142,7 +142,7 @@ def _weight(entity: Entity) -> int:
 
 def _is_small_talk(read: IntentSigns) -> bool:
     if not read.list:
-        return not read.text.isascii()  # emoji and the like
+        return not read.text.isascii()  # such as emoji
     if len(read.list) > SHORT_SMALL_TALK:
         return False
     left = intent_words.PHATIC.taken_out_of(read)
@@ -156,7 +156,7 @@ def _is_small_talk(read: IntentSigns) -> bool:
 class _Fact(Struct, frozen=True):
     reason: str
     is_firm: bool
-    """It holds even where the message speaks of programs, too."""
+    """It applies even if the message also mentions programs."""
     confidence: float
 
     @property
@@ -165,7 +165,7 @@ class _Fact(Struct, frozen=True):
 
 
 def _fact(text: str, named: Sequence[Entity]) -> _Fact | None:
-    """Find the fact of the world that a message asks for."""
+    """Return the fact that a message asks for, if any."""
     asked = IntentSigns(intent_words.LEADING_UP.sub("", text))
     if intent_words.TASKS.open(asked) or not intent_words.ABOUT_US.isdisjoint(asked.words):
         return None

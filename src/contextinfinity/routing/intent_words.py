@@ -1,7 +1,7 @@
-"""The words by which a message shows what it is for: English first, then German, French and Spanish.
+"""Vocabulary of intents: English first, then German, French and Spanish.
 
-Lists of small words, and patterns that run in linear time. A word that is as often used for something else is
-left out: a message that nobody recognises is answered by the model that would have answered anyway.
+Word lists, and patterns that run in linear time. Words that are as often used in another sense are omitted: a message
+that is not recognised is answered by the default model.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _QUOTES = str.maketrans("’", "'")
 
 
 class IntentSigns:
-    """A text as it is looked at: without case, and its words."""
+    """A text prepared for matching: lower case, and its words."""
 
     def __init__(self, text: str) -> None:
         self.text = text.lower().translate(_QUOTES)
 
     @cached_property
     def list(self) -> list[str]:
-        """The words, in their order."""
+        """The words, in order."""
         return words(self.text)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The words, each once; those that French shortens stand there without what they are tied to, too."""
+        """The set of words; French elided words are also included without their prefix."""
         tied = (word.partition("'") for word in self.list if "'" in word)
         return frozenset(self.list).union(word for front, _, word in tied if front in _TIED)
 
 
 class Signs:
-    """Words and phrases that all say the same of a text; single words are looked up, phrases searched for.
+    """Words and phrases with the same meaning; words are looked up, phrases are searched.
 
-    They are put in order when they are first asked about: that takes longer than a start may take.
+    They are compiled on first use, because that is too slow for start-up.
     """
 
     def __init__(self, listed: str) -> None:
@@ -57,24 +57,24 @@ class Signs:
         return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)" if phrases else r"(?!)")
 
     def seen_in(self, read: IntentSigns) -> bool:
-        """Tell whether a text has any of them."""
+        """Return whether a text contains any of them."""
         return not self._words.isdisjoint(read.words) or self._phrases.search(read.text) is not None
 
     def number_in(self, read: IntentSigns) -> int:
-        """Count how many different ones a text has."""
+        """Return how many different ones a text contains."""
         return len(self._words & read.words) + len(set(self._phrases.findall(read.text)))
 
     def open(self, read: IntentSigns) -> bool:
-        """Tell whether a text begins with one of them."""
+        """Return whether a text starts with one of them."""
         return read.list[:1] != [] and (read.list[0] in self._words or self._phrases.match(read.text) is not None)
 
     def taken_out_of(self, read: IntentSigns) -> frozenset[str]:
-        """Give the words of a text that are not part of any of them."""
+        """Return the words of a text that are not part of any of them."""
         return IntentSigns(self._phrases.sub(" ", read.text)).words - self._words
 
 
 def _parts(listed: str) -> list[str]:
-    """Part a list at the bars that stand in no bracket."""
+    """Split a list at the bars outside of brackets."""
     parts, depth = [""], 0
     for sign in listed.strip():
         depth += (sign == "(") - (sign == ")")
@@ -86,7 +86,7 @@ def _parts(listed: str) -> list[str]:
 
 
 def _both(part: str) -> tuple[str, ...]:
-    """Give a word with and without the letter that may be missing at its end."""
+    """Return a word with and without its optional last letter."""
     return (part[:-2], part[:-1]) if part.endswith("?") and _PLAIN.fullmatch(part[:-1]) else (part,)
 
 
@@ -126,7 +126,7 @@ TOOLS = Signs(
     |s3|ec2|iam|vpc|in go|in c|ci|ci/cd|code|coding|script|skript|código|debug
     """
 )
-"""Names of what programmers use; most have another meaning, too."""
+"""Names of programming tools; most have other meanings, too."""
 PROGRAMMING = Signs(
     r"""
     endpoint|bugs?|functions?|methods?|class|variables?|arrays?|loops?|strings?|integers?|pointers?|threads?|interface
@@ -140,7 +140,7 @@ PROGRAMMING = Signs(
     |función|bucle|consulta|programa|comando|método|clase|filas|compila|join|archivo|lista
     """
 )
-"""Words of theirs that others use as often: they count beside a name, or where there are three."""
+"""Programming terms that are also common words: they need a name beside them, or two others."""
 CODE_LINE = re.compile(
     r"(?:[;{}]|\):|=>|->)\s*$|^\s*(?:def |class |import |from \w+ import|#include|//|fn |func |function |const |let "
     r"|var |public |private |return\b|if ?\(|for ?\(|while ?\(|select .{1,200} from |</?\w+>)",
@@ -242,7 +242,7 @@ LEADING_UP = re.compile(
     r"|(?:peux-tu me dire|sais-tu|dis-moi)\b|(?:puedes decirme|sabes|dime)\b){1,9}",
     re.I,
 )
-"""What people say before they ask."""
+"""Phrases that precede a question."""
 ABOUT_US = _listed(
     """
     i i'm i've i'd i'll me my mine myself we we're us our ours you you're your yours
@@ -251,7 +251,7 @@ ABOUT_US = _listed(
     yo mi mis nosotros nuestro nuestra tú tu tus te
     """
 )
-"""Who is asked about is in the conversation, not in the world."""
+"""The question is about the people in the conversation, not about the world."""
 POINTING = _listed(
     "he she it they him them his hers its their theirs this that these those above er sie ihn ihm ihr il elle ils "
     "elles él ella ellos eso esto"
@@ -295,7 +295,7 @@ FRESH = Signs(
     """
 )
 SUPPOSING = Signs("would|could|should|might|würde|sollte|könnte|devrait|pourrait|debería|podría|think|better|best")
-"""What is asked for is an opinion, or what might be."""
+"""The question asks for an opinion or a hypothesis."""
 TASKS = Signs(
     r"""
     write|draft|explain|translate|give|plan|help|make|rewrite|rephrase|brainstorm|remember|suggest|imagine|compose
@@ -303,4 +303,4 @@ TASKS = Signs(
     |écris|aide|explique|traduis|propose|escribe|ayuda|ayúdame|explica|explícame|traduce|dame|cómo puedo
     """
 )
-"""How a message begins that wants something made or thought out, whatever facts it speaks of."""
+"""Openings of messages that want something written or explained, whatever facts they mention."""

@@ -1,12 +1,12 @@
-"""Which model answers: a request and the models there are go in, a model and the reason come out.
+"""Choose the model that answers a request, and give the reason.
 
-    asked for by name  >  the first rule that holds  >  the branch's model  >  the user's  >  the organisation's
-    >  the default  >  the fallbacks, in their order
+    requested by name  >  the first matching rule  >  the branch's model  >  the user's  >  the organisation's
+    >  the default  >  the fallbacks, in order
 
-An explicit choice is neither overruled nor replaced when it fails. Any other model is chosen only where it can take
-the request; the same request always gets the same answer. Rules and failures choose for one request: ``Route.home``
-is what the branch goes on with. There are no rules but those in the settings: a change of model gives the conversation
-to somebody else and costs the prompt cache, so somebody has to have said that it is wanted.
+An explicit choice is neither overruled nor replaced when it fails. Any other model is chosen only if it can take the
+request. The choice is deterministic. Rules and failures change the model for one request; ``Route.home`` is the
+branch's model. There are no built-in rules: a change of model hands the conversation to another model and loses the
+prompt cache, so it must be configured.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from contextinfinity.settings import Router
 
 NOT_THERE = "there is no such model any more"
 FINAL = frozenset({"filter"})
-"""Kinds of failure after which nobody else is asked: a vendor's refusal is an answer, not an outage."""
+"""Failures after which no fallback is tried: a vendor's refusal is an answer, not an outage."""
 
 
 def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Route:
-    """Choose the model that answers a request; no message is touched."""
+    """Choose the model that answers a request; raise ``InvalidInput`` if an unknown model is requested by name."""
     there = {model.name: model for model in models}
     purpose = _purpose(query, router)
     if query.asked_for is not None:
@@ -59,28 +59,28 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
 
 
 def labels(purpose: Purpose) -> dict[str, Any]:
-    """Give the fields of a route that say what its message is for."""
+    """Return the intent fields of a route."""
     return {"intent": purpose.intent, "confidence": purpose.confidence}
 
 
 def _purpose(query: RouteQuery, router: Router) -> Purpose:
-    """Label the question as it was resolved, where somebody looks at the label."""
+    """Detect the intent of the contextualised message, if it is needed."""
     wanted = query.labelled or router.rules
     return intent_of(query.contextualised or query.text, query.earlier) if wanted else UNKNOWN
 
 
 def home_of(query: RouteQuery, there: Container[str], router: Router) -> str:
-    """Name the model that answers where no rule holds; ``there`` are those that can be asked at all."""
+    """Return the model that answers if no rule matches; ``there`` are the available models."""
     if query.asked_for is not None:
         return query.asked_for
     return next((name for name, _ in _named(query, router) if name in there), query.default_model)
 
 
 def next_after(route: Route, failed: str, error_kind: str) -> Route | None:
-    """Choose who answers after a model failed; None: nobody, and the failure stands.
+    """Return the route after a model failed, or None if there is no fallback.
 
-    ``error_kind`` is that of the ``ProviderError``. The new route has the fallbacks that are left; what was chosen
-    before stands with the steps that failed. A request that was too long goes only to a larger window.
+    ``error_kind`` is that of the ``ProviderError``. The new route has the remaining fallbacks. A request that was too
+    large goes only to a model with a larger window.
     """
     if error_kind not in KINDS or error_kind in FINAL:
         return None
@@ -111,7 +111,7 @@ def _as_asked(query: RouteQuery, name: str, there: Mapping[str, ModelFacts], pur
 
 
 def _named(query: RouteQuery, router: Router) -> Iterator[tuple[str, str]]:
-    """Give the models that may answer where no rule says otherwise, the first being the one that does if it can."""
+    """Yield the models that may answer if no rule matches, in order of precedence."""
     if query.branch_model is not None:
         yield query.branch_model, "the branch's model"
     if router.enabled and query.user in router.users:
@@ -133,7 +133,7 @@ def _by_rule(
     home: ModelFacts | None,
     considered: list[Considered],
 ) -> tuple[str, str] | None:
-    """Find the first rule that holds and whose model can take the request."""
+    """Return the first matching rule whose model can take the request."""
     for number, rule in enumerate(router.rules, 1):
         model = there.get(rule.model)
         wrong = against(rule, query, purpose, model, home)
@@ -150,7 +150,7 @@ def _by_name(
     there: Mapping[str, ModelFacts],
     considered: list[Considered],
 ) -> tuple[str, str] | None:
-    """Find the first of these models that can take the request."""
+    """Return the first of these models that can take the request."""
     passed: list[Considered] = []
     for name, by in _each_once(named):
         wrong = _against(there[name], query) if name in there else NOT_THERE
@@ -168,7 +168,7 @@ def _in_spite_of(
     there: Mapping[str, ModelFacts],
     considered: Sequence[Considered],
 ) -> tuple[str, str] | None:
-    """Find the first that nothing speaks against but a failure of late; it is asked all the same."""
+    """Return the first model that is able but failed recently; it is tried anyway."""
     for name, _ in _each_once(named):
         if name in there and not cannot(there[name], query):
             return name, f"{_what_stood_against(considered)} {name} is asked all the same.".strip()
@@ -184,7 +184,7 @@ def _each_once(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _able(names: Iterable[str], query: RouteQuery, there: Mapping[str, ModelFacts]) -> Iterator[Fallback]:
-    """Give those that can take the request; those that failed of late come last."""
+    """Yield the models that can take the request; those that failed recently come last."""
     able = [there[name] for name in names if name in there and not cannot(there[name], query)]
     for model in sorted(able, key=lambda model: bool(is_away(model))):
         yield Fallback(model=model.name, window=model.abilities.context_limit)

@@ -1,4 +1,4 @@
-"""What the router goes by: the request, and the models there are."""
+"""The input of the router: the request, and the available models."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from contextinfinity.domain.turn import Usage
 
 
 class RouteQuery(Struct, frozen=True, kw_only=True):
-    """A request that wants a model: what was said, how long it is, what it needs, and who asks.
+    """A request to route: its text, size, requirements and user.
 
-    Tokens are as the model counts that would answer if there were no router.
+    Tokens are counted as by the model that would answer without a router.
     """
 
     text: str
-    """The user's own words."""
+    """The user's own text."""
     default_model: str
     contextualised: str | None = None
-    """The same made explicit, where that was needed."""
+    """The contextualised text, if it was rewritten."""
     earlier: tuple[str, ...] = ()
-    """What the user said before, the newest last; a few are enough."""
+    """The user's earlier messages, newest last; a few are enough."""
     message_tokens: int = 0
     front_tokens: int = 0
-    """Of what stands in front of every message and cannot give way: the system text and the pinned facts."""
+    """The tokens of the parts that cannot be shortened: the system text and the pinned facts."""
     context_tokens: int = 0
-    """Of the message and all that would be shown with it."""
+    """The tokens of the message and everything shown with it."""
     images: bool = False
-    """Whether the message brings pictures."""
+    """Whether the message contains images."""
     tools: bool = False
-    """Whether it brings results of tools, or cannot be answered without calling any."""
+    """Whether it contains tool results, or cannot be answered without tool calls."""
     user: str = "local"
     org: str = ""
     asked_for: str | None = None
     """The model that the caller names."""
     labelled: bool = False
-    """Whether its intent is wanted even where no rule asks for it."""
+    """Whether to detect its intent even if no rule needs it."""
     branch_model: str | None = None
-    """The ``home`` of the last turn's route; None where the branch has no turn yet."""
+    """The ``home`` of the last turn's route; None if the branch has no turn yet."""
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """A model as far as choosing it goes."""
+    """The properties of a model that matter for routing."""
 
     name: str
     abilities: Abilities
     input_limit: int
-    """The most tokens that a request may have, its answer not counted."""
+    """The maximum number of input tokens."""
     answer_tokens: int = 0
-    """The most that its answer may have."""
+    """The maximum number of answer tokens."""
     unavailable: str = ""
-    """Why it cannot be asked now, as the end of a sentence: "its key is not set"; empty: it can."""
+    """Why it is unavailable, as the end of a sentence: "its key is not set"; empty if it is available."""
 
 
 def cannot(model: ModelFacts, query: RouteQuery) -> str:
-    """Say why a model cannot take a request; empty where it can.
+    """Return why a model cannot take a request, or an empty string.
 
-    Earlier turns are no reason: they are shortened to what fits. A rule with ``needs = "context"`` spares them that.
+    Earlier turns are no reason, because they are shortened. A rule with ``needs = "context"`` avoids that.
     """
     if query.images and not model.abilities.images:
         return "it cannot see pictures"
@@ -67,11 +67,11 @@ def cannot(model: ModelFacts, query: RouteQuery) -> str:
 
 
 def is_away(model: ModelFacts) -> str:
-    """Say what keeps a model from answering at this time; empty where nothing does."""
+    """Return why a model is unavailable now, or an empty string."""
     return f"it cannot be asked now: {model.unavailable}" if model.unavailable else ""
 
 
 def price_of(model: ModelFacts, query: RouteQuery) -> float | None:
-    """Tell what a request costs at most with a model, in US dollars; None where its prices are not known."""
+    """Return the maximum cost of a request in US dollars, or None if the prices are unknown."""
     most = Usage(input_tokens=query.context_tokens, output_tokens=model.answer_tokens)
     return cost(model.abilities.prices, most)

@@ -1,4 +1,4 @@
-"""Whether a rule of ``[router]`` holds for a request: everything that is set in it must."""
+"""Check whether a rule of ``[router]`` matches a request: all its conditions must hold."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NAMES = {
     "small_talk": "small talk",
     "other": "something else",
 }
-"""What a message is about, in words."""
+"""The intents in words."""
 
 
 def against(rule: Rule, query: RouteQuery, purpose: Purpose, model: ModelFacts | None, home: ModelFacts | None) -> str:
-    """Say why a rule does not hold; empty where it does.
+    """Return why a rule does not match, or an empty string.
 
-    ``model`` is the rule's, ``home`` the one that would answer without rules; None: there is no such model.
+    ``model`` is the rule's, ``home`` the one that would answer without rules; None means that there is no such model.
     """
     if rule.intent is not None and rule.intent != purpose.intent:
         return f"the message is about {NAMES[purpose.intent]}, not {NAMES[rule.intent]}"
@@ -30,7 +30,7 @@ def against(rule: Rule, query: RouteQuery, purpose: Purpose, model: ModelFacts |
 
 
 def in_words(rule: Rule, purpose: Purpose) -> str:
-    """Say what made a rule hold: in its own words where it has some."""
+    """Return why a rule matched: its own reason if it has one."""
     return rule.reason or "; ".join(_held(rule, purpose))
 
 
