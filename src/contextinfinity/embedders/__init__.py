@@ -1,1 +1,1 @@
-"""Texts as vectors: the contract, and the embedders that keep it."""
+"""Text embeddings: the contract, and its implementations."""

@@ -1,7 +1,7 @@
-"""An embedder that remembers: what was placed lately is not placed again.
+"""An embedder with a cache of recent vectors.
 
-Texts are known by their hash, and the least recently used go first when the rows take more than ``most_bytes``. A batch
-asks the embedder behind it once, for what is missing.
+Texts are keyed by their hash; the least recently used rows are evicted when they take more than ``most_bytes``. A batch
+calls the inner embedder once, for the missing texts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 MOST_BYTES = 16_000_000
 
 _BESIDE_A_ROW = 300
-"""Bytes that an entry takes besides its numbers: the hash, the array, its place in the order."""
+"""The bytes of an entry besides its numbers: hash, array, position in the order."""
 
 
 class CachedEmbedder:
-    """Another embedder, with a memory."""
+    """Another embedder, with a cache."""
 
     def __init__(self, inner: Embedder, *, most_bytes: int = MOST_BYTES) -> None:
         self._inner = inner
@@ -39,21 +39,21 @@ class CachedEmbedder:
 
     @property
     def name(self) -> str:
-        """The name of the embedder behind it: the vectors are its own."""
+        """The name of the inner embedder, whose vectors these are."""
         return self._inner.name
 
     @property
     def dim(self) -> int:
-        """How many numbers a row has."""
+        """The dimension of the vectors."""
         return self._inner.dim
 
     @property
     def is_remote(self) -> bool:
-        """Whether the embedder behind it is."""
+        """Whether the inner embedder is remote."""
         return self._inner.is_remote
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
-        """Give the rows of texts, those that are not known from the embedder behind it."""
+        """Return the vectors of texts; missing ones come from the inner embedder."""
         import numpy as np
 
         keys = [_key(text, kind) for text in texts]
@@ -67,7 +67,7 @@ class CachedEmbedder:
         return np.stack([known[key] for key in keys]) if keys else np.zeros((0, self.dim), dtype=np.float32)
 
     async def close(self) -> None:
-        """Forget all, and close the embedder behind it."""
+        """Clear the cache and close the inner embedder."""
         with self._lock:
             self._rows.clear()
         await self._inner.close()

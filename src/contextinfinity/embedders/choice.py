@@ -1,6 +1,6 @@
-"""Which embedder places texts: the one that is chosen, and those whose vectors are still searched.
+"""The embedders in use: the configured one, and those whose vectors are still searched.
 
-Nothing is read or asked before it is needed; reading one takes a quarter of a second, so a thread does it.
+They are created on first use; loading one takes a quarter of a second, so a thread does it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Make = Callable[[], Embedder]
 
 
 class Embedders:
-    """The chosen embedder, and others by the name of their vectors."""
+    """The configured embedder, and others by the name of their vectors."""
 
     def __init__(self, chosen: Make, others: Mapping[str, Make] | None = None) -> None:
         self._chosen = chosen
@@ -23,11 +23,11 @@ class Embedders:
         self._making = asyncio.Lock()
 
     async def chosen(self) -> Embedder:
-        """Give the one that new vectors come from."""
+        """Return the embedder for new vectors."""
         return await self._get(None, self._chosen)
 
     async def named(self, name: str) -> Embedder | None:
-        """Give the one that vectors of that name come from; None where nobody can make such vectors any more."""
+        """Return the embedder with that name, or None if it is no longer available."""
         chosen = await self.chosen()
         if chosen.name == name:
             return chosen
@@ -35,7 +35,7 @@ class Embedders:
         return None if make is None else await self._get(name, make)
 
     async def close(self) -> None:
-        """Let go of what they hold."""
+        """Close all embedders."""
         for embedder in self._made.values():
             await embedder.close()
         self._made.clear()

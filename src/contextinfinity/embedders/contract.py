@@ -1,10 +1,10 @@
-"""What every embedder can do.
+"""The contract of embedders.
 
 - **rows**: one for each text, in the order of the texts, of length 1; equal texts have equal rows.
-- **nothing said**: an empty or blank text has a row of zeros; no texts give a matrix without rows.
-- **any text**: whatever a ``str`` can hold has a row, however long; what is past an embedder's reach is not read.
-- **names**: ``name`` says which model and which version. It is stored with each vector, and vectors of two names are
-  never compared.
+- **empty**: an empty or blank text has a row of zeros; no texts give a matrix without rows.
+- **any text**: every ``str`` of any length has a row; text beyond an embedder's limit is ignored.
+- **names**: ``name`` identifies the model and its version. It is stored with each vector, and vectors of different
+  names are never compared.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = NDArray[np.float32]
 
 Kind: TypeAlias = Literal["query", "passage"]
-"""Some models place a question and what answers it with different prefixes; the others make no difference."""
+"""Some models use different prefixes for queries and passages; the others ignore it."""
 
 
 class Embedder(Protocol):
-    """A model that places texts."""
+    """A model that computes vectors of texts."""
 
     @property
     def name(self) -> str:
@@ -32,18 +32,18 @@ class Embedder(Protocol):
 
     @property
     def dim(self) -> int:
-        """How many numbers a row has."""
+        """The dimension of the vectors."""
         ...
 
     @property
     def is_remote(self) -> bool:
-        """Whether it asks another process or machine, which may be slow or away."""
+        """Whether it calls another process or machine, which may be slow or unavailable."""
         ...
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
-        """Give the rows of texts; ``ProviderError`` when the model cannot."""
+        """Return the vectors of texts; raise ``ProviderError`` if the model fails."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections and files. Closing twice does nothing."""
+        """Close connections and files. Closing twice does nothing."""
         ...

@@ -1,8 +1,8 @@
-"""Any ``/v1/embeddings`` endpoint: OpenAI, Ollama, vLLM, llama.cpp and whatever else speaks as OpenAI does.
+"""An embedder for any OpenAI-compatible ``/v1/embeddings`` endpoint: OpenAI, Ollama, vLLM, llama.cpp and others.
 
-Texts go out in batches and their vectors come back in order. An answer is taken only if it holds one vector for each
-text, each of the right length and of numbers; a server that mixes up its models is found out before its vectors are
-stored. What the endpoint is reached through, with its keys and its patience, is given from outside.
+Texts are sent in batches and vectors are returned in order. A reply is accepted only if it has one valid vector of the
+right dimension for each text, so that vectors of a wrong model are never stored. The connection, with its keys and
+retries, is passed in.
 """
 
 from __future__ import annotations
@@ -31,46 +31,46 @@ if TYPE_CHECKING:
 
 PATH = "/embeddings"
 VERSION = 1
-"""Counted up whenever the same text would be sent in another form."""
+"""Increased whenever the same text would be sent in another form."""
 
 CHARACTERS_A_TOKEN = 8
-"""A text is cut at so many for each token it may have, before its tokens are counted."""
+"""A text is first cut to this many characters per allowed token, before tokens are counted."""
 SHORTEST = 100
-"""Characters below which a text is not cut further: whatever the endpoint says, its length is not the trouble."""
+"""Shorter texts are not cut further: if the endpoint rejects them, length is not the reason."""
 
 
 class EndpointConnection(Protocol):
-    """The way to an endpoint."""
+    """The connection to an endpoint."""
 
     async def post(self, path: str, body: bytes) -> bytes:
-        """Ask, again if need be; ``ProviderError`` where no answer comes."""
+        """Send a request with retries; raise ``ProviderError`` if it fails."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """A model at an endpoint, and how it is asked."""
+    """A model at an endpoint, and its request options."""
 
     provider: str
     model_id: str
     model: EndpointModel
     dim: int
-    """How many numbers are wanted: those of the model, or fewer where it shortens."""
+    """The dimension of the vectors: that of the model, or fewer if it supports shortening."""
     most_texts: int = 32
-    """Texts of one request: as many as every server takes."""
+    """The maximum number of texts per request, which every server accepts."""
     most_tokens: int = 16_000
-    """Tokens of one request."""
+    """The maximum number of tokens per request."""
     as_base64: bool = False
-    """Ask for vectors in base64, a third of the bytes; both forms are read."""
+    """Request vectors in base64, a third of the bytes; both forms are accepted."""
     options: Json = None
-    """What is sent along with every request."""
+    """Parameters of every request."""
 
     @property
     def name(self) -> str:
-        """Who places, with which model, in how many numbers; other options are another name."""
+        """The provider, model and dimension; different options give a different name."""
         name = f"{self.provider}/{self.model_id}/{self.dim}/{VERSION}"
         if not self.options:
             return name
@@ -88,7 +88,7 @@ class _EmbeddingReply(Struct, frozen=True):
 
 
 class EndpointEmbedder:
-    """Asks an endpoint for vectors."""
+    """An embedder that calls an endpoint."""
 
     is_remote = True
 
@@ -100,13 +100,13 @@ class EndpointEmbedder:
         self._counter = counter_of(endpoint.provider, endpoint.model_id, endpoint.model.encoding)
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
-        """Give the rows of texts; nobody is asked for a text that says nothing."""
+        """Return the vectors of texts; blank texts are not sent. Raises ``ProviderError``."""
         import numpy as np
 
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         prefix = self._endpoint.model.query if kind == "query" else self._endpoint.model.passage
         said = [place for place, text in enumerate(texts) if text[: self._most_characters].strip()]
-        # Counting takes a while where there is much to count; others go on meanwhile.
+        # Counting many tokens is slow, so it runs in a thread.
         fitting = await asyncio.to_thread(lambda: [self._fitted(prefix + texts[place]) for place in said])
         done = 0
         for batch in self._batches(fitting):
@@ -115,7 +115,7 @@ class EndpointEmbedder:
         return rows
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._line.close()
 
     @property
@@ -123,7 +123,7 @@ class EndpointEmbedder:
         return CHARACTERS_A_TOKEN * self._endpoint.model.tokens
 
     def _fitted(self, text: str) -> tuple[str, int]:
-        """Cut a text to what the model reads; give its tokens with it."""
+        """Cut a text to the model's limit; return it with its token count."""
         text = valid_unicode(text[: self._most_characters])
         most = self._endpoint.model.tokens
         while (tokens := self._counter.count(text)) > most:
@@ -144,7 +144,7 @@ class EndpointEmbedder:
             yield batch
 
     async def _asked(self, texts: Sequence[str]) -> Vectors:
-        """Ask for a batch. What the endpoint finds too long is sent in halves: half of the texts, or half of a text."""
+        """Request a batch. If it is too long for the endpoint, split the batch, or halve a single text."""
         import numpy as np
 
         try:
@@ -181,13 +181,13 @@ class EndpointEmbedder:
         longest = np.abs(rows).max(axis=1, keepdims=True)
         if not (np.isfinite(longest).all() and longest.all()):
             raise self._garbled("there is a vector of zeros, or one that is not made of numbers")
-        rows /= longest  # so that no square is too large to be told, or too small
+        rows /= longest  # prevents overflow and underflow of the squares
         placed = np.empty(rows.shape, dtype=np.float32)
         placed[self._order(found)] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         return placed
 
     def _order(self, found: Sequence[_Row]) -> list[int]:
-        """Tell where each vector belongs; servers that do not say keep the order."""
+        """Return the index of each vector; servers that give none keep the order."""
         order = [place if row.index is None else row.index for place, row in enumerate(found)]
         if sorted(order) != list(range(len(found))):
             raise self._garbled("it does not say which vector belongs to which text")

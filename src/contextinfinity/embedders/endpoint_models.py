@@ -1,7 +1,7 @@
-"""What is known of models behind a ``/v1/embeddings`` endpoint, by the names they go by.
+"""Known embedding models of ``/v1/embeddings`` endpoints, by name.
 
-How many numbers their vectors have, how many tokens they read, and with which words before it a question and a passage
-want to be placed. A model that is not here is used with the dimension that the settings say.
+A row gives the dimension, the token limit, and the prefixes for queries and passages. For other models the dimension
+comes from the settings.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages tha
 
 
 class EndpointModel(Struct, frozen=True, kw_only=True):
-    """A model, as far as its vectors go."""
+    """The properties of an embedding model."""
 
     dim: int
     tokens: int = 512
-    """How many of a text it reads; the settings' context_limit goes before."""
+    """The number of tokens it reads; context_limit in the settings takes precedence."""
     query: str = ""
     passage: str = ""
     shortens: bool = False
-    """Whether it can be asked for fewer numbers."""
+    """Whether it supports fewer dimensions."""
     encoding: str | None = None
-    """Its tokenizer, where that is public."""
+    """Its tokenizer, if that is public."""
 
 
 def _openai(dim: int, *, shortens: bool = True) -> EndpointModel:
@@ -70,6 +70,6 @@ MODELS: dict[str, EndpointModel] = {
 
 
 def known_model(model_id: str) -> EndpointModel | None:
-    """Look a model up; who offers it ("BAAI/bge-m3") and that it is the latest (":latest") makes no difference."""
+    """Look up a model, ignoring its publisher ("BAAI/bge-m3") and the tag ":latest"."""
     name = model_id.lower().rpartition("/")[2].removesuffix(":latest")
     return next((model for pattern, model in MODELS.items() if re.fullmatch(pattern, name)), None)

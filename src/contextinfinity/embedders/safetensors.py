@@ -1,4 +1,4 @@
-"""Where the numbers are in a safetensors file: the length of a header, the header as JSON, the numbers."""
+"""Read the header of a safetensors file: its length, then JSON, then the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BYTES = {"F16": 2, "F32": 4, "I64": 8}
 
 
 class Tensor(Struct, frozen=True, kw_only=True):
-    """Numbers in a file: ``length`` bytes from ``start`` on."""
+    """A tensor in a file: ``length`` bytes from ``start``."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class _TensorInfo(Struct, frozen=True):
 
 
 def tensors(path: Path) -> dict[str, Tensor]:
-    """Read which numbers a file holds; ``ValueError`` where it is no such file, or not all of it is there."""
+    """Return the tensors of a file; raise ``ValueError`` if it is invalid or truncated."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = file.read(min(length, _LONGEST_HEADER))

@@ -1,7 +1,7 @@
-"""The built-in embedder: each token has a fixed vector, a text is the mean of its tokens, brought to length 1.
+"""The built-in embedder: the normalised mean of fixed token vectors.
 
-It needs no network and no key, is read in a tenth of a second, and places thousands of texts a second on one core.
-One instance serves any number of threads.
+It needs no network and no key, loads in a tenth of a second, and computes thousands of vectors per second on one core.
+One instance is safe for any number of threads.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Vectors
 
 NAME = "wordllama-l2_supercat-256/1"
-"""Counted up whenever the same text would get another vector."""
+"""The version is increased whenever the same text would get another vector."""
 
 LONGEST = 2_048
-"""Tokens of a text that are read. Measured on whole sessions of LoCoMo (670 tokens), of which a question has to find
-its own among the first five: 42% when cut at 128 tokens, 58% at 512, 64% at 1,024 and no more in full."""
+"""The number of tokens of a text that are read.
+
+Measured on whole LoCoMo sessions (670 tokens), with a question's own session among the first five results: 42% when cut
+at 128 tokens, 58% at 512, 64% at 1,024 and no more in full.
+"""
 
 _CHARACTERS = 8 * LONGEST
-"""A longer text is cut before it is split into tokens, so that no text takes longer than 20 ms."""
+"""A longer text is cut before tokenization, so that no text takes longer than 20 ms."""
 
 _AT_ONCE = 4_000
-"""Characters that are placed without leaving the event loop: about 2 ms."""
+"""Up to this many characters are processed in the event loop: about 2 ms."""
 
 
 class StaticEmbedder:
-    """Places texts by the mean of their tokens."""
+    """An embedder that averages token vectors."""
 
     name = NAME
     dim = SHAPE[1]
     is_remote = False
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Read the files from a folder; by default from the installed package."""
+        """Load the files from a folder; by default from the installed package. Raises ``ProviderError``."""
         from tokenizers import Tokenizer
 
         folder = folder or installed()
@@ -49,16 +52,16 @@ class StaticEmbedder:
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
-        """Give the rows of texts; much text is placed in a thread of its own."""
+        """Return the vectors of texts; long input is processed in a thread."""
         if sum(map(len, texts)) <= _AT_ONCE:
             return self.encode(texts)
         return await asyncio.to_thread(self.encode, texts)
 
     async def close(self) -> None:
-        """Do nothing: the files are mapped, and let go of with the instance."""
+        """Do nothing: the mapped files are released with the instance."""
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Give the rows of texts, at once."""
+        """Return the vectors of texts, synchronously."""
         import numpy as np
 
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
@@ -69,7 +72,7 @@ class StaticEmbedder:
         return rows
 
     def norm(self, word: str) -> float:
-        """Return the length of a word's vector before it is normalised: small for common words, large for rare ones."""
+        """Return the norm of a word's vector before normalisation: small for common words, large for rare ones."""
         import numpy as np
 
         tokens = self._tokens(word)
@@ -81,12 +84,12 @@ class StaticEmbedder:
         cut = text[:_CHARACTERS]
         if not cut.strip():
             return []
-        # One text a call: a batch would start threads of the library, which then warns in every process that forks.
+        # One text per call: a batch starts threads of the library, which then warns in every forked process.
         ids: list[int] = self._tokenizer.encode(valid_unicode(cut), add_special_tokens=False).ids
         return ids[:LONGEST]
 
 
 @cache
 def built_in() -> StaticEmbedder:
-    """Give the one instance of this process, read when first asked for."""
+    """Return the shared instance of this process, loaded on first use."""
     return StaticEmbedder()

@@ -1,8 +1,8 @@
-"""Texts as embedders take them."""
+"""Prepare texts for embedders."""
 
 from __future__ import annotations
 
 
 def valid_unicode(text: str) -> str:
-    """Give a text as valid Unicode; a lone surrogate becomes a question mark."""
+    """Return a text as valid Unicode; lone surrogates become question marks."""
     return text if text.isascii() else text.encode(errors="replace").decode()

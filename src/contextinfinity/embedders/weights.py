@@ -1,7 +1,7 @@
-"""Where the built-in embedder's files are, and how they are read.
+"""Locate and map the files of the built-in embedder.
 
-They come with the package ``wordllama``, whose code is not imported: it would load its network parts and look for
-the tokenizer in another folder. The weights are one safetensors file, which is mapped into memory rather than read.
+They are part of the package ``wordllama``, whose code is not imported: it would load its network parts and look for the
+tokenizer in another folder. The weights are one safetensors file, which is mapped into memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHAPE = [32_000, 256]
 
 
 def installed() -> Path:
-    """Find the folder that holds the files."""
+    """Return the folder with the files; raise ``ProviderError`` if they are not installed."""
     found = find_spec("wordllama")
     folders = found.submodule_search_locations if found else None
     for folder in map(Path, folders or ()):
@@ -38,7 +38,7 @@ def installed() -> Path:
 
 
 def mapped(path: Path) -> NDArray[np.float16]:
-    """Map the weights: a row for each token."""
+    """Map the weights: one row per token."""
     import numpy as np
 
     start = _start_of_numbers(path)
@@ -46,7 +46,7 @@ def mapped(path: Path) -> NDArray[np.float16]:
 
 
 def _start_of_numbers(path: Path) -> int:
-    """Read the header, and make sure that the numbers are those we know."""
+    """Return the offset of the weights; raise ``ProviderError`` if they are not the expected ones."""
     try:
         found = tensors(path).get(TENSOR)
     except ValueError:

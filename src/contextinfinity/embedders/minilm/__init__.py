@@ -1,1 +1,1 @@
-"""The better embedder of this machine: all-MiniLM-L6-v2, run by onnxruntime inside the process."""
+"""The better local embedder: all-MiniLM-L6-v2 on onnxruntime, inside the process."""

@@ -1,9 +1,8 @@
-"""all-MiniLM-L6-v2: a text is the mean of what a small BERT makes of its tokens, brought to length 1.
+"""all-MiniLM-L6-v2: the normalised mean of a small BERT's token vectors.
 
-It needs no network and no key once its weights are there. Of 480 questions of LoCoMo it has a turn that answers among
-the six nearest for 53%, the built-in embedder for 45%; and it takes almost a hundred times as long. One instance serves
-a process; it is opened when it is first used, and works in one thread of its own, a batch at a time, so that many who
-ask take turns.
+It needs no network and no key once its weights are downloaded. Of 480 LoCoMo questions it finds an answering turn among
+the six nearest for 53%, the built-in embedder for 45%; it is almost a hundred times slower. One instance serves a
+process; it is loaded on first use and runs in its own thread, one batch at a time.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ if TYPE_CHECKING:
 
 ALL_MINILM_L6 = Shape(words=30_522, positions=512, width=384, inner=1536, heads=12, layers=6)
 NAME = "local/all-MiniLM-L6-v2/384/1"
-"""Its last number is counted up whenever the same text would get another vector."""
+"""The last number is increased whenever the same text would get another vector."""
 
 LONGEST = 256
-"""Tokens of a text that are read: the model was taught no more."""
+"""The number of tokens of a text that are read: the model was trained on no more."""
 
 _CHARACTERS = 16 * LONGEST
-"""A longer text is cut before it is split into tokens."""
+"""A longer text is cut before tokenization."""
 
 _BATCH = 1_024
-"""Tokens that are placed in one go, the filling of shorter texts included: about a third of a second on one core."""
+"""Tokens per batch, including padding: about a third of a second on one core."""
 
 _MASKED = -1e9
 
 
 class MiniLMEmbedder:
-    """Places texts with a model on this machine."""
+    """An embedder with a local BERT model."""
 
     name = NAME
     is_remote = False
 
     def __init__(self, weights: Path, tokenizer: Path, *, threads: int = 1, shape: Shape = ALL_MINILM_L6) -> None:
-        """Remember where the files are; they are opened when the first text comes."""
+        """Keep the paths; the files are loaded with the first text."""
         self.dim = shape.width
         self._weights, self._tokens_file = weights, tokenizer
         self._threads, self._shape = threads, shape
@@ -53,7 +52,7 @@ class MiniLMEmbedder:
         self._worker: ThreadPoolExecutor | None = None
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
-        """Give the rows of texts; the model makes no difference between questions and passages."""
+        """Return the vectors of texts; queries and passages are treated alike. Raises ``ProviderError``."""
         import numpy as np
 
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
@@ -67,7 +66,7 @@ class MiniLMEmbedder:
         return rows
 
     async def close(self) -> None:
-        """Let go of the weights; who asks again opens them again."""
+        """Release the weights; the next call loads them again."""
         worker, self._worker, self._open = self._worker, None, None
         if worker is not None:
             worker.shutdown(wait=False)
@@ -84,7 +83,7 @@ class MiniLMEmbedder:
 
     def _split(self, texts: Sequence[str]) -> list[list[int]]:
         tokenizer, _ = self._opened()
-        # One text a call: a batch would start threads of the library, which then warns in every process that forks.
+        # One text per call: a batch starts threads of the library, which then warns in every forked process.
         return [tokenizer.encode(valid_unicode(text[:_CHARACTERS])).ids for text in texts]
 
     def _placed(self, split: Sequence[Sequence[int]]) -> Vectors:
@@ -105,7 +104,7 @@ class MiniLMEmbedder:
 
 
 def _batches(split: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Put texts of like length together, so that little has to be filled up."""
+    """Batch texts of similar length, to minimise padding."""
     batch: list[int] = []
     for place in sorted(range(len(split)), key=lambda one: len(split[one])):
         if batch and (len(batch) + 1) * len(split[place]) > _BATCH:
@@ -123,7 +122,7 @@ def _tokenizer(path: Path) -> Any:
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.enable_truncation(LONGEST)
-    tokenizer.encode_special_tokens = True  # a text that says [SEP] says so in letters
+    tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
     return tokenizer
 
 
@@ -136,7 +135,7 @@ def _session(path: Path, shape: Shape, threads: int) -> Any:
             kind="missing",
             hint="Install it with `pip install 'contextinfinity[minilm]'`, or name another retrieval.embedding_model.",
         ) from error
-    path = path.resolve()  # onnxruntime takes no file from outside the folder that it is told
+    path = path.resolve()  # onnxruntime accepts no file outside the given folder
     if not path.is_file():
         raise _missing(path)
     try:

@@ -1,7 +1,7 @@
 """BERT as an ONNX graph over the tensors of a safetensors file.
 
-The graph is made anew at every start, in milliseconds, from the operations of the ONNX standard alone. It holds no
-numbers: it names their places in the file, which onnxruntime maps into memory.
+The graph is built at every start, in milliseconds, from standard ONNX operations. It contains no weights but refers to
+their positions in the file, which onnxruntime maps into memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EPSILON = 1e-12
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """The sizes of a BERT."""
+    """The dimensions of a BERT."""
 
     words: int
     positions: int
@@ -28,8 +28,11 @@ class Shape(Struct, frozen=True, kw_only=True):
 
 
 def bert(path: Path, shape: Shape) -> bytes:
-    """Write the graph. In go ``ids``, ``positions`` and ``mask`` (0 for a token, very little for none); out comes
-    ``hidden``, a row for each token. ``ValueError`` where the file holds something else."""
+    """Build the graph; raise ``ValueError`` if the file does not contain the expected tensors.
+
+    The inputs are ``ids``, ``positions`` and ``mask`` (0 for a token, a large negative number for padding); the output
+    is ``hidden``, one row per token.
+    """
     graph, found = Graph(), tensors(path)
     for name, sizes in _needed(shape).items():
         tensor = _checked(name, found.get(name), sizes)
@@ -47,7 +50,7 @@ def bert(path: Path, shape: Shape) -> bytes:
 
 
 def _embedded(graph: Graph, shape: Shape) -> tuple[str, str]:
-    """Begin with the sum of what a token is and where it stands; give it flat, and the shape it had."""
+    """Add token and position embeddings; return the flattened sum, and its original shape."""
     words = graph.op("Gather", "embeddings.word_embeddings.weight", "ids")
     places = graph.op("Gather", "embeddings.position_embeddings.weight", "positions")
     first = graph.op("Gather", "embeddings.token_type_embeddings.weight", graph.whole_numbers(0))
@@ -93,7 +96,7 @@ def _levelled(graph: Graph, name: str, flat: str) -> str:
 
 
 def _needed(shape: Shape) -> dict[str, tuple[int, ...]]:
-    """Name every tensor of the model, with its sizes."""
+    """Return the names of all tensors of the model, with their shapes."""
     width, inner = shape.width, shape.inner
     needed: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (shape.words, width),

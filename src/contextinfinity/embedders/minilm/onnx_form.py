@@ -1,7 +1,7 @@
-"""As much of ONNX's file form as a graph of a few operations needs.
+"""A minimal writer for ONNX files.
 
-ONNX is a protocol buffer: a message is a row of fields, each a number, a kind and a value. Writing the few messages of
-a graph takes less than the library for it would, and nothing has to be installed.
+ONNX is a protocol buffer: a message is a sequence of fields, each with a number, a type and a value. Writing the few
+messages of a graph is simpler than adding a dependency.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 FLOAT: Final = 1
 INT64: Final = 7
-"""ONNX's numbers for kinds of values."""
+"""ONNX's element types."""
 
 Value: TypeAlias = bytes | str | int | float
 Attribute: TypeAlias = int | float | Sequence[int]
@@ -23,7 +23,7 @@ _IR = 9
 
 
 class Graph:
-    """A graph that grows by one operation after the other; values go by their names."""
+    """A graph that is built one operation at a time; values have names."""
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
@@ -31,7 +31,7 @@ class Graph:
         self._named = 0
 
     def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Attribute) -> str:
-        """Add an operation; give the name of what comes out of it."""
+        """Add an operation; return the name of its output."""
         output = output or self._name()
         ends = [field(1, name) for name in inputs] + [field(2, output)]
         said = [field(5, _attribute(name, value)) for name, value in attributes.items()]
@@ -39,25 +39,25 @@ class Graph:
         return output
 
     def whole_numbers(self, *values: int) -> str:
-        """Add a list of whole numbers."""
+        """Add a constant list of integers; return its name."""
         name, data = self._name(), struct.pack(f"<{len(values)}q", *values)
         self._constants.append(_tensor(name, INT64, (len(values),)) + field(9, data))
         return name
 
     def number(self, value: float) -> str:
-        """Add one number."""
+        """Add a constant number; return its name."""
         name = self._name()
         self._constants.append(_tensor(name, FLOAT, ()) + field(9, struct.pack("<f", value)))
         return name
 
     def numbers_in_file(self, name: str, shape: Sequence[int], file: str, start: int, length: int) -> None:
-        """Add numbers that stay where they are: in a file, from a byte on."""
+        """Add a constant whose data stays in a file, at a byte offset."""
         places = {"location": file, "offset": str(start), "length": str(length)}
         told = [field(13, field(1, key) + field(2, value)) for key, value in places.items()]
         self._constants.append(b"".join([_tensor(name, FLOAT, shape), *told, field(14, _EXTERNAL)]))
 
     def written(self, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> bytes:
-        """Give the whole file; what goes in and out is told by ``value``."""
+        """Return the whole file; inputs and outputs are made with ``value``."""
         parts = (
             *(field(1, node) for node in self._nodes),
             field(2, "graph"),
@@ -73,13 +73,13 @@ class Graph:
 
 
 def value(name: str, kind: int, shape: Sequence[str | int]) -> bytes:
-    """Say what goes in or out under a name; a size that differs from run to run is a word."""
+    """Describe an input or output; a dynamic dimension is a name."""
     sizes = [field(1, field(2, size) if isinstance(size, str) else field(1, size)) for size in shape]
     return field(1, name) + field(2, field(1, field(1, kind) + field(2, b"".join(sizes))))
 
 
 def field(number: int, value: Value) -> bytes:
-    """Write one field of a message."""
+    """Encode one field of a message."""
     if isinstance(value, float):
         return _varint(number << 3 | 5) + struct.pack("<f", value)
     if isinstance(value, int):
@@ -101,7 +101,7 @@ def _tensor(name: str, kind: int, shape: Sequence[int]) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Write a whole number, seven bits a byte; a negative one as 64 bits."""
+    """Encode an integer as a varint; a negative one as 64 bits."""
     number &= (1 << 64) - 1
     written = bytearray()
     while number > 0x7F:
