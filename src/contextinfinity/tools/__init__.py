@@ -1,1 +1,1 @@
-"""Tools that a model may call: Python functions, described to it and run for it."""
+"""Tools that a model may call: Python functions that are described to it and run for it."""

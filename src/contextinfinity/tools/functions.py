@@ -1,15 +1,15 @@
-"""From a Python function to a tool: its type hints and its docstring tell a model how to call it.
+"""Turn a Python function into a tool; its type hints and docstring describe it to the model.
 
     def weather(city: str, days: int = 1) -> str:
-        '''Tell the weather of a city.
+        '''Return the weather of a city.
 
         Args:
             city: Its name, in English.
             days: How many days ahead to look.
         '''
 
-The first paragraph describes the tool, the lines under ``Args:`` its parameters. Arguments that a model sends are
-checked against the hints and turned into the values they name before the function is called.
+The first paragraph describes the tool, the lines under ``Args:`` its parameters. The model's arguments are validated
+against the hints and converted before the function is called.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from contextinfinity.errors import InvalidInput
 Function = Callable[..., Any]
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What every vendor takes as the name of a tool."""
+"""The tool names that every vendor accepts."""
 
 _ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 _ONE = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(.*)")
 
 
 class Tool:
-    """A function as a model sees it, and the way to call it with what the model sends."""
+    """A function with its description for models, and the conversion of their arguments."""
 
     def __init__(self, function: Function, *, name: str | None = None, description: str | None = None) -> None:
         self.function = function
@@ -53,7 +53,7 @@ class Tool:
         self.spec = ToolSpec(name=named, description=description or summary, parameters=_schema(self._arguments, named))
 
     def bind(self, arguments: Json) -> dict[str, Any]:
-        """Turn what a model sent into the function's arguments. ``InvalidInput`` says what does not fit."""
+        """Convert a model's arguments to those of the function; raise ``InvalidInput`` if they do not fit."""
         try:
             values = msgspec.convert({} if arguments is None else arguments, self._arguments, strict=False)
         except msgspec.ValidationError as error:
@@ -66,7 +66,7 @@ class Tool:
 
 
 def _arguments_of(function: Function, name: str) -> type[msgspec.Struct]:
-    """Make a type that holds a function's arguments, each with its hint, its default and what is said about it."""
+    """Build a type for a function's arguments, each with its hint, default and description."""
     parameters, hints = _parameters(function, name)
     about = _about(_documentation(function), parameters)
     fields: list[tuple[str, Any, Any]] = []
@@ -81,13 +81,13 @@ def _arguments_of(function: Function, name: str) -> type[msgspec.Struct]:
             kind = Annotated[kind, Meta(description=about[parameter.name])]
         if parameter.default is parameter.empty:
             fields.append((parameter.name, kind, msgspec.NODEFAULT))
-        else:  # left out: the function's own default counts, whatever it is
+        else:  # if omitted, the function's own default applies
             fields.append((parameter.name, kind | msgspec.UnsetType, msgspec.UNSET))
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
 
 def _parameters(function: Function, name: str) -> tuple[dict[str, inspect.Parameter], dict[str, Any]]:
-    """Give the parameters that are left to a model, and their types; what a partial has set by name is not."""
+    """Return the parameters that a model can set, and their types; those that a partial sets by name are excluded."""
     try:
         parameters = inspect.signature(function).parameters
         hints = get_type_hints(_code(function), include_extras=True)
@@ -101,7 +101,7 @@ def _parameters(function: Function, name: str) -> tuple[dict[str, inspect.Parame
 
 
 def _schema(arguments: type[msgspec.Struct], name: str) -> Json:
-    """Describe arguments as the JSON schema of an object."""
+    """Return the arguments as the JSON schema of an object."""
     try:
         (whole,), others = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
     except TypeError as error:
@@ -117,7 +117,7 @@ def _inner(function: Function) -> Function:
 
 
 def _code(function: Function) -> Function:
-    """Find what holds the hints and the docstring: under a partial, or in an object that can be called."""
+    """Return the object with the hints and the docstring: inside a partial, or of a callable object."""
     inner: Any = _inner(function)
     return inner if inspect.isroutine(inner) or inspect.isclass(inner) else inner.__call__
 
@@ -128,14 +128,14 @@ def _documentation(function: Function) -> str:
 
 
 def _summary(text: str) -> str:
-    """Give the first paragraph of a docstring."""
+    """Return the first paragraph of a docstring."""
     section = _ARGUMENTS.search(text)
     before = text[: section.start()] if section else text
     return " ".join(before.split("\n\n", 1)[0].split())
 
 
 def _about(text: str, names: Collection[str]) -> dict[str, str]:
-    """Give what a docstring says of each parameter; lines that name none go on with what stands above them."""
+    """Return the description of each parameter in a docstring; lines without a name continue the one above."""
     section = _ARGUMENTS.search(text)
     said: dict[str, list[str]] = {}
     for line in dedent(section.group(1)).splitlines() if section else ():

@@ -1,7 +1,7 @@
-"""The tools there are, and how they are run.
+"""The registered tools, and how they are run.
 
-Whatever happens to a tool becomes its result: a value, or words that tell the model what went wrong, so that it can
-try something else. A tool that takes too long is left behind. Nothing a tool does ends the turn.
+Every outcome of a tool becomes its result: a value, or an error message for the model, so that it can try something
+else. A tool that exceeds the timeout is abandoned. No tool failure ends the turn.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ NO_RESULT = "(no result)"
 
 @dataclass(kw_only=True)
 class Toolbox:
-    """Tools by name, and what may be done with them."""
+    """Tools by name, with their limits."""
 
     mode: Mode = "disabled"
     allow_parallel: bool = False
     timeout_seconds: float = 60.0
     max_rounds: int = 25
     max_result_chars: int = 200_000
-    """A longer result is cut: its two ends stay."""
+    """A longer result is cut to its two ends."""
     _tools: dict[str, Tool] = field(default_factory=dict)
     _at_work: set[asyncio.Task[ToolResultBlock]] = field(default_factory=set)
     _warned_of: set[str] = field(default_factory=set)
 
     def add(self, function: Function, *, name: str | None = None, description: str | None = None) -> Function:
-        """Let models call a function, async or not; gives it back, so that it can stand as a decorator."""
+        """Register a function, async or not; return it, so that this works as a decorator. Raises ``AlreadyExists``."""
         tool = Tool(function, name=name, description=description)
         if tool.spec.name in self._tools:
             raise AlreadyExists(f"There is a tool {tool.spec.name} already.", hint="Give it another name=….")
@@ -60,11 +60,11 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What models are told, in the order in which tools were added; nothing when tools are disabled."""
+        """The tool definitions for models, in registration order; empty if tools are disabled."""
         return () if self.mode == "disabled" else tuple(tool.spec for tool in self._tools.values())
 
     def warn_unable(self, model: str) -> None:
-        """Log, once per model, that a model that cannot call tools answers without them."""
+        """Log, once per model, that it does not support tools and answers without them."""
         if model not in self._warned_of:
             self._warned_of.add(model)
             names = ", ".join(spec.name for spec in self.specs)
@@ -75,7 +75,7 @@ class Toolbox:
             )
 
     async def run(self, call: ToolCallItem) -> ToolResultBlock:
-        """Run one call; always gives a result."""
+        """Run one call; failures and timeouts become error results."""
         tool = self._tools.get(call.name)
         if tool is None:
             return failed(call, f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.")
@@ -85,26 +85,26 @@ class Toolbox:
         try:
             done, _ = await asyncio.wait({running}, timeout=self.timeout_seconds)
         finally:
-            running.cancel()  # one that does not care for it is left behind
+            running.cancel()  # a tool that ignores it is abandoned
         if not done:
             return failed(call, f"{call.name} took longer than {self.timeout_seconds:g} s and was given up.")
         return running.result()
 
 
 def failed(call: ToolCallItem, why: str) -> ToolResultBlock:
-    """Make the result of a call that came to nothing."""
+    """Return the result of a failed call."""
     return ToolResultBlock(tool_use_id=call.call_id, content=(TextBlock(text=_text(why)),), is_error=True)
 
 
 async def _outcome(call: ToolCallItem, tool: Tool, longest: int) -> ToolResultBlock:
-    """Call a function and make a result of whatever comes of it."""
+    """Call a function and convert its outcome to a result."""
     try:
-        said = msgspec.json.decode(msgspec.json.encode(call.arguments))  # a copy: a tool may change what it gets
+        said = msgspec.json.decode(msgspec.json.encode(call.arguments))  # a copy, because a tool may modify it
         content = _content(await _called(tool, tool.bind(said)))
         return ToolResultBlock(tool_use_id=call.call_id, content=tuple(_cut(block, longest) for block in content))
     except InvalidInput as error:
         return failed(call, error.message[:longest])
-    except BaseException as error:  # an exit, an interrupt, anything: it ends the tool and nothing else
+    except BaseException as error:  # exits and interrupts end only the tool
         if isinstance(error, asyncio.CancelledError) and _is_stopped():
             raise
         log.warning("the tool %s failed", call.name, exc_info=True)
@@ -112,7 +112,7 @@ async def _outcome(call: ToolCallItem, tool: Tool, longest: int) -> ToolResultBl
 
 
 def _is_stopped() -> bool:
-    """Tell whether it is we who are cancelled, and not something that a tool waited for."""
+    """Return whether this task was cancelled, rather than something that the tool awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -125,7 +125,7 @@ def _words_of(error: BaseException) -> str:
 
 
 def _cut(block: ContentBlock, longest: int) -> ContentBlock:
-    """Leave the two ends of a text that is too long."""
+    """Cut a text that is too long to its two ends."""
     if not isinstance(block, TextBlock) or len(block.text) <= longest:
         return block
     half = longest // 2
@@ -135,7 +135,7 @@ def _cut(block: ContentBlock, longest: int) -> ContentBlock:
 
 
 async def _called(tool: Tool, arguments: dict[str, Any]) -> object:
-    """Call a function; one that is not async gets a thread of its own, so that nobody else waits for it."""
+    """Call a function; one that is not async runs in its own thread."""
     if inspect.iscoroutinefunction(tool.function):
         return await tool.function(**arguments)
     value = await _in_thread(lambda: tool.function(**arguments))
@@ -143,7 +143,7 @@ async def _called(tool: Tool, arguments: dict[str, Any]) -> object:
 
 
 async def _in_thread(work: Callable[[], object]) -> object:
-    """Do something in a thread that nobody waits for when the process ends: a tool may hang for ever."""
+    """Run in a daemon thread, so that a tool that hangs does not block the exit of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[object] = loop.create_future()
     context = contextvars.copy_context()
@@ -161,13 +161,13 @@ async def _in_thread(work: Callable[[], object]) -> object:
         error: Exception | None = None
         try:
             value = context.run(work)
-        except StopIteration as raised:  # which no future takes
+        except StopIteration as raised:  # futures reject StopIteration
             error = RuntimeError(repr(raised))
         except Exception as raised:
             error = raised
-        except BaseException as raised:  # an exit or an interrupt would end more than the tool
+        except BaseException as raised:  # an exit or interrupt would end more than the tool
             error = RuntimeError(repr(raised))
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=run, name="tool", daemon=True).start()
@@ -175,7 +175,7 @@ async def _in_thread(work: Callable[[], object]) -> object:
 
 
 def _content(value: object) -> tuple[ContentBlock, ...]:
-    """Turn what a function gave into blocks: text as it is, pictures as they are, all else as JSON."""
+    """Convert a return value to blocks: texts and images unchanged, everything else as JSON."""
     if value is None:
         return (TextBlock(text=NO_RESULT),)
     if isinstance(value, str):
@@ -183,11 +183,11 @@ def _content(value: object) -> tuple[ContentBlock, ...]:
     if isinstance(value, TextBlock | ImageBlock):
         value = (value,)
     if isinstance(value, Sequence) and value and all(isinstance(part, TextBlock | ImageBlock) for part in value):
-        msgspec.json.encode(value)  # what could not be kept is an error of the tool, not of the turn
+        msgspec.json.encode(value)  # a value that cannot be stored is an error of the tool, not of the turn
         return tuple(value)
     return (TextBlock(text=msgspec.json.encode(value, enc_hook=str).decode()),)
 
 
 def _text(words: str) -> str:
-    """Give text as it can be kept: names of files, among others, may hold bytes that are none."""
+    """Escape what is not valid Unicode, such as some file names."""
     return words.encode("utf-8", "backslashreplace").decode()
