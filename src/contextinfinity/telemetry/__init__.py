@@ -1,1 +1,1 @@
-"""What can be measured of a process at work."""
+"""Metrics of the process."""

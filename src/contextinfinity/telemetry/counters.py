@@ -1,4 +1,4 @@
-"""What happened how often in this process, and how much of something there is now."""
+"""Counters and gauges of this process."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _lock = Lock()
 
 
 def count(what: Counted, times: int = 1) -> None:
-    """Note that something happened."""
+    """Increase a counter."""
     with _lock:
         _counts[what] += times
 
 
 def level(what: Measured, amount: int) -> None:
-    """Note how much of something there is now."""
+    """Set a gauge."""
     with _lock:
         _counts[what] = amount
 
 
 def counters() -> dict[str, int]:
-    """Tell how often each thing happened, and how much there is."""
+    """Return all counters and gauges."""
     with _lock:
         return {str(what): times for what, times in _counts.items()}

@@ -1,7 +1,7 @@
-"""A rate limit for log records that repeat: a process in trouble must not fill the disk with its log.
+"""Rate limit repeated log records, so that a failing process does not fill the disk with its log.
 
-Warnings and errors of one kind (logger, level, beginning of the message) pass 20 times in 10 seconds. The last that
-passes says that more are left out, and the first of a later period says how many were.
+Warnings and errors of one kind (logger, level, start of the message) pass 20 times in 10 seconds. The last one that
+passes says that more are suppressed, and the first of a later period says how many were.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 MOST = 20
 PERIOD_SECONDS = 10.0
 BEGINNING = 40
-"""Characters of the message that tell one kind from another; what differs from case to case usually follows."""
+"""The characters of the message that identify its kind; variable parts usually follow."""
 MOST_KINDS = 1000
 
 Kind = tuple[str, int, str]
@@ -28,7 +28,7 @@ class _RepeatCount:
 
 
 class RepeatLimit(logging.Filter):
-    """A filter for a handler; lines below a warning always pass."""
+    """A logging filter for a handler; records below a warning always pass."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class RepeatLimit(logging.Filter):
         self._counts: dict[Kind, _RepeatCount] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record is written."""
+        """Return whether to write a record."""
         if record.levelno < logging.WARNING:
             return True
         count, left_out = self._count((record.name, record.levelno, str(record.msg)[:BEGINNING]))
@@ -51,7 +51,7 @@ class RepeatLimit(logging.Filter):
         return True
 
     def _count(self, kind: Kind) -> tuple[_RepeatCount, int]:
-        """Give the count of the present period, and how many records were left out in the one before."""
+        """Return the count of the current period, and how many records were suppressed in the previous one."""
         moment, before = self._clock(), self._counts.get(kind)
         if before is not None and moment - before.since < PERIOD_SECONDS:
             return before, 0

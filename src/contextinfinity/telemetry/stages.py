@@ -1,7 +1,7 @@
-"""How long the stages of a turn take: for the figures of this process, and for the turn itself.
+"""Durations of the stages of a turn: for the metrics of this process, and for the turn itself.
 
-For the process the newest are held until somebody takes them over. A turn has its own latencies collected while it is
-answered (``collect``): the context of its task says which turn a stage belongs to.
+For the process, the newest are kept until they are collected. A turn collects its own latencies while it is answered
+(``collect``): the context of its task determines the turn of a stage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Stage: TypeAlias = Literal[
 ]
 
 MOST = 10_000
-"""Where nobody takes it over, the oldest goes."""
+"""If they are not collected, the oldest are dropped."""
 
 _took: deque[tuple[Stage, float]] = deque(maxlen=MOST)
 _collected: ContextVar[dict[str, float] | None] = ContextVar("latencies", default=None)
@@ -26,7 +26,7 @@ _collected: ContextVar[dict[str, float] | None] = ContextVar("latencies", defaul
 
 @contextmanager
 def timed(stage: Stage) -> Iterator[None]:
-    """Note how long something takes, also when it fails."""
+    """Measure the duration of a block, even if it fails."""
     began = perf_counter()
     try:
         yield
@@ -35,12 +35,12 @@ def timed(stage: Stage) -> Iterator[None]:
 
 
 def collect(into: dict[str, float]) -> None:
-    """Add the milliseconds of every stage that this task and those it starts go through, by the stage's name."""
+    """Add the milliseconds of every stage of this task and its subtasks to a dict, by stage name."""
     _collected.set(into)
 
 
 def note_latency(stage: Stage, seconds: float) -> None:
-    """Note how long a stage took; of several first tokens of a turn the first counts."""
+    """Record the duration of a stage; only the first token of a turn is counted as such."""
     _took.append((stage, seconds))
     into = _collected.get()
     if into is not None and not (stage == "first_token" and stage in into):
@@ -48,5 +48,5 @@ def note_latency(stage: Stage, seconds: float) -> None:
 
 
 def taken() -> list[tuple[Stage, float]]:
-    """Take over what was noted since the last time: stages with their seconds, the oldest first."""
+    """Remove and return the stages recorded so far with their seconds, oldest first."""
     return [_took.popleft() for _ in range(len(_took))]

@@ -1,4 +1,4 @@
-"""What became of turns in this process, in figures: held until somebody takes them over, and only so many of them."""
+"""Metrics of finished turns, kept until they are collected, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeAlias
 from contextinfinity.domain.turn import Failed, NewStep, StepEnd, Turn, TurnOutcome, Usage
 
 MOST = 10_000
-"""Where nobody takes them over, the oldest go."""
+"""If they are not collected, the oldest are dropped."""
 
 
 class TurnFigures(NamedTuple):
-    """A turn that has ended."""
+    """A finished turn."""
 
     model: str
     outcome: TurnOutcome
@@ -20,7 +20,7 @@ class TurnFigures(NamedTuple):
 
 
 class StepFigures(NamedTuple):
-    """A request to a model that has ended; ``error`` is the code of what went wrong, ``estimated`` what we counted."""
+    """A finished provider request; ``error`` is its error code, ``estimated`` our token estimate."""
 
     provider: str
     model: str
@@ -32,7 +32,7 @@ class StepFigures(NamedTuple):
 
 
 class RetrievalFigures(NamedTuple):
-    """What was found for a message, how much of it was chosen, what that takes, and how similar it is."""
+    """A retrieval: the candidates, the tokens of the chosen ones, and their similarities."""
 
     candidates: int
     packed_tokens: int
@@ -45,18 +45,18 @@ _noted: deque[Noted] = deque(maxlen=MOST)
 
 
 def note(what: Noted) -> None:
-    """Hold some figures."""
+    """Record metrics."""
     _noted.append(what)
 
 
 def note_turn(turn: Turn) -> None:
-    """Hold how a turn ended; nothing while it has no end."""
+    """Record the outcome of a turn; do nothing if it has not ended."""
     if turn.outcome is not None:
         note(TurnFigures(turn.model, turn.outcome, turn.usage))
 
 
 def note_step(step: NewStep, end: StepEnd | None) -> None:
-    """Hold how a request to a model ended."""
+    """Record the outcome of a provider request."""
     if end is not None:
         outcome = end.outcome
         error = outcome.code if isinstance(outcome, Failed) else ""
@@ -66,5 +66,5 @@ def note_step(step: NewStep, end: StepEnd | None) -> None:
 
 
 def noted() -> list[Noted]:
-    """Take over what was noted since the last time, the oldest first."""
+    """Remove and return the metrics recorded so far, oldest first."""
     return [_noted.popleft() for _ in range(len(_noted))]
