@@ -1,1 +1,1 @@
-"""Pure functions on text, shared by everything above."""
+"""Pure text functions that all other packages share."""

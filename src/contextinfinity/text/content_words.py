@@ -1,6 +1,6 @@
-"""The content words of a text: what is left without stop words, in lower case and without plural endings.
+"""The content words of a text: lower case, without stop words and plural endings.
 
-Two texts that say the same share most of them. Scripts without blanks between words are taken in pairs of characters.
+Two texts with the same meaning share most of them. Scripts without spaces are split into pairs of characters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the words of a message say about where it belongs, without knowing what they mean.
+"""Lexical cues about topic changes in a message.
 
-Pure looks at text: its words, those that carry content, the phrases with which people leave a topic, and those with
-which they go on with one. Every pattern runs in linear time.
+Pure functions on text: its words, its content words, phrases that leave a topic, and phrases that continue one. Every
+pattern runs in linear time.
 """
 
 from __future__ import annotations
@@ -93,57 +93,57 @@ _ASKING_ABOUT_YOU = re.compile(r"\b(?:do|did|are|were|have|what (?:do|is|are)) y
 _ASKING = re.compile(r"\?|\b(?:tell|show|send|give) me\b|\bplease (?:share|paste|provide|describe)\b", re.I)
 
 OPENING = 200
-"""Characters at the front of a message that may say that a topic is left, and at its end that something is asked."""
+"""The number of characters at the start of a message that may announce a new topic, and at its end that may ask."""
 
 
 def words(text: str) -> list[str]:
-    """Give the words, small."""
+    """Return the words in lower case."""
     return [word.lower() for word in _WORD.findall(text)]
 
 
 def content(said: list[str]) -> frozenset[str]:
-    """Give the words that carry content, cut to six letters, so that their endings do not matter."""
+    """Return the content words, cut to six letters, so that inflections do not matter."""
     return frozenset(word[:6] for word in said if carries_content(word))
 
 
 def carries_content(word: str) -> bool:
-    """Tell whether a word says something about a topic."""
+    """Return whether a word is a content word."""
     return len(word) > 1 and word.replace("’", "'").partition("'")[0] not in EMPTY_WORDS
 
 
 def pointing(said: list[str]) -> int:
-    """Count the words that point at something said before."""
+    """Count the words that refer to something said before."""
     return sum(word in _POINTING for word in said)
 
 
 def of_itself(said: list[str]) -> bool:
-    """Tell whether the speaker speaks of themselves."""
+    """Return whether the speaker talks about themselves."""
     return not _SELF.isdisjoint(said)
 
 
 def leaves_topic(text: str) -> str | None:
-    """Give the phrase that says at the front of a message that something else begins."""
+    """Return the phrase at the start of a message that announces a new topic, or None."""
     found = _LEAVING.search(own_words(text)[:OPENING]) if _LEAVING.search(text[:OPENING]) else None
     return found.group().strip() if found else None
 
 
 def turns_aside(text: str) -> bool:
-    """Tell whether a message begins as if by the way: often something else, not always."""
+    """Return whether a message starts with an aside ("by the way"): often a new topic, not always."""
     return _TURNING_ASIDE.search(text[:OPENING]) is not None and (
         _TURNING_ASIDE.search(own_words(text)[:OPENING]) is not None
     )
 
 
 def goes_on(text: str) -> bool:
-    """Tell whether a message begins like one that goes on with what was said."""
+    """Return whether a message starts like a follow-up."""
     return _GOING_ON.match(text[:OPENING]) is not None
 
 
 def ends_asking(text: str) -> bool:
-    """Tell whether a message ends with something to be answered."""
+    """Return whether a message ends with a question or request."""
     return _ASKING.search(text[-OPENING:]) is not None
 
 
 def asks_about_you(text: str) -> bool:
-    """Tell whether the other is asked about themselves: people open topics so."""
+    """Return whether a message asks the other person about themselves, which often opens a topic."""
     return _ASKING_ABOUT_YOU.search(text) is not None

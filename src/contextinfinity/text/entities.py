@@ -1,8 +1,8 @@
-"""What a text names: paths, addresses, identifiers, symbols, dates, numbers, names.
+"""Find the entities of a text: paths, URLs, identifiers, symbols, dates, numbers, names.
 
-A text is taken word by word, and each word is judged by its own characters and its neighbours, so the time grows with
-the length of the text and with nothing else. Between scripts that put no blanks between words and all others a word
-ends as well. What is found is what a summary, a search or a memory must not get wrong; a doubtful word is left out.
+Each word is classified by its own characters and its neighbours, so time is linear in the length of the text. A word
+also ends between a script without spaces and any other script. The entities are what a summary, a search or a memory
+must preserve; doubtful words are skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from msgspec import Struct
 Kind: TypeAlias = Literal["url", "email", "path", "id", "symbol", "date", "number", "name"]
 
 HARD: frozenset[Kind] = frozenset({"url", "email", "path", "id", "symbol", "date", "number"})
-"""Kinds of which no character may change; a name can be said in other ways."""
+"""Kinds that must be preserved character by character; a name can be paraphrased."""
 
 ARTIFACTS: frozenset[Kind] = frozenset({"url", "email", "path", "id", "symbol"})
-"""Kinds that stand for a thing one can go to."""
+"""Kinds that refer to a resource."""
 
 
 class Entity(Struct, frozen=True):
-    """Something named: where it stands, and what it says."""
+    """An entity with its position and text."""
 
     kind: Kind
     text: str
@@ -39,7 +39,7 @@ _WORD = re.compile(r"[^\s\u3000-\u303f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf
 _OUTSIDE_LEFT = "\"'`([{<*“”‘’«»„¿¡,;:!?…|="
 _OUTSIDE_RIGHT = "\"'`)]}>*“”‘’«»,;:!?….|="
 _LONGEST = 300
-"""A longer word is data that somebody pasted, except when it is an address."""
+"""A longer word is pasted data, unless it is a URL."""
 
 _EXTENSIONS = _listed(
     "py pyi ipynb js mjs cjs ts tsx jsx css scss html htm md rst txt toml json jsonl yaml yml ini cfg conf env lock "
@@ -74,7 +74,7 @@ _OPENERS = _listed(
     "der die das ein eine und aber wenn mit für von zu auf im am bitte le la les un une et mais avec pour el los las "
     "una y pero con para"
 )
-"""Words that begin a sentence and are no part of the name that follows."""
+"""Words that start a sentence and are not part of the name that follows."""
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?:[T_]\d\d:?\d\d(?::?\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z")
 _SHORT_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\Z")
@@ -102,7 +102,7 @@ _EASTERN_DATE = re.compile(r"\d{4}[年년]\s?(?:\d{1,2}[月월]\s?)?(?:\d{1,2}[�
 
 
 def entities(text: str) -> tuple[Entity, ...]:
-    """Find what a text names, in the order in which it stands there; nothing overlaps."""
+    """Return the entities of a text in order of appearance, without overlaps."""
     found = [*_joined(text, [*_words(text)])]
     if any(sign in text for sign in "年月년월"):
         found = _with_eastern_dates(text, found)
@@ -110,15 +110,15 @@ def entities(text: str) -> tuple[Entity, ...]:
 
 
 class _Word(Struct):
-    """A word without the marks around it; ``kind`` is empty for an ordinary one."""
+    """A word without surrounding punctuation; ``kind`` is empty for an ordinary one."""
 
     text: str
     start: int
     kind: Kind | Literal["", "capital"]
     opens: bool
-    """It begins a sentence, so that a capital says nothing."""
+    """It starts a sentence, so a capital letter means nothing."""
     closes: bool
-    """A mark follows it: it is not joined to the next word."""
+    """Punctuation follows: it is not joined to the next word."""
 
     @property
     def end(self) -> int:
@@ -200,7 +200,7 @@ def _symbolic(word: str) -> Kind | Literal["", "capital"]:
 
 
 def _joined(text: str, words: list[_Word]) -> Iterator[Entity]:
-    """Put words together that name one thing: a day and its month, a number and its unit, the words of a name."""
+    """Join words that form one entity: a day and its month, a number and its unit, the parts of a name."""
     place = 0
     while place < len(words):
         length, kind = _together(text, words, place)
@@ -228,7 +228,7 @@ def _together(text: str, words: list[_Word], place: int) -> tuple[int, Kind | No
 
 
 def _neighbours(text: str, words: list[_Word], place: int) -> list[_Word]:
-    """Give the word and up to five that follow it with nothing but a blank (or "3. May", "May 3, 2026") between."""
+    """Return the word and up to five that follow with only a space (or as in "3. May", "May 3, 2026") between."""
     near = [words[place]]
     for following in words[place + 1 : place + 6]:
         between = text[near[-1].end : following.start]

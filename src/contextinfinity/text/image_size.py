@@ -1,7 +1,7 @@
-"""How large a picture is, from its first bytes.
+"""Read the size of an image from its first bytes.
 
-PNG, JPEG, GIF and WebP say so near their beginning. The bytes come from anywhere: whatever they are, the
-answer is a width and a height, or None. Nothing is decoded.
+PNG, JPEG, GIF and WebP have it near the start. The bytes are untrusted: the result is always a width and a height, or
+None. Nothing is decoded.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 Size = tuple[int, int]
 
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""The markers that begin a frame and hold its size; the three left out mean something else."""
+"""The markers that start a frame and contain its size; the three excluded ones have other meanings."""
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
-"""The markers that stand without a length."""
+"""The markers without a length field."""
 
 
 def size_of(data: bytes) -> Size | None:
-    """Tell the width and height in pixels; None when the bytes do not say."""
+    """Return width and height in pixels, or None if they cannot be determined."""
     size = _size(data)
     return size if size and min(size) > 0 else None
 
@@ -45,7 +45,7 @@ def _little(data: bytes, at: int, width: int) -> Size | None:
 
 
 def _jpeg(data: bytes) -> Size | None:
-    """Go from marker to marker until a frame begins; its height stands before its width."""
+    """Walk through the markers to the first frame; its height comes before its width."""
     at = 2
     while at + 4 <= len(data):
         if data[at] != 0xFF:
@@ -64,7 +64,7 @@ def _jpeg(data: bytes) -> Size | None:
 
 
 def _webp(data: bytes) -> Size | None:
-    """Read one of the three headers: lossy, lossless, extended."""
+    """Parse one of the three headers: lossy, lossless, extended."""
     kind = data[12:16]
     if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
         size = _little(data, 26, 2)

@@ -1,11 +1,11 @@
-"""Words as the index knows them: the same for what is kept and for what is asked.
+"""Normalise words for the index and for queries in the same way.
 
     café, CAFÉ                      cafe                without case and accents
-    walks, walked, walking          walk                without the endings of English
+    walks, walked, walking          walk                without English inflections
     getUserName, get_user_name      get user name, and getusername as one
-    東京都                          東京, 京都           pairs, where a script sets no blanks
+    東京都                          東京, 京都           pairs, in scripts without spaces
 
-Words without meaning of their own are left out. A change here makes stored keywords unfindable: count ``VERSION`` up.
+Stop words are omitted. A change here makes stored keywords unfindable: increase ``VERSION``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 VERSION = 1
-"""Stored with the index; what was indexed by another version is indexed anew."""
+"""Stored with the index; entries of another version are indexed again."""
 
 LONGEST = 40
-"""Characters of a word that count: whatever is longer is data, and its front tells it apart."""
+"""The maximum length of a word: longer ones are data, and their start identifies them."""
 
 _WORD = re.compile(r"[^\W_]+(?:[_'’][^\W_]+)*")
 _BLANKS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "_'")}
@@ -27,7 +27,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_'’]")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-"""Thai, Lao, Burmese, Khmer, kana and Chinese signs: scripts without blanks between words."""
+"""Thai, Lao, Burmese, Khmer, kana and Chinese characters: scripts without spaces."""
 
 _WITHOUT_MEANING = """
     a an and are as at be been but by did do does for from had has have he her him his how i if in is it its me my of
@@ -38,7 +38,7 @@ _EMPTY = frozenset(_WITHOUT_MEANING.split())
 
 
 def terms(text: str) -> list[str]:
-    """Give the words of a text in their order, as often as they stand there."""
+    """Return the normalised terms of a text in order, with repetitions."""
     found: list[str] = []
     for each in map(terms_of, words(text)):
         found += each
@@ -46,7 +46,7 @@ def terms(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """Give the words of a text as they stand there; plain English is most of it, and is split without the pattern."""
+    """Return the words of a text unchanged; ASCII text is split without the regular expression, which is faster."""
     if not text.isascii():
         return _WORD.findall(text)
     pieces = text.translate(_BLANKS).split()
@@ -59,10 +59,9 @@ def words(text: str) -> list[str]:
 
 
 def among(text: str, asked: Iterable[str]) -> set[str]:
-    """Tell which of some terms a text holds, sooner than by taking all of it apart.
+    """Return which of the given terms a text contains; faster than ``terms`` for a long text.
 
-    A word of plain letters stands in the text as it does in the index but for its ending: what holds no such front does
-    not hold the word, and of what does only that piece is taken apart.
+    A term occurs in the text with its stem as a prefix: only the words around such an occurrence are normalised.
     """
     if not text.isascii() or "_" in text:
         return set(asked) & set(terms(text))
@@ -80,7 +79,7 @@ def among(text: str, asked: Iterable[str]) -> set[str]:
 
 
 def _piece(text: str, start: int, end: int) -> tuple[int, int]:
-    """Widen a span to the signs around it that may belong to a word."""
+    """Extend a span to the surrounding characters that may belong to a word."""
     while start and (text[start - 1].isalnum() or text[start - 1] == "'"):
         start -= 1
     while end < len(text) and (text[end].isalnum() or text[end] == "'"):
@@ -90,8 +89,8 @@ def _piece(text: str, start: int, end: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 16)
 def terms_of(word: str) -> tuple[str, ...]:
-    """Give what one such word is known as: nothing, its plain form, or that of its parts and of the whole."""
-    if word.isascii() and word.isalnum() and word.islower():  # most words by far: nothing to take apart or to fold
+    """Return the terms of one word: none, its normal form, or those of its parts and of the whole."""
+    if word.isascii() and word.isalnum() and word.islower():  # most words: already normalised
         return () if word in _EMPTY else (stem(word[:LONGEST]),)
     pieces = [piece for piece in _HUMP.split(word) if piece]
     found = [term for piece in pieces for term in _plain(piece)]
@@ -101,7 +100,7 @@ def terms_of(word: str) -> tuple[str, ...]:
 
 
 def _plain(piece: str) -> list[str]:
-    """Bring a word to its plain form; nothing where it has no meaning of its own."""
+    """Normalise a word; return nothing for a stop word."""
     if piece.isascii():
         word = piece.lower()
     else:
@@ -113,7 +112,7 @@ def _plain(piece: str) -> list[str]:
 
 
 def _pairs(word: str) -> list[str]:
-    """Cut what is written without blanks into overlapping pairs; what stands between as it is."""
+    """Split text without spaces into overlapping pairs; other parts are kept whole."""
     found: list[str] = []
     place = 0
     for run in _UNSPACED.finditer(word):
@@ -125,7 +124,7 @@ def _pairs(word: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """Take the commonest endings of English off a word; a number or a short word stays as it is."""
+    """Remove the most common English endings; numbers and short words are returned unchanged."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     if word.endswith("ies") and len(word) > 4:

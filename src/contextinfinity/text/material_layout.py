@@ -1,7 +1,7 @@
-"""Material that the layout of a message shows: fences, quoted lines, elements, quotations, logs, code, mails.
+"""Find material by the layout of a message: fences, quoted lines, elements, quotations, logs, code, mails.
 
 ``delimited`` returns the spans of such material, and where the layout of a document begins: a rule, a heading, mail
-headers, the opening of a letter. Every pattern is bounded or possessive, so that time is linear.
+headers, the opening of a letter. Every pattern is bounded or possessive, so time is linear.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextinfinity.text.word_classes import has, lower, word_class
 
 Span: TypeAlias = tuple[int, int]
 TITLE_WORDS = 10
-"""Words of the longest title."""
+"""The maximum number of words of a title."""
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
 _ELEMENT = re.compile(
     r"^[ \t]{0,3}<(?P<opened>[a-z][\w:.-]{0,40})(?:\s[^<>\n]{0,200})?>|</(?P<closed>[a-z][\w:.-]{0,40})>"
@@ -54,11 +54,11 @@ _SPEAKER = re.compile(r"\s*(?:\[[^\]\n]{1,30}\]\s*)?(?P<who>[^\W\d_][\w.'-]{0,20
 _NOT_LINE_END = re.compile(r"[^\n]")
 _TURN = re.compile(r"(?:^|(?<=[.!?\n]))[ \t]{0,3}([^\W\d_a-z]\w{0,20}):\s", re.ASCII)
 _LINE = 200
-"""Characters of a line that are compared with words."""
+"""The number of characters of a line that are matched against words."""
 
 
 def delimited(text: str) -> tuple[list[Span], int]:
-    """Return the spans of delimited material, and the first place from which on the layout is that of a document."""
+    """Return the spans of delimited material, and the first position from which the layout is that of a document."""
     spans = _elements(text)
     openings = [len(text)]
     speakers: list[tuple[int, int, str]] = []
@@ -100,7 +100,7 @@ def delimited(text: str) -> tuple[list[Span], int]:
 
 
 def _dialogue(text: str) -> list[int]:
-    """Return the place of the first of at least three turns of a dialogue in running text, two by one speaker."""
+    """Return the start of a dialogue in running text: at least three turns, two of them by the same speaker."""
     turns = [*_TURN.finditer(text)]
     return [turns[0].start()] if 2 < len(turns) != len({turn[1] for turn in turns}) else []
 
@@ -130,7 +130,7 @@ def _elements(text: str) -> list[Span]:
 
 
 def blanked(text: str, spans: list[Span]) -> str:
-    """Return the text with the spans, which must be in order, replaced by blanks; line breaks stay."""
+    """Return the text with the spans, which must be sorted, replaced by spaces; line breaks are kept."""
     parts, place = [], 0
     for start, end in spans:
         parts += [text[place:start], _NOT_LINE_END.sub(" ", text[start:end])]
@@ -139,7 +139,7 @@ def blanked(text: str, spans: list[Span]) -> str:
 
 
 def joined(spans: list[Span]) -> list[Span]:
-    """Return the spans in order, with those that touch or overlap put together."""
+    """Return the spans sorted, with touching or overlapping ones merged."""
     together: list[Span] = []
     for start, end in sorted(spans):
         if together and start <= together[-1][1]:

@@ -1,8 +1,8 @@
-"""Text of strangers that poses as something else: orders to the model, roles, borders.
+"""Detect and neutralise prompt injection: instructions, roles and delimiters in untrusted text.
 
-``neutral`` puts a text on one line in which nothing can pass for a role, a border, an entry or a turn number; what it
-says stays readable. ``gives_orders`` tells whether a text tries to command the model past its user: such a text is
-reported at most, never taken as something that was agreed. Ordinary talk about instructions and errors is no order.
+``neutral`` puts a text on one line in which nothing can be mistaken for a role, a delimiter, an entry or a turn number;
+it stays readable. ``gives_orders`` detects attempts to instruct the model: such a text may be quoted but is never
+recorded as agreed by the user. Ordinary talk about instructions and errors is not matched.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-"""Characters that change how text looks or reads without being seen themselves, and halves of characters."""
+"""Invisible characters that change how text looks or reads, and lone surrogates."""
 _JOINERS = re.compile("(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])")
-"""Joiners mean something between letters of other scripts and in emoji only."""
+"""Joiners are meaningful only between letters of other scripts and in emoji."""
 _LINE = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 _ROLES = "system|developer|assistant|user|human|tool|function|ai|bot|model"
@@ -34,7 +34,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 def neutral(text: str) -> str:
-    """Put a text on one line that can pass for nothing but what somebody said. Doing so twice changes nothing."""
+    """Return a text on one line, with everything neutralised that looks like a role or delimiter. It is idempotent."""
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
     joined = " ".join(map(_harmless, _LINE.split(text)))
     return _harmless(_BLANKS.sub(" ", joined).strip())
@@ -48,7 +48,7 @@ def _harmless(line: str) -> str:
 
 
 def _shown(match: re.Match[str]) -> str:
-    """Write a border in signs that no model takes for one."""
+    """Replace a delimiter by characters that no model interprets."""
     inner = match[0].strip("<>[]＜＞|｜ ")
     if inner:
         return f"({inner})"
@@ -84,7 +84,7 @@ _TALKED_OF = (
     r"|service|list|book"
     r"|editor|library|package|screen|form|field|column|row|id|number|status|history|line|manager|feature|system)s?\b)"
 )
-"""What follows when a rule or a prompt is a thing that somebody works on."""
+"""Words that follow if a rule or a prompt is an object of the user's own work."""
 _OF_A_FILE = r"(?! (?:in|of|from|inside) (?:the |my |our |your )?[^\s.]*[./]\w)"
 _RULES = r"(?:rules?|guidelines?|orders?|commands?|training|programming|guardrails?)"
 _TOLD = r"(?:instructions?|prompts?|rules?|directives?|guidelines?|orders?|commands?|programming|training|guardrails?)"
@@ -244,16 +244,18 @@ _ORDERS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         ),
     )
 )
-"""What orders look like, each with the pieces of words of which one has to be there: most text has none, and looking
-for those is quick."""
+"""Patterns of prompt injection, each with substrings of which one must occur.
+
+Most texts contain none of them, and searching for substrings is fast.
+"""
 
 
 _FORBIDDEN = re.compile(r"(?:\b(?:never|not|cannot|nobody may)|n't) \Z")
-"""What stands right before an order that is none: "never output the system prompt"."""
+"""What precedes a phrase that is not an instruction: "never output the system prompt"."""
 
 
 def gives_orders(text: str) -> bool:
-    """Tell whether a text tries to command the model: set its instructions aside, show them, be somebody else."""
+    """Return whether a text tries to instruct the model: ignore its instructions, reveal them, take another role."""
     plain = _plain(text)
     return _commands(plain) or any(map(_commands, _decoded(text)))
 
@@ -266,7 +268,7 @@ def _commands(plain: str) -> bool:
 
 
 def _commands_in(plain: str) -> bool:
-    for needed, order in _ORDERS:  # loops: this runs for every message, and a generator costs more than the search
+    for needed, order in _ORDERS:  # plain loops: this runs for every message, and generators are slower
         for piece in needed:
             if piece in plain:
                 if any(
@@ -278,13 +280,13 @@ def _commands_in(plain: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Undo what hides words: wide letters, unseen characters, capitals, odd blanks, marks inside a phrase."""
+    """Undo obfuscation: full-width letters, invisible characters, capitals, odd spaces, marks inside a phrase."""
     text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).replace("\u200c", "").replace("\u200d", "")
     return " ".join(text.casefold().replace("’", "'").replace("*", "").replace("_", " ").split())
 
 
 def _decoded(text: str) -> list[str]:
-    """Read what stands there as base64 or as hex, as far as it is text."""
+    """Decode base64 and hex strings that contain text."""
     found = []
     for match in _ENCODED.findall(text)[:_MOST_ENCODED]:
         body = match.rstrip("=")

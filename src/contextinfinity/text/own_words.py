@@ -1,18 +1,18 @@
-"""Split a message into the user's own words and the material it shows: quotations, files, mails, logs, stories.
+"""Split a message into the user's own words and material: quotations, files, mails, logs, stories.
 
-Input is a message; output is the same text with the material replaced by blanks, so positions stay valid, and the
-material itself. Material never speaks for the user: every consumer that reads a message for decisions, constraints,
-memories or topic changes reads it through this module.
+The result is the same text with the material replaced by spaces, so positions stay valid, and the material itself.
+Material is never attributed to the user: every consumer that reads a message for decisions, constraints, memories or
+topic changes uses this module.
 
 1. Delimited material is found by its layout: fences, quoted lines, elements, quotation marks, lines of logs and code.
 2. An introduction (a task on a text, a label, reported speech, a fictional frame, a letter's opening) makes everything
    after it material, unless delimited material follows. A task at the end makes everything before it material.
-3. The user's voice resumes only where a closing part of the message certainly is theirs: it asks or orders something,
+3. The user's own words resume only if a closing part of the message is certainly theirs: it asks or orders something,
    contrasts itself with the text, or has another layout.
 
-A message without these signs is the user's own. In doubt, text is material: a missed memory costs little, a false one
-misleads the model. The vocabulary is in ``vocabulary/material.toml``. Time is linear in the length; of a very long
-message only the beginning and the end are read.
+A message without such cues is the user's own. In doubt, text is material: a missed memory costs little, a false one
+misleads the model. The vocabulary is in ``vocabulary/material.toml``. Time is linear in the length; only the beginning
+and the end of a very long message are read.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from contextinfinity.text.material_layout import QUOTE_MARKS, RULE, TITLE_WORDS,
 from contextinfinity.text.word_classes import DENSE, has, lower, word_class
 
 READ = 10_000
-"""Characters of a message that are read from either end."""
+"""The number of characters of a message that are read from either end."""
 
 _Kind: TypeAlias = Literal["task", "source", "inline", "clause"]
-"""A text to work on, a document, a person's words in the running line, or one reported clause."""
+"""A text to work on, a document, quoted speech in the same line, or one reported clause."""
 
 _BRACKETED = re.compile(r"\W{0,3}[\[(]([^\])\n]{1,60})[\])]\s*")
 _UNIT_END = re.compile(
@@ -44,7 +44,7 @@ _FOREIGN = re.compile(
     r"\b(?!(?:let|it|that|here|there|what|where|how|who|s?he|today|tomorrow|yesterday|week|month|year)['’])\w+['’]s\b"
     r"|s['’] "
 )
-"""A genitive: the text of somebody else."""
+"""A genitive: the text of another person."""
 _COLON = re.compile(r"[:：](?=\s|$|[^\x00-\x7f]|[\"'“„«])|\s[-–—]\s")
 _ASKS = re.compile(r"[?？][\W]*$|[吗呢か][。\s]*$")
 _INDEFINITE = re.compile(
@@ -52,32 +52,32 @@ _INDEFINITE = re.compile(
     r"|一[个封篇份段首]$"
 )
 _THAT = re.compile(r"(?<!\bso )\b(?:that|que|che|dat)\b|\bqu['’]|, ?da(?:ss|ß)\b")
-"""What begins a clause that depends on another one."""
+"""The start of a subordinate clause."""
 _NOUN_PHRASE = re.compile(
     r"\b(?:the|an?|my|our|his|her|their|d(?:er|ie|as|em|en)|im|ein\w{0,2}|mein\w{0,2}|unser\w{0,2}|l[ea]s?|une?|m(?:on|a|es)"
     r"|el|los|mis?|il|lo|nel|o|os|het|mijn)\b"
 )
-"""An article or a possessive: the subject is somebody or something else."""
+"""An article or a possessive: the subject is another person or thing."""
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _WORD = re.compile(r"\w")
 _SIGN = re.compile(r"\S")
 _LONG = 1_000
-"""Characters of a sentence that are read."""
+"""The number of characters of a sentence that are read."""
 _HEAD = 200
-"""Characters before a colon that are read."""
+"""The number of characters before a colon that are read."""
 _COLONS = 4
-"""Colons of a sentence that are read."""
+"""The number of colons of a sentence that are read."""
 _MOST_SPANS = 50
-"""Spans after which the rest of a message is material."""
+"""After this many spans the rest of a message is material."""
 _LONG_HEAD = 3
-"""Words before a colon from which on they are no heading of the user's own."""
+"""From this many words before a colon, they are not a heading of the user's own."""
 
 
 class OwnAndQuoted(Struct, frozen=True):
-    """A message taken apart.
+    """A message split into own words and material.
 
-    ``own`` is as long as the message and has blanks for the material, which follows in order of appearance. Of a
-    message longer than ``2 * READ``, both are of its beginning and its end alone.
+    ``own`` is as long as the message, with spaces in place of the material, which follows in order of appearance. For a
+    message longer than ``2 * READ``, both cover only its beginning and end.
     """
 
     own: str
@@ -99,7 +99,7 @@ class _SentenceUnit(Struct, frozen=True):
 
 
 def own_words(message: str) -> str:
-    """Return the message with all material replaced by blanks, at the same positions."""
+    """Return the message with all material replaced by spaces, at the same positions."""
     return split(message).own
 
 
@@ -111,7 +111,7 @@ def split(message: str) -> OwnAndQuoted:
     return _split(message)
 
 
-@lru_cache(maxsize=256)  # routing, memories and folds ask for the same messages
+@lru_cache(maxsize=256)  # routing, memories and folds process the same messages
 def _split(message: str) -> OwnAndQuoted:
     shown, opening = delimited(message)
     spans = joined([*shown, *_introduced(blanked(message, shown), message, shown, opening)])
@@ -119,7 +119,7 @@ def _split(message: str) -> OwnAndQuoted:
 
 
 def _may_be_delimited(message: str, place: int) -> bool:
-    """Return whether a place of a long message may be in a fence, an element or a quoted line that began before it."""
+    """Return whether a position of a long message may be in a fence, an element or a quoted line that began earlier."""
     line = max(message.rfind("\n", 0, place), message.rfind("\r", 0, place)) + 1
     fenced = any(message.find(mark, READ - 2, place + 2) >= 0 for mark in ("```", "~~~", "\n<"))
     return fenced or message[line : line + 8].lstrip().startswith(QUOTE_MARKS)
@@ -195,7 +195,7 @@ def _introduction(unit: _SentenceUnit) -> tuple[int, _Kind] | None:
 
 
 def _is_imperative(name: str, text: str) -> bool:
-    """Return whether a verb of a class is in the place of an order: first in its clause, or in a request."""
+    """Return whether a verb of a class is used as an imperative: first in its clause, or in a request."""
     for verb in islice(word_class(name).finditer(text[:_HEAD]), 8):
         before = re.split(r"[,;:(]", text[: verb.start()])[-1]
         rest = word_class("polite").sub("", word_class("request").sub("", before))
@@ -205,7 +205,7 @@ def _is_imperative(name: str, text: str) -> bool:
 
 
 def _is_text(text: str, *, machine: bool = True) -> bool:
-    """Return whether a certain text is named, not just any ("a letter"), or output of a program."""
+    """Return whether the text names a specific text (not "a letter") or the output of a program."""
     return any(
         not _INDEFINITE.search(text[max(0, noun.start() - 40) : noun.start()])
         for name in ("text", "machine")[: 1 + machine]
@@ -227,7 +227,7 @@ def _is_task(text: str, *, closed: bool) -> bool:
 
 
 def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
-    """Return what the words before a colon or a dash introduce; None if the user goes on in their own words."""
+    """Return what the words before a colon or dash introduce; None if the user continues in their own words."""
     topic = dash or has("topic", head)
     if _is_task(head, closed=not dash) or (not topic and _is_imperative("handle", head)):
         return "task"
@@ -249,12 +249,12 @@ def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
 
 
 def _length(text: str) -> int:
-    """Return the number of words; in scripts without blanks, the number of characters."""
+    """Return the number of words; in scripts without spaces, the number of characters."""
     return len(text.strip()) if DENSE.search(text) else len(text.split())
 
 
 def _presents(text: str, *, closed: bool) -> bool:
-    """Return whether a unit without a colon only names a text, or says that it is there."""
+    """Return whether a unit without a colon only names or presents a text."""
     if _ASKS.search(text):
         return False
     noun = _is_text(text)
@@ -285,7 +285,7 @@ def _reported(text: str) -> int | None:
 
 
 def main_clause(sentence: str) -> str:
-    """Return a sentence without the clause that depends on what somebody else does: "the author confesses that …"."""
+    """Return a sentence without a subordinate clause about another person: "the author confesses that …"."""
     text = lower(sentence[:_LONG])
     that = _THAT.search(text)
     if that is None or len(text) != len(sentence[:_LONG]):

@@ -1,8 +1,8 @@
-"""Whether two texts say the opposite of each other: one negates, limits or times what the other does not.
+"""Detect whether two texts contradict each other: one negates, limits or times what the other does not.
 
-"Never send it" and "always send it" share nearly all of their words. So each word that turns a meaning round is looked
-at with the words it applies to: those after it in its clause, or before it where none follow. Two texts are opposed
-when such a word applies to something in one that the other speaks of without it.
+"Never send it" and "always send it" share nearly all of their words. So each word that reverses a meaning is matched
+with its scope: the words after it in its clause, or before it if none follow. Two texts are opposed if such a word
+applies in one text to something that the other mentions without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NUMBER = (
     r"|midnight|tomorrow|today|tonight|next|end|mon|tues|wednes|thurs|fri|satur|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
     r"|nov|dec|mai|dez|dienst|mitt|donners|frei|sams|sonn|ende))"
 )
-"""What follows where such a word is about an amount or a time: "by Friday", not "by Ingrid"."""
+"""What follows if such a word is about an amount or a time: "by Friday", not "by Ingrid"."""
 _TURNS: dict[str, str] = {
     "most": rf"""
         no\s(?:more|later|longer|bigger|larger|higher|greater)\sthan|not\s(?:more|later|longer|exceed)(?:\sthan)?|at\smost
@@ -41,12 +41,12 @@ _CLAUSE = re.compile(r"[,;:.!?()–—]|\bbut\b|\baber\b|\bmais\b|\bpero\b")
 _EMPHASIS = re.compile(r"\b(?:under any circumstances|whatever happens|no matter what|at all|ever|please|by the way)\b")
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|e|s)$")
 _REACH = 8
-"""Words to which one applies."""
+"""The maximum number of words in its scope."""
 _READ = 1000
 
 
 def opposed(one: str, other: str) -> bool:
-    """Tell whether one text turns round what the other says."""
+    """Return whether one text contradicts the other."""
     first, second = _turned(one), _turned(other)
     if not first and not second:
         return False
@@ -63,7 +63,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _turned(text: str) -> dict[str, frozenset[str]]:
-    """Give the words to which each kind of turn applies."""
+    """Return the words in the scope of each kind of reversal."""
     low = _EMPHASIS.sub("", text[:_READ].lower().replace("’", "'").replace("under no circumstances", "never"))
     found: dict[str, frozenset[str]] = {}
     for match in _TURN.finditer(low):
@@ -85,7 +85,7 @@ def _reached(low: str, match: re.Match[str]) -> frozenset[str]:
 
 
 def _first(words: list[str], step: int) -> frozenset[str]:
-    """Give the telling ones among the words that come first, or last with ``step`` -1."""
+    """Return the content words among the first words, or among the last with ``step`` -1."""
     reached: list[str] = []
     for word in words[::step]:
         reached += _stems(word)

@@ -1,7 +1,7 @@
-"""The sentences of a message that are its author's own words, and the material the message shows.
+"""Split a message into its author's own sentences and the material it shows.
 
-``own_words`` decides which is which. Each item of a list is a sentence. A full stop does not end a sentence after an
-abbreviation, inside a number or before a small letter.
+``own_words`` decides which is which. Each list item is a sentence. A full stop does not end a sentence after an
+abbreviation, inside a number or before a lower-case letter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextinfinity.text.own_words import split
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|(?<![。！？])[。！？]++[”’」』）]?|[;；](?=\s)")
 _BULLET = re.compile(r"\s*(?:[-*+•–]|\d{1,3}[.)]|\[[ xX]\])\s+")
 _EMPTY = re.compile(r"\s*(?:(?:`{3,}|~{3,})[^\s`~]*\s*)?$")
-"""A blank line, or a line that opens or closes a fence."""
+"""A blank line, or one that opens or closes a fence."""
 _BEFORE = re.compile(r"\S{1,20}\Z")
 _NEXT = re.compile(r"\s+([^\W\d_]+)")
 _ARTICLE = re.compile(r"\b(?:am|der|die|das|den|dem|des|zum|zur|vom|beim|im|bis|ab|seit) \d+\.\Z", re.IGNORECASE)
@@ -28,25 +28,25 @@ nov. dec.
 """
 _KNOWN = frozenset(_ABBREVIATIONS.split())
 _TITLES = frozenset({"Ms.", "No.", "Nr."})
-"""Known with a capital only: 5 ms. and "I said no." end a sentence."""
+"""Abbreviations only with a capital: "5 ms." and "I said no." end a sentence."""
 _NUMBERING = frozenset({"no.", "nr.", "fig.", "sec.", "art.", "abs.", "núm.", "pág.", "max.", "min."})
-"""Known before a number only."""
+"""Abbreviations only before a number."""
 
 
 _LONGEST_QUESTION = 300
 _WIDEST = 200
-"""Characters of a line that somebody's editor may have wrapped."""
+"""The maximum length of a line that an editor may have wrapped."""
 
 
 class OwnSentences(Struct):
-    """The author's own sentences, and the lines of the material that the message shows."""
+    """The author's own sentences, and the lines of the material."""
 
     sentences: list[str]
     pasted: list[str]
 
 
 def asks(sentence: str) -> bool:
-    """Tell whether a sentence is a question."""
+    """Return whether a sentence is a question."""
     return sentence.rstrip("\"'”’)*_ ").endswith(("?", "？"))
 
 
@@ -61,11 +61,11 @@ _LEAST = 12
 
 
 def before_question(sentence: str) -> str:
-    """Give what a question states before it asks: "I'm allergic to nuts, what can I bake?"; else all of it."""
+    """Return what a question states before it asks ("I'm allergic to nuts, what can I bake?"), else all of it."""
     if not asks(sentence) or len(sentence) > _LONGEST_QUESTION:
         return sentence
     parts = [found.start() for found in _QUESTION.finditer(sentence)]
-    least = _LEAST // 4 if sentence[0] > "\u3000" else _LEAST  # scripts without blanks need fewer characters
+    least = _LEAST // 4 if sentence[0] > "\u3000" else _LEAST  # scripts without spaces need fewer characters
     return sentence[: parts[0]] if parts and parts[0] >= least else sentence
 
 
@@ -74,7 +74,7 @@ _SENTENCE_END = re.compile(r"[.!?…。！？:\n]")
 
 
 def _without_cut_off(own: str) -> str:
-    """Remove the beginning of a sentence whose rest is material, which is blanked: "She is tired, she says …"."""
+    """Remove the start of a sentence whose rest is blanked material: "She is tired, she says …"."""
     kept, start = [], 0
     for blank in _BLANKED.finditer(own):
         before = own[max(start, blank.start() - _LONGEST_QUESTION) : blank.start()]
@@ -93,7 +93,7 @@ def spoken(text: str) -> OwnSentences:
 
 
 def _sentences(lines: list[str]) -> Iterator[str]:
-    """Put wrapped lines together, and part what is not one sentence."""
+    """Join wrapped lines and split them into sentences."""
     for paragraph in _paragraphs(lines):
         start = 0
         for end in _END.finditer(paragraph):
@@ -120,7 +120,7 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
 
 
 def _wraps(line: str) -> bool:
-    """Tell whether the next line goes on with this one: it is long, and does not end like a sentence or a title."""
+    """Return whether the next line continues this one: it is long, and does not end like a sentence or a title."""
     return 60 < len(line) <= _WIDEST and line[-1] not in ".!?:…。！？"
 
 
@@ -140,7 +140,7 @@ def _ends(text: str, end: re.Match[str]) -> bool:
 
 
 def _is_ordinal(text: str, end: re.Match[str]) -> bool:
-    """Tell whether a number with a full stop counts something, as in "am 3. Mai" and "der 2. Versuch"."""
+    """Return whether a number with a full stop is an ordinal, as in "am 3. Mai" and "der 2. Versuch"."""
     following = _NEXT.match(text, end.end())
     before = _ARTICLE.search(text, max(0, end.start() - 20), end.start() + 1)
     return before is not None or (following is not None and following[1].lower() in MONTHS)

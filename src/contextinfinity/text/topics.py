@@ -1,12 +1,12 @@
-"""Where a conversation begins to be about something else.
+"""Detect topic changes in a conversation.
 
-In go the messages and their vectors, out comes for each message how likely it opens a new topic; 0.5 is where it pays
-to call it one. A message is compared with what stands before it and after it, by vectors, by words, by the names of
-files and symbols, by what it asks and by how it begins.
+The input is the messages and their vectors; the result is for each message the probability that it opens a new topic,
+with 0.5 as the threshold. A message is compared with those before and after it by vectors, words, names of files and
+symbols, questions and opening phrases.
 
-Two kinds of conversation are told apart. Where somebody works with an assistant, only the user opens topics, and a
-question is taken together with its answer. Where both sides speak alike, each message stands for itself, and anyone may
-open one. Both look at the same evidence and weigh it differently.
+There are two kinds of conversation. In work with an assistant, only the user opens topics, and a question is one unit
+with its answer. In a conversation of equals, each message is a unit, and anyone may open a topic. Both use the same
+evidence with different weights.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.floating]
 
 LONGEST = 2_000
-"""Characters of a message that are looked at."""
+"""The number of characters of a message that are read."""
 
 BEFORE = 2
-"""Units (messages, or questions with their answers) before and after that a message is compared with."""
+"""The number of units (messages, or questions with answers) before and after that a message is compared with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicWeights:
-    """What each piece of evidence counts for; positive speaks for a new topic."""
+    """The weight of each piece of evidence; positive means a new topic."""
 
     bias: float
     near: float
-    """How close the message is to the one before it."""
+    """The similarity to the previous message."""
     block: float
-    """How close what follows is to what came before."""
+    """The similarity of what follows to what came before."""
     depth: float
-    """How much less close this unit is to its neighbour than the units around it are."""
+    """How much less similar this unit is to its neighbour than the units around it are."""
     overlap: float
-    """The share of the message's words that were said before."""
+    """The share of the message's words that occurred before."""
     shared: float
     """The share of words that the unit and those before it have in common."""
     new: float
-    """How many words are new (logarithm)."""
+    """The number of new words (logarithm)."""
     before: float
-    """How many words with content the message before it has (logarithm)."""
+    """The number of content words of the previous message (logarithm)."""
     pointing: float
-    """How much it points at things said before."""
+    """How much it refers to things said before."""
     asks: float
-    """Whether something is asked."""
+    """Whether it asks something."""
     asks_about_you: float
-    """Whether the other is asked about themselves."""
+    """Whether it asks the other person about themselves."""
     answers: float
-    """Whether the message before it asked something."""
+    """Whether the previous message asked something."""
 
 
 PIECES = tuple(name for name in TopicWeights.__annotations__ if name != "bias")
@@ -79,8 +79,10 @@ TALK = TopicWeights(
     asks_about_you=1.77,
     answers=-0.88,
 )
-"""People among themselves: a logistic regression (ridge 5 on standardised evidence) on the 300 chats of TIAGE's
-training part; the bias puts 0.5 where F1 was best in fivefold cross-validation (0.56)."""
+"""Conversations of equals: a logistic regression on the 300 chats of TIAGE's training set.
+
+Ridge 5 on standardised evidence; the bias puts 0.5 where F1 was best in fivefold cross-validation (0.56).
+"""
 
 WORK = TopicWeights(
     bias=-0.98,
@@ -96,12 +98,13 @@ WORK = TopicWeights(
     asks_about_you=0.0,
     answers=-1.5,
 )
-"""Work with an assistant: the same (ridge 10) on CANARD's question-and-answer dialogues, up to three of which were put
-together at random. The bias leans towards no shift by 0.5, since a wrong one costs more here; the last two weights
-could not be learned there and are set by hand. Learned so on half of the dialogues, F1 on the other half is 0.72
-(precision 0.86, recall 0.62)."""
+"""Work with an assistant: the same (ridge 10) on CANARD's dialogues, up to three of which were concatenated at random.
 
-# What no data was at hand for is set by hand, in log-odds.
+The bias is lowered by 0.5, because a false topic change costs more here; the last two weights could not be learned
+there and are set by hand. Trained on half of the dialogues, F1 on the other half is 0.72 (precision 0.86, recall 0.62).
+"""
+
+# Set by hand for lack of data, in log-odds.
 LEAVES_TOPIC = 4.0
 TURNS_ASIDE = 1.5
 GOES_ON = -1.0
@@ -109,10 +112,10 @@ SAME_NAMES = -1.5
 OTHER_NAMES = 1.0
 
 _BRIEF = 30
-"""Words that the answers of somebody who chats have fewer of, on average."""
+"""The maximum average number of words of a casual partner's answers."""
 
 _PERSONAL = 0.6
-"""The share of their answers that ask something or speak of themselves."""
+"""The share of such answers that ask something or talk about themselves."""
 
 _PAUSE = 1_800.0
 _MOST_FOR_A_PAUSE = 2.5
@@ -125,10 +128,10 @@ def shift_scores(
     roles: Sequence[str] | None = None,
     times: Sequence[float | None] | None = None,
 ) -> NDArray[np.float64]:
-    """Tell for each message how likely it opens a new topic; the first opens none.
+    """Return for each message the probability that it opens a new topic; 0 for the first.
 
-    ``vectors`` are the rows of the texts, ``roles`` who spoke (default: people among themselves), ``times`` seconds.
-    A system message and one that says nothing open no topic and count for nothing.
+    ``vectors`` are the rows of the texts, ``roles`` the speakers (default: equals), ``times`` in seconds. System
+    messages and blank ones are ignored.
     """
     import numpy as np
 
@@ -146,21 +149,21 @@ def shift_scores(
 
 
 def weigh(evidence: Sequence[float], weights: TopicWeights) -> float:
-    """Add evidence up, in log-odds."""
+    """Add up the evidence, in log-odds."""
     return weights.bias + sum(
         found * float(getattr(weights, piece)) for piece, found in zip(PIECES, evidence, strict=True)
     )
 
 
 def _pause(before: float | None, now: float | None) -> float:
-    """Weigh the time between two messages: half an hour counts for nothing, 5 hours for 1, 50 for 2."""
+    """Return the weight of a pause: half an hour is 0, 5 hours 1, 50 hours 2."""
     if before is None or now is None or now - before <= _PAUSE:
         return 0.0
     return min(log10((now - before) / _PAUSE), _MOST_FOR_A_PAUSE)
 
 
 class _Said:
-    """Messages that say something, with what can be seen in them."""
+    """The non-blank messages, with their features."""
 
     def __init__(self, texts: list[str], vectors: Matrix, roles: list[str]) -> None:
         self.texts = texts
@@ -171,7 +174,7 @@ class _Said:
 
     @cached_property
     def is_work(self) -> bool:
-        """Whether somebody works with an assistant; one that is brief, asks and speaks of itself is company."""
+        """Whether it is work with an assistant; one with brief, personal answers is a casual partner."""
         answers = [place for place, role in enumerate(self.roles) if role == "assistant"]
         if not answers or "tool" in self.roles:
             return bool(answers)
@@ -181,26 +184,26 @@ class _Said:
 
     @cached_property
     def units(self) -> list[tuple[int, int]]:
-        """Where each unit begins and ends: a message, or a question with all that answers it."""
+        """The start and end of each unit: a message, or a question with its answers."""
         everywhere = range(len(self.texts))
         starts = [place for place in everywhere if not self.is_work or place == 0 or self.roles[place] == "user"]
         return list(zip(starts, [*starts, len(self.texts)][1:], strict=True))
 
     @cached_property
     def names(self) -> list[frozenset[str]]:
-        """The files, symbols and addresses that each message names."""
+        """The files, symbols and URLs that each message names."""
         return [
             frozenset(found.text.lower() for found in entities(text) if found.kind in ARTIFACTS) for text in self.texts
         ]
 
     @cached_property
     def steps(self) -> list[float]:
-        """How close each unit is to the one before it."""
+        """The similarity of each unit to the previous one."""
         whole = [_direction(self.vectors[start:end]) for start, end in self.units]
         return [0.0, *(float(one @ other) for one, other in pairwise(whole))]
 
     def evidence(self, unit: int) -> list[float]:
-        """Give what speaks for and against a new topic, in the order of ``PIECES``."""
+        """Return the evidence for a new topic, in the order of ``PIECES``."""
         start, end = self.units[unit]
         first = self.units[max(0, unit - BEFORE)][0]
         last = self.units[min(len(self.units) - 1, unit + BEFORE - 1)][1]
@@ -225,7 +228,7 @@ class _Said:
         return sum(around) / len(around) - self.steps[unit] if around else 0.0
 
     def told(self, unit: int) -> float:
-        """Weigh how the message begins, and which files and symbols it names."""
+        """Return the weight of the opening phrase and of the files and symbols named."""
         text = self.texts[self.units[unit][0]]
         if cues.leaves_topic(text):
             odds = LEAVES_TOPIC
@@ -245,7 +248,7 @@ class _Said:
 
 
 def _direction(rows: Matrix) -> Matrix:
-    """Give the direction of the sum of rows; zeros if there is none."""
+    """Return the normalised sum of rows; zeros if it is zero."""
     import numpy as np
 
     summed: Matrix = rows.sum(axis=0)

@@ -1,7 +1,7 @@
-"""Word classes that signal text which is not the user's own words, read from ``vocabulary/material.toml``.
+"""Word classes that introduce text which is not the user's own, read from ``vocabulary/material.toml``.
 
-A class has one pattern with the terms of all languages: whole words, and plain characters in scripts without blanks.
-The patterns match text in lower case. Compiling them takes a tenth of a second: import this module off the event loop.
+A class has one pattern with the terms of all languages: whole words, or plain characters in scripts without spaces. The
+patterns match lower-case text. Compiling them takes a tenth of a second: import this module off the event loop.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from contextinfinity.text.vocabulary import tables
 
 DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
-"""Characters of scripts without blanks between words."""
+"""Characters of scripts without spaces between words."""
 _ATOMS = {"*": r"\w{0,20}", "'": "['’]"}
 _SIGNS = (
     *("rework", "handle", "text", "machine", "says", "according", "presents", "follows", "fiction", "part", "suppose"),
     *("grammar", "bare", "this", "from"),
 )
-"""Classes of which a sentence has a word if it introduces material."""
+"""The classes of words that introduce material."""
 
 
 def word_class(name: str) -> re.Pattern[str]:
@@ -31,7 +31,7 @@ def has(name: str, text: str) -> bool:
 
 
 def lower(text: str) -> str:
-    """Return the text in lower case if that keeps all positions."""
+    """Return the text in lower case if that preserves all positions."""
     small = text.lower()
     return small if len(small) == len(text) else text
 
@@ -52,7 +52,7 @@ def _pattern(terms: set[str]) -> str:
 
 
 def _alternation(terms: list[list[str]]) -> str:
-    """Return a pattern that compares shared beginnings once and prefers longer terms."""
+    """Return a pattern that matches shared prefixes once and prefers longer terms."""
     endings: dict[str, list[list[str]]] = {}
     for term in sorted(terms, reverse=True):
         endings.setdefault(term[0] if term else "", []).append(term[1:])

@@ -1,4 +1,4 @@
-"""How long something is for a model: exact where its tokenizer is public, otherwise an estimate that learns."""
+"""Token counting: exact if the model's tokenizer is public, otherwise an estimate that is calibrated by usage."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How many tokens something is for a model, without asking anybody.
+"""Count the tokens of a value for a model, without a provider call.
 
-Counts never fail: what cannot be counted is estimated at about four characters a token. What a provider
-reports afterwards corrects the estimates that follow.
+Counting never fails: what cannot be counted is estimated at about four characters per token. The usage that a provider
+reports calibrates later estimates.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ from contextinfinity.vendors.picture_rules import PictureRule
 from contextinfinity.vendors.record import Family
 
 _LEAST_COUNTED = 200
-"""A shorter prompt is mostly borders and says little about the words."""
+"""A shorter prompt is mostly framing and says little about its text."""
 _BELIEVED = 4
-"""A report of that many times more or less than the count is about something else."""
+"""A report that differs by more than this factor is ignored."""
 _BOUNDS = (0.5, 2.0)
 _LEAST_WEIGHT = 0.1
 _DRIFT = 0.1
-"""An exact encoding that is this far off all the time is not the model's."""
+"""An exact encoding that is consistently this far off is not the model's."""
 _AGREEING = 5
 _ALIKE = 0.02
-"""All the time: in that many reports on end, which differ from each other by no more than this. What a provider adds
-to some requests (what a search found, say) makes them differ."""
+"""Consistently: in ``_AGREEING`` successive reports that differ from each other by no more than this.
+
+Content that a provider adds to some requests, such as search results, makes them differ.
+"""
 
 Weight: TypeAlias = tuple[int, int]
-"""Tokens that no scale changes, and tokens of the encoding."""
+"""Tokens that are not scaled, and tokens of the encoding."""
 
 
 class Counter:
-    """The counts of one model."""
+    """The token counter of one model."""
 
     def __init__(self, family: Family, rule: PictureRule, own: Encoding | None = None) -> None:
         self._family = family
@@ -52,43 +54,43 @@ class Counter:
 
     @property
     def exact(self) -> bool:
-        """Whether texts are counted as the model counts them. Borders, schemas and pictures are always estimates."""
+        """Whether texts are counted exactly. Framing, schemas and images are always estimates."""
         return self._family.exact and not self._encoding.broken and self._learned == 1.0
 
     @property
     def error(self) -> float:
-        """How far a count of texts may be off, as a share of it."""
+        """The maximum relative error of a text's count."""
         if self._encoding.broken:
             return max(0.3, self._family.error)
         return self._family.error if self.exact or not self._family.exact else _DRIFT
 
     @property
     def scale(self) -> float:
-        """What the tokens of the encoding are multiplied with."""
+        """The factor for the tokens of the encoding."""
         return self._family.factor * self._learned
 
     def count(self, value: Any) -> int:
-        """Count a text, a message, a block, a dictionary of either, a tool, or a list of them."""
+        """Count the tokens of a text, message, block, tool, a dictionary of one of these, or a list of them."""
         return self._sum(value, pieces(value))
 
     def weigh(self, value: Any) -> Weight:
-        """Count a value apart from the scale: what is added to its tokens, and its tokens before scaling."""
+        """Return the unscaled parts of a count: fixed tokens, and tokens before scaling."""
         try:
             return self._weigh(pieces(value))
         except Exception:
             return rough(value), 0
 
     def total(self, weights: Iterable[Weight]) -> int:
-        """Return what values of these weights count now, as ``count`` would count each of them."""
+        """Return the current count of values with these weights, as ``count`` would return."""
         scale = self.scale
         return sum([fixed + math.ceil(words * scale) for fixed, words in weights])
 
     def prompt(self, prompt: Prompt) -> int:
-        """Count a whole request: system texts, messages, tools, the form of the answer."""
+        """Count a whole request: system texts, messages, tools, response format."""
         return self._sum(prompt, prompt_pieces(prompt, self._family.tool_tokens))
 
     def learn(self, counted: int, reported: int) -> None:
-        """Correct the scale: this counter said ``counted`` of a prompt, the provider ``reported`` all its input."""
+        """Calibrate: this counter estimated ``counted`` tokens of a prompt, the provider ``reported`` its input."""
         if counted < _LEAST_COUNTED or not counted <= _BELIEVED * reported <= _BELIEVED**2 * counted:
             return
         with self._lock:
@@ -100,20 +102,20 @@ class Counter:
             self._reports += 1
 
     def _doubt(self, seen: float) -> None:
-        """Give an exact encoding up only when report after report says the same, and something else than it does."""
+        """Correct an exact encoding only if successive reports agree on a different value."""
         self._latest.append(seen)
         if len(self._latest) == _AGREEING and max(self._latest) <= min(self._latest) * (1 + _ALIKE):
             mean = sum(self._latest) / _AGREEING
             self._learned = mean if abs(mean - 1.0) > _DRIFT else 1.0
 
     def recall(self, scale: float, counted: int, reported: int) -> None:
-        """Learn from what an earlier process counted at that scale, unless something newer was learned since."""
+        """Calibrate from a count that an earlier process made at that scale, unless there are newer reports."""
         if self._reports == 0:
             self.learn(round(counted / scale * self.scale), reported)
 
     @property
     def taught(self) -> bool:
-        """Whether it has learned anything yet."""
+        """Whether it has been calibrated yet."""
         return self._reports > 0
 
     def _sum(self, value: Any, parts: Iterable[Piece]) -> int:
@@ -136,19 +138,19 @@ class Counter:
 
 
 def counter_of(provider: str, model_id: str, encoding: str | None = None) -> Counter:
-    """Give the counter of a model, the same one each time. ``encoding`` names its tokenizer where that is known."""
+    """Return the shared counter of a model. ``encoding`` names its tokenizer if that is known."""
     with _sharing:
         return _counter(provider, model_id, encoding)
 
 
 def own_counter(name: str, load: Callable[[], Callable[[str], int]]) -> Counter:
-    """Give a counter for a model that brings its tokenizer; ``load`` is called when the first text is counted."""
+    """Return a counter for a model with its own tokenizer; ``load`` is called when the first text is counted."""
     family = Family("", encoding=name, exact=True, error=0)
     return Counter(family, rule_of("", name), Encoding(name, lambda _: load()))
 
 
 def forget() -> None:
-    """Forget what was learned: the next counters begin anew."""
+    """Discard all calibration: new counters start from the defaults."""
     with _sharing:
         _counter.cache_clear()
 

@@ -1,6 +1,6 @@
-"""The public tokenizers, loaded when first used, and their counts, kept by the hash of the text.
+"""The public tokenizers, loaded on first use, and a cache of counts by text hash.
 
-A text that cannot be counted, for whatever reason, is taken as about four characters a token.
+A text that cannot be counted is estimated at about four characters per token.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ ENCODINGS = frozenset({"o200k_base", "cl100k_base"})
 _log = logging.getLogger(__name__)
 
 _GENERATION = 50_000
-"""Counts in each of the two halves of a cache: the younger fills up, then the older is dropped."""
+"""The number of counts in each of the two cache generations: when the younger is full, the older is dropped."""
 
 _SLICE = 25_000
-"""Longer texts are counted in slices of at least this many characters, so that other threads get their turn."""
+"""Longer texts are counted in slices of at least this many characters, so that other threads can run."""
 _SEAM = re.compile(r"(?<=\S)(?=[ \t])|(?<=[\r\n])(?=[^\s/])|(?<=[0-9])(?=[A-Za-z])")
-"""Where the rules of every encoding part a text, whatever stands around: before a blank, where a line begins (a slash
-may belong to the line end before), between a digit and a letter. A text without such a place is counted whole."""
+"""Positions where every encoding splits a text, whatever the context.
+
+Before a space, at the start of a line (a slash may belong to the previous line ending), between a digit and a letter. A
+text without such a position is counted whole.
+"""
 
 
 def estimate(text: str) -> int:
-    """Estimate the tokens of a text by its length; never 0 for a text that is there."""
+    """Estimate the tokens of a text by its length; at least 1 for a text that is not empty."""
     return -(-len(text) // CHARACTERS_A_TOKEN)
 
 
 class Encoding:
-    """One tokenizer and the counts it gave. Safe to use from several threads."""
+    """One tokenizer with a cache of counts. It is thread-safe."""
 
     def __init__(self, name: str, load: Callable[[str], Callable[[str], int]] | None = None) -> None:
         self.name = name
@@ -46,8 +49,8 @@ class Encoding:
         self._loading = threading.Lock()
 
     def count(self, text: str) -> int:
-        """Count the tokens of a text. What looks like a special token is counted as the plain text it is."""
-        # The length stands beside the hash, so that two texts would have to agree in both.
+        """Count the tokens of a text. Special tokens are counted as plain text."""
+        # The key includes the length, so that a collision needs both to match.
         key = (len(text) << 64) + hash(text)
         found = self._young.get(key)
         if found is None:
@@ -68,7 +71,7 @@ class Encoding:
             return sum(count(part) for part in _slices(_sound(text)))
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # a panic inside the tokenizer is no Exception
+        except BaseException:  # a panic inside the tokenizer is not an Exception
             _log.warning("A text of %d characters could not be counted with %s; estimated", len(text), self.name)
             return estimate(text)
 
@@ -87,7 +90,7 @@ class Encoding:
 
 
 def load_tokenizer(name: str) -> Callable[[str], int]:
-    """Load the compiled tokenizer beside its Python package, which would unpack all vocabularies on import."""
+    """Load the compiled tokenizer without its Python package, which would unpack all vocabularies on import."""
     package = importlib.util.find_spec("bpe_openai")
     places = package.submodule_search_locations if package else None
     spec = importlib.machinery.PathFinder.find_spec("bpe_openai._bindings", places)
@@ -100,7 +103,7 @@ def load_tokenizer(name: str) -> Callable[[str], int]:
 
 
 def _sound(text: str) -> str:
-    """Join surrogate pairs and replace lone ones, which have no bytes to be counted."""
+    """Join surrogate pairs and replace lone ones, which cannot be encoded."""
     if text.isascii():
         return text
     try:
@@ -122,5 +125,5 @@ _encodings = {name: Encoding(name) for name in ENCODINGS}
 
 
 def encoding(name: str) -> Encoding:
-    """Give the encoding of this name; there is one of each."""
+    """Return the shared encoding of this name."""
     return _encodings[name]

@@ -1,9 +1,8 @@
-"""Which tokenizer a model has, as far as that is public.
+"""The tokenizer family of a model, as far as it is public.
 
-OpenAI's are public, so texts for its models are counted exactly. The others are estimated: tokens in o200k_base times
-a factor, which the vendors' records give. The error is for English prose and code; other scripts and long columns of
-digits can be further off, until usage has been reported. How the figures came about:
-docs/decisions/0006-token-counting.md.
+OpenAI's tokenizers are public, so texts for its models are counted exactly. The others are estimated: tokens in
+o200k_base times a factor from the vendors' records. The error is for English prose and code; other scripts and long
+columns of digits can be further off until usage has been reported. Derivation: docs/decisions/0006-token-counting.md.
 """
 
 from __future__ import annotations

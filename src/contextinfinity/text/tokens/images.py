@@ -1,6 +1,6 @@
-"""What a picture costs, by the vendors' own formulas.
+"""Count the tokens of an image by the vendors' own formulas.
 
-Where the size is not known, a large picture is assumed, so that a budget is rather too small than broken.
+If the size is unknown, a large image is assumed, so that a budget is never exceeded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from contextinfinity.vendors.picture_rules import ANY_PICTURE, PictureRule
 UNKNOWN_SIZE: Size = (2048, 2048)
 
 _FIRST_CHARACTERS = (4_096, 1_048_576)
-"""How much of a picture in base64 is looked at: nearly always the little, seldom (long metadata) the much."""
+"""How many base64 characters are read: nearly always the first; the second for images with long metadata."""
 
 
 class Picture(Struct, frozen=True):
-    """A picture to be counted: where it is, and whether the vendor may coarsen it."""
+    """An image to count: its source, and whether low detail was requested."""
 
     source: Json
     low_detail: bool = False
@@ -41,12 +41,12 @@ def rule_of(provider: str, model_id: str) -> PictureRule:
 
 
 def picture_tokens(rule: PictureRule, picture: Picture) -> int:
-    """Count the tokens of a picture."""
+    """Count the tokens of an image."""
     return rule.tokens(_size_of_source(picture.source) or UNKNOWN_SIZE, picture.low_detail)
 
 
 def _size_of_source(source: Json) -> Size | None:
-    """Read a size that stands there, or find it in the bytes."""
+    """Return a declared size, or read it from the bytes."""
     if isinstance(source, str):
         return _size_of_base64(source.partition(",")[2]) if source.startswith("data:") else None
     if not isinstance(source, dict):

@@ -1,7 +1,7 @@
-"""What there is to count in a value: texts, pictures, and fixed amounts for borders.
+"""Split a value into countable pieces: texts, images, and fixed amounts for framing.
 
-Messages and their blocks come as our own nouns or as the dictionaries that OpenAI's and Anthropic's interfaces
-take; the same message gives the same pieces either way. What is not known is counted as the JSON it would be.
+Messages and blocks may be our own types or the dictionaries of OpenAI's and Anthropic's APIs; the same message gives
+the same pieces either way. Unknown values are counted as JSON.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from contextinfinity.text.tokens.encodings import CHARACTERS_A_TOKEN
 from contextinfinity.text.tokens.images import Picture
 
 MESSAGE_TOKENS = 4
-"""What a message costs beside its words: its role and its borders."""
+"""The tokens of a message besides its text: role and framing."""
 TOOL_TOKENS = 8
-"""What a tool, a call or a result costs beside its words: its id, its borders, its place in a list."""
+"""The tokens of a tool, call or result besides its text: id, framing, position in a list."""
 REPLY_TOKENS = 3
-"""What opens the answer."""
+"""The tokens that open the answer."""
 
 Piece: TypeAlias = str | int | Picture
 
 
 def pieces(value: Any) -> Iterator[Piece]:
-    """Take a value apart: text, message, block, dictionary of either, tool, or several of them."""
+    """Split a value: text, message, block, tool, a dictionary of one of these, or several of them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Message):
@@ -57,7 +57,7 @@ def pieces(value: Any) -> Iterator[Piece]:
 
 
 def prompt_pieces(prompt: Prompt, tool_tokens: int) -> Iterator[Piece]:
-    """Take a whole request apart."""
+    """Split a whole request."""
     for text in prompt.system:
         yield MESSAGE_TOKENS
         yield text
@@ -71,7 +71,7 @@ def prompt_pieces(prompt: Prompt, tool_tokens: int) -> Iterator[Piece]:
 
 
 def as_json(value: Json) -> str:
-    """Write a value as compact JSON, and as Python shows it where it is none."""
+    """Encode a value as compact JSON, or return its repr if that is not possible."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError):
@@ -122,14 +122,14 @@ def _of_dictionary(value: Mapping[str, Any]) -> Iterator[Piece]:
 
 
 def _content(message: Mapping[str, Any]) -> Iterator[Piece]:
-    """Take a message's content apart; that of OpenAI's role "tool" is a tool's result."""
+    """Split a message's content; OpenAI's role "tool" marks a tool result."""
     if message["role"] == "tool":
         yield TOOL_TOKENS
     yield from pieces(message.get("content"))
 
 
 def _function(value: Mapping[str, Any]) -> Iterator[Piece]:
-    """Take a call or a definition of OpenAI's apart; both are called functions."""
+    """Split an OpenAI function: a call or a definition."""
     inner = value.get("function", value)
     if "arguments" in inner:
         yield from _call(inner.get("name"), inner["arguments"])
@@ -156,14 +156,14 @@ def _call(name: Any, arguments: Json) -> Iterator[Piece]:
 
 
 def _picture(value: Mapping[str, Any]) -> Picture:
-    """Find the source: Anthropic's stands in ``source``, OpenAI's in ``image_url``, bare or with its detail."""
+    """Return the image source: ``source`` of Anthropic, or ``image_url`` of OpenAI, with or without detail."""
     source = value.get("source", value.get("image_url"))
     detail = source.get("detail") if isinstance(source, Mapping) else value.get("detail")
     return Picture(source, low_detail=detail == "low")
 
 
 def _reasoning(encrypted: Any, summary: Any, raw: Any) -> Iterator[Piece]:
-    """Count thinking by its words; where they are hidden, by the length of what hides them."""
+    """Count reasoning by its text, or by the length of its encrypted content."""
     if not encrypted and isinstance(raw, Mapping):
         yield from pieces(raw.get("thinking"))
         encrypted = raw.get("encrypted_content") or raw.get("data")
@@ -176,7 +176,7 @@ def _reasoning(encrypted: Any, summary: Any, raw: Any) -> Iterator[Piece]:
 
 
 def rough(value: Any) -> int:
-    """Estimate any value by the characters in it; for what could not be taken apart, however deep or round it is."""
+    """Estimate any value by its characters; for values that cannot be split, even deep or cyclic ones."""
     characters, rest, seen = 0, [value], set[int]()
     while rest:
         part = rest.pop()

@@ -1,7 +1,7 @@
-"""What the language rules know of words, as data: one TOML file per language, and one for names.
+"""The vocabulary of the language rules as data: one TOML file per language, and one for names.
 
 A table holds rows. A row written as text is a set of words; a row written as a list is a tuple of phrases or patterns.
-Engines read the tables once and apply them; to teach a rule a word, edit the file of its language.
+The rules read the tables once; to add a word, edit the file of its language.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def everywhere(table: str, row: str) -> frozenset[str]:
 
 @cache
 def patterns(name: str) -> Mapping[str, re.Pattern[str]]:
-    """Return the patterns of a file, each of its alternatives joined and its fragments filled in; case is ignored."""
+    """Return the compiled patterns of a file, with alternatives joined and fragments inserted; case is ignored."""
     file = tables(name)
     fragments = {key: str(row) for key, row in file["fragments"].items()}
     return {key: re.compile(whole("|".join(row), fragments), re.I) for key, row in file["patterns"].items()}
 
 
 def whole(pattern: str, fragments: Mapping[str, str]) -> str:
-    """Fill the fragments of a pattern in; ``<<name>>`` stands for one."""
+    """Insert the fragments of a pattern; ``<<name>>`` refers to one."""
     while _FRAGMENT.search(pattern):
         pattern = _FRAGMENT.sub(lambda named: fragments[named[1]], pattern)
     return pattern
