@@ -46,7 +46,7 @@ def account_view(account: TurnAccount) -> Group:
     if account.latency_ms:
         parts.append(Text("\nStages", style="bold"))
         parts.extend(
-            Text(f"  {name:<14}{milliseconds:>10,.1f} ms") for name, milliseconds in account.latency_ms.items()
+            Text(f"  {name:<14}{milliseconds:>10,.1f} ms") for name, milliseconds in sorted(account.latency_ms.items())
         )
     return Group(*parts)
 
