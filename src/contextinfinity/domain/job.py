@@ -1,8 +1,8 @@
 """Background jobs and the workers that run them.
 
-A job becomes durable in the transaction that creates its turn. The jobs of a branch run one at a time, those of one
-type in turn order, on any worker; a fold may be slow and runs in parallel with the others. A worker is one process; it
-owns the turns it answers until it exits or is found dead.
+A job is queued in the transaction that makes it necessary, so it is as durable as its turn. The jobs of a branch run
+one at a time, those of one type in turn order, on any worker; a fold may be slow and runs in parallel with the others.
+A worker is one process; it owns the turns it answers until it exits or is found dead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A conversation with everything that belongs to it, as the format ``cix`` has it.
+"""A conversation with all its data, in the export format ``cix``.
 
-These values are the rows of a ledger without what is derived from them (search index, vectors, prefix hashes) and
-without what belongs to a process (owners of turns, jobs). Ids stay as they are. Long texts and images are named by
-their SHA-256 and travel beside them, each once.
+These values are the rows of a ledger without derived data (search index, vectors, prefix hashes) and without process
+state (owners of turns, jobs). Ids are unchanged. Long texts and images are referenced by their SHA-256 and stored
+separately, each once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Transfer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The base of all of them: a field that this release does not know is refused, not dropped."""
+    """The base class: unknown fields are rejected, not dropped."""
 
 
 class SessionTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A session; ``system`` is a text."""
+    """A session; ``system`` is the hash of a text."""
 
     id: SessionId
     user_id: str
@@ -59,7 +59,7 @@ class BranchTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class StateTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A state; ``summary`` and ``pins`` (a JSON list) are texts."""
+    """A state; ``summary`` and ``pins`` (a JSON list) are hashes of texts."""
 
     id: StateId
     branch_id: BranchId
@@ -84,7 +84,7 @@ class MessageTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class OriginTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where a message was imported from; ``answers``: it is the turn's answer."""
+    """The origin of an imported message; ``answers`` is True if it is the turn's answer."""
 
     place: Count
     answers: bool = False
@@ -113,14 +113,14 @@ class StepTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class PlanTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The plan of a step; ``step_index`` -1: of a question asked back."""
+    """The plan of a step; ``step_index`` is -1 for a clarification question."""
 
     step_index: Annotated[int, Meta(ge=-1, le=2**53)]
     body: Json
 
 
 class TurnTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A turn that has ended."""
+    """A finished turn."""
 
     id: TurnId
     branch_id: BranchId
@@ -147,7 +147,7 @@ class TurnTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class DeletedTurn(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A turn that was deleted: its id and its number are not given again."""
+    """A deleted turn: its id and number are never reused."""
 
     id: TurnId
     seq: Count | None = None
@@ -155,7 +155,7 @@ class DeletedTurn(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class SourceTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A turn that a memory was drawn from."""
+    """A turn from which a memory was extracted."""
 
     turn_id: TurnId
     session_id: SessionId
@@ -167,7 +167,7 @@ class SourceTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class MemoryTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A memory of a user, or with ``thread`` of that thread alone."""
+    """A memory of a user, or of one thread only if ``thread`` is set."""
 
     id: MemoryId
     thread: SessionId | None = None
