@@ -61,7 +61,8 @@ def words(text: str) -> list[str]:
 def among(text: str, asked: Iterable[str]) -> set[str]:
     """Return which of the given terms a text contains; faster than ``terms`` for a long text.
 
-    A term occurs in the text with its stem as a prefix: only the words around such an occurrence are normalised.
+    Every form of a term contains the term without its last letter, so only the words with that substring are
+    normalised.
     """
     if not text.isascii() or "_" in text:
         return set(asked) & set(terms(text))

@@ -1,8 +1,8 @@
-"""Markdown that is still being written, cut where it is finished.
+"""Split Markdown that is still being streamed into finished pieces.
 
-In goes the text so far; out come its pieces in order: blocks, and of a list its items, so that a long list need not
-wait for its end. Only the last piece can still change, so all others may be printed for good. Nothing is left out on
-purpose: markup that a terminal has no use for (HTML, images, link definitions) stands there as it was written.
+A piece is a block or, in a list, an item, so that a long list can be shown before it ends. Only the last piece can
+still change; all others can be printed. Nothing is omitted: markup without a terminal form (HTML, images, link
+definitions) is kept as text.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 LISTS = ("bullet_list", "ordered_list")
-# A last line that holds only marks so far: what they mean shows with the next sign.
+# An unfinished last line of markup characters only: the next character decides their meaning.
 _ONLY_MARKS = re.compile(r"[ \t>]*(?:[-+*=_#`~|:.\d)\] \t\[]{1,80}|\|[^\n]*)\Z")
 _CODE_SPAN = re.compile(r"`[^`\n]+`")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarkdownPiece:
-    """A block, or an item of a list (``goes_on``: one before it came from the same list)."""
+    """A block, or an item of a list (``goes_on``: an earlier piece came from the same list)."""
 
     node: SyntaxTreeNode
     begins: int
-    """Where it begins in the text."""
+    """Its offset in the text."""
     goes_on: bool = False
 
 
@@ -41,7 +41,7 @@ def _reader() -> MarkdownIt:
 
 
 def pieces_of(text: str) -> list[MarkdownPiece]:
-    """Cut a text into its pieces."""
+    """Split a text into its pieces."""
     from markdown_it.tree import SyntaxTreeNode
 
     begins = _line_begins(text)
@@ -62,7 +62,7 @@ def _line_begins(text: str) -> list[int]:
 
 
 def without_bare_marks(text: str) -> str:
-    """Leave out a last line that consists of marks only, as far as it has come, and a table of which only that has."""
+    """Remove an unfinished last line of markup characters only, and a table that has only its head so far."""
     cut = text.rfind("\n") + 1
     if not _ONLY_MARKS.match(text, cut):
         return text
@@ -72,7 +72,7 @@ def without_bare_marks(text: str) -> str:
 
 
 def with_marks_closed(text: str) -> str:
-    """Close what was opened in the last lines of a piece, so that it looks as it will when its end has come."""
+    """Close markup that is open in the last lines of a piece, so that it looks as it will when it is finished."""
     rest = _CODE_SPAN.sub("", text[text.rfind("\n\n") + 1 :])
     if "`" in rest:
         return text + "`" if not rest.endswith("`") else text.rstrip("`")

@@ -1,6 +1,6 @@
-"""Markdown as lines of a terminal: a node in, styled lines no wider than the screen out.
+"""Render Markdown nodes as styled lines of a limited width.
 
-No line has a link a person cannot see, a background, or anything else that would look wrong on somebody's colours.
+Lines have no hidden link targets, no backgrounds and nothing else that could clash with a user's colours.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 NARROWEST = 8
 INDENT = "  "
 MOST_COLOURED = 50_000
-"""The signs of code up to which it is coloured; more would take too long to do again with each new line."""
+"""The number of characters up to which code is highlighted; more is too slow to repeat with each new line."""
 
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike", "code_inline": "cyan"}
 
 
 def lines_of(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
-    """Write a node as lines."""
+    """Render a node as lines."""
     width = max(width, NARROWEST)
     match node.type:
         case "fence" | "code_block":
@@ -46,7 +46,7 @@ def lines_of(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
 
 
 def code_rows(node: SyntaxTreeNode, console: Console, width: int) -> Iterator[list[Text]]:
-    """Write code line by line: a row is all the lines on the screen that one line of code takes."""
+    """Yield code as rows: a row holds the screen lines of one line of code."""
     from rich.syntax import Syntax
 
     code = node.content.removesuffix("\n").expandtabs(4)
@@ -64,12 +64,12 @@ def _wrapped(text: Text, console: Console, width: int) -> list[Text]:
 
 
 def _behind(first: Text, others: Text, lines: list[Text]) -> list[Text]:
-    """Put something in front of each line."""
+    """Prefix each line."""
     return [Text.assemble(others if place else first, line) for place, line in enumerate(lines)]
 
 
 def _blocks(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
-    """Write the blocks inside a block, with a blank line between them; a list follows its item at once."""
+    """Render the child blocks with an empty line between them, except before a list inside an item."""
     lines: list[Text] = []
     for child in node.children:
         if lines and not (node.type == "list_item" and child.type in LISTS):
@@ -103,14 +103,14 @@ def _table(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
 
 
 def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
-    """Write what stands within a line."""
+    """Render inline content."""
     text = Text(style=style)
     for child in node.children:
         match child.type:
             case "inline":
                 text.append_text(_inline(child))
             case "softbreak" | "hardbreak":
-                text.append("\n")  # a model that ends a line means it
+                text.append("\n")  # line breaks of a model are intended
             case "em" | "strong" | "s":
                 text.append_text(_inline(child, _INLINE[child.type]))
             case "link":
@@ -121,6 +121,6 @@ def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
 
 
 def _link(node: SyntaxTreeNode) -> Text:
-    """Write a link with where it leads."""
+    """Render a link with its target."""
     text, target = _inline(node, "underline"), str(node.attrs.get("href", ""))
     return text if text.plain == target else Text.assemble(text, (f" ({target})", "dim"))

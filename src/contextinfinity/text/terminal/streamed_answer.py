@@ -1,7 +1,7 @@
-"""An answer as it is written: pieces of text in, lines for the screen out.
+"""Render a streamed answer: text deltas in, screen lines out.
 
-What is finished is given once and never again; the rest, the tail, is given anew each time. Code is finished line by
-line, everything else piece by piece.
+Finished lines are returned once; the unfinished tail is returned again each time. Code is finished line by line,
+everything else piece by piece.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LONGEST = 16_000
-"""The signs of one piece that are read again with each new word; a longer one is cut, whatever it is."""
+"""The maximum number of characters of a piece that is rendered again with each delta; a longer one is split."""
 
 
 class StreamedAnswer:
-    """The text of one answer, as far as it has come."""
+    """The text of one answer so far."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rest = ""
-        self._gap: list[Text] = []  # what stands before the first piece of the rest
-        self._rows_given = 0  # of that piece, if it is code
+        self._gap: list[Text] = []  # printed before the first piece of the rest
+        self._rows_given = 0  # rows of that piece, if it is code
 
     def add(self, text: str) -> None:
-        """Take in a piece of it."""
+        """Append a text delta."""
         self._rest = (self._rest + text).replace("\r\n", "\n")
 
     def lines(self, width: int, *, over: bool = False) -> tuple[list[Text], list[Text]]:
-        """Give what is finished since the last time, and the tail; where it is ``over`` there is none.
+        """Return the newly finished lines and the tail; with ``over``, everything is finished and the tail is empty.
 
-        More may follow what is over: it begins a new piece.
+        Text that is added afterwards starts a new piece.
         """
-        text = tame(self._rest)  # sign by sign: a place in one is a place in the other
+        text = tame(self._rest)  # one to one, so offsets stay valid
         text = text if over else without_bare_marks(text)
         pieces = pieces_of(text)
         last = None if over or not pieces else pieces.pop()
@@ -56,14 +56,14 @@ class StreamedAnswer:
         return finished, []
 
     def _finish(self, piece: MarkdownPiece, width: int) -> list[Text]:
-        """Give what was not given yet of a piece, with what stands before it."""
+        """Return the lines of a piece that were not returned yet, with the gap before it."""
         rows = self._rows(piece, width)[self._rows_given :]
         lines = [*self._before(piece), *(line for row in rows for line in row)]
         self._gap, self._rows_given = self._blank(), 0
         return lines
 
     def _last(self, text: str, piece: MarkdownPiece, width: int) -> tuple[list[Text], list[Text]]:
-        """Write the piece that can still change."""
+        """Render the piece that can still change."""
         self._gap = self._before(piece)
         if piece.node.type == "fence":
             return self._code(text, piece, width)
@@ -74,7 +74,7 @@ class StreamedAnswer:
         return [], [*self._gap, *lines_of(shown[-1].node, self._console, width)]
 
     def _code(self, text: str, piece: MarkdownPiece, width: int) -> tuple[list[Text], list[Text]]:
-        """Write code that can still grow: whole lines of it are finished."""
+        """Render code that can still grow: its complete lines are finished."""
         rows = self._rows(piece, width) if piece.node.content else []
         whole = len(rows) - (not text.endswith("\n"))
         finished = [line for row in rows[self._rows_given : whole] for line in row]
@@ -88,7 +88,7 @@ class StreamedAnswer:
         return finished, tail
 
     def _rows(self, piece: MarkdownPiece, width: int) -> list[list[Text]]:
-        """Write a piece in rows that are given one by one: code has one a line."""
+        """Render a piece as rows; code has one row per line."""
         if piece.node.type == "fence":
             return list(code_rows(piece.node, self._console, width))
         return [lines_of(piece.node, self._console, width)]
