@@ -66,7 +66,7 @@ def revealed(text: str, alike: Callable[[str], str]) -> CanonicalText | None:
 
 
 def _seen(plain: CanonicalText, alike: Callable[[str], str]) -> CanonicalText:
-    """Remove invisible characters; replace look-alikes by a blank or an ASCII character."""
+    """Remove invisible characters; replace look-alikes by a space or an ASCII character."""
     if plain.text.isascii():
         return plain
     kept = [(_blank_or(sign), span) for sign, span in zip(plain.text, plain.spans, strict=True) if _is_seen(sign)]

@@ -215,7 +215,7 @@ def joined(items: Iterable[TranscriptItem]) -> list[TranscriptItem]:
 
 
 def with_own_ids(items: list[TranscriptItem], response_id: str) -> list[TranscriptItem]:
-    """Give an id to each call that has none or a duplicate: results are matched by it."""
+    """Assign an id to each call without a unique one: results are matched by it."""
     used: set[str] = set()
     out: list[TranscriptItem] = []
     for place, item in enumerate(items):

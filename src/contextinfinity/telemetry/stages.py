@@ -40,7 +40,7 @@ def collect(into: dict[str, float]) -> None:
 
 
 def note_latency(stage: Stage, seconds: float) -> None:
-    """Record the duration of a stage; only the first token of a turn is counted as such."""
+    """Record the duration of a stage; for ``first_token`` a turn keeps only the first value."""
     _took.append((stage, seconds))
     into = _collected.get()
     if into is not None and not (stage == "first_token" and stage in into):

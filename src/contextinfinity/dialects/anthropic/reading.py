@@ -110,7 +110,7 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
 
 
 def _files(said: list[Message]) -> tuple[str, ...]:
-    """Name the files that only a model of this API can see."""
+    """Return the names of file parameters that only a model of this API can see."""
     raws = (block.raw for message in said for block in message.blocks if isinstance(block, UnknownBlock))
     return ("messages.content.document",) if any(raw.get("type") == "document" for raw in raws) else ()
 
@@ -204,7 +204,7 @@ def _schema(given: Json) -> Json:
 
 
 def _ignored(asked: dict[str, Json], tools: OfferedTools) -> tuple[str, ...]:
-    """Name the parameters that have no effect here; empty values are skipped."""
+    """Return the names of parameters that have no effect here; empty values are skipped."""
     thread = asked.get("thread")
     if isinstance(thread, dict) and thread.get("type") == "continue":
         raise InvalidField(
