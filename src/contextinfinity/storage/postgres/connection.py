@@ -82,6 +82,10 @@ def connect(address: DatabaseUrl) -> psycopg.Connection[Any]:
         prepare_threshold=address.prepare_threshold,
         connect_timeout=CONNECT_SECONDS,
         application_name="contextinfinity",
+        keepalives_idle=5,
+        keepalives_interval=2,
+        keepalives_count=3,
+        tcp_user_timeout=10_000,
     )
     connection.adapters.register_dumper(str, _TextDumper)
     connection.adapters.register_loader("text", _TextLoader)

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 import psycopg
 
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError
+from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.postgres.connection import (
     LOCK_SECONDS,
     RETRIED,
@@ -33,12 +33,15 @@ from contextinfinity.storage.postgres.connection import (
 )
 from contextinfinity.storage.postgres.migrate import migrate
 from contextinfinity.storage.postgres.named_sql import PostgresConnection
+from contextinfinity.storage.postgres.silence import ServerSilence
 
 T = TypeVar("T")
 _Work: TypeAlias = Callable[[PostgresConnection], T]
 
 WRITERS, READERS = 8, 4
 """Connections of a process."""
+UNWRITABLE = (LedgerFailed, LedgerFull, LedgerReadOnly)
+"""Failures that every other write would meet too, until they are repaired."""
 ATTEMPTS = 10
 """How often a write is run while it meets others."""
 
@@ -87,6 +90,7 @@ class PostgresDatabase:
 
     def __init__(self, url: str) -> None:
         self.address = DatabaseUrl(url)
+        self.silence = ServerSilence(self.address)
         self.refused: LedgerError | None = None
         """Why the last write failed for good; None when it did not."""
         with translated(self.address.name):
@@ -129,6 +133,7 @@ class PostgresDatabase:
     def close(self) -> None:
         """Finish what was asked for, then close the connections. Closing twice does nothing."""
         self._closed = True
+        self.silence.close()
         self._writers.shutdown()
         self._readers.shutdown()
         while self._connections:
@@ -151,8 +156,10 @@ class PostgresDatabase:
                 with translated(self.address.name), unicode_only():
                     result = self._until_alone(work, turnstile.enter)
             except BaseException as error:
+                self.refused = error if isinstance(error, UNWRITABLE) else None
                 done.set_exception(error)
             else:
+                self.refused = None
                 done.set_result(result)
 
     def _read(self, work: _Work[T], done: Future[T]) -> None:
@@ -178,24 +185,37 @@ class PostgresDatabase:
         raise AssertionError("unreachable")
 
     def _transaction(self, work: _Work[T], enter: Callable[[bytes], None] | None) -> T:
-        connection = self._connection()
+        connection = self._begun(_READ if enter is None else _WRITE)
         try:
             with connection.cursor() as cursor:
-                cursor.execute(_READ if enter is None else _WRITE, prepare=False)
-                named = PostgresConnection(cursor, enter)
+                named = PostgresConnection(cursor, self.silence, enter)
                 result = work(named)
                 named.finish()
-                cursor.execute(b"COMMIT", prepare=False)
+                with self.silence.timed():
+                    cursor.execute(b"COMMIT", prepare=False)
                 return result
         except BaseException:
             self._undo(connection)
             raise
 
+    def _begun(self, begin: bytes) -> psycopg.Connection[Any]:
+        """Return a connection in a new transaction; one that the server closed meanwhile is replaced."""
+        connection = self._connection()
+        try:
+            with self.silence.timed():
+                connection.execute(begin, prepare=False)
+        except psycopg.OperationalError:
+            self._undo(connection)
+            connection = self._connection()
+            with self.silence.timed():
+                connection.execute(begin, prepare=False)
+        return connection
+
     def _undo(self, connection: psycopg.Connection[Any]) -> None:
         """Roll back; a connection that cannot is closed, and the next transaction of its thread opens another."""
-        try:
+        with suppress(psycopg.Error), self.silence.timed():
             connection.rollback()
-        except psycopg.Error:
+        if connection.closed:
             self._connections.discard(connection)
             self._mine.connection = None
             with suppress(psycopg.Error):
@@ -204,6 +224,7 @@ class PostgresDatabase:
     def _connection(self) -> psycopg.Connection[Any]:
         connection: psycopg.Connection[Any] | None = getattr(self._mine, "connection", None)
         if connection is None or connection.closed:
-            connection = self._mine.connection = connect(self.address)
+            with self.silence.timed():
+                connection = self._mine.connection = connect(self.address)
             self._connections.add(connection)
         return connection

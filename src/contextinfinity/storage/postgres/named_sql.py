@@ -17,6 +17,7 @@ from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Row, Search, Values
 from contextinfinity.storage.ledger.keyword_index import write_words
 from contextinfinity.storage.postgres import postgres_search
+from contextinfinity.storage.postgres.silence import ServerSilence
 
 _SYNTAX: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("%"), "%%"),
@@ -60,12 +61,15 @@ class PostgresConnection:
     In a write, ``enter`` is called with the branch before a statement that sets an order on it.
     """
 
-    __slots__ = ("_cursor", "_enter", "_queries", "unindexed")
+    __slots__ = ("_cursor", "_enter", "_queries", "_silence", "unindexed")
 
     search: Search = postgres_search
 
-    def __init__(self, cursor: psycopg.Cursor[Row], enter: Callable[[bytes], None] | None = None) -> None:
+    def __init__(
+        self, cursor: psycopg.Cursor[Row], silence: ServerSilence, enter: Callable[[bytes], None] | None = None
+    ) -> None:
         self._cursor = cursor
+        self._silence = silence
         self._enter = enter
         self._queries = READS if enter is None else WRITES
         self.unindexed: dict[int, tuple[bytes, str, bool]] = {}
@@ -74,12 +78,14 @@ class PostgresConnection:
         """Run a statement to its end; return its first row, or None."""
         if self._enter is not None and name in SERIALIZED:
             self._enter(SERIALIZED[name](values))
-        cursor = self._cursor.execute(self._queries[name], values)
+        with self._silence.timed():
+            cursor = self._cursor.execute(self._queries[name], values)
         return cursor.fetchone() if cursor.description is not None else None
 
     def many(self, name: str, values: Values = ()) -> list[Row]:
         """Return all rows."""
-        cursor = self._cursor.execute(self._queries[name], values)
+        with self._silence.timed():
+            cursor = self._cursor.execute(self._queries[name], values)
         return cursor.fetchall() if cursor.description is not None else []
 
     def each(self, name: str, values: Values = ()) -> Iterator[Row]:
@@ -88,11 +94,13 @@ class PostgresConnection:
 
     def execute(self, name: str, values: Values = ()) -> None:
         """Run a statement that returns no rows."""
-        self._cursor.execute(self._queries[name], values)
+        with self._silence.timed():
+            self._cursor.execute(self._queries[name], values)
 
     def execute_many(self, name: str, rows: Iterable[Values]) -> None:
         """Run a statement once for each of the value sets, in one round trip."""
-        self._cursor.executemany(self._queries[name], rows)
+        with self._silence.timed():
+            self._cursor.executemany(self._queries[name], rows)
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, updated or deleted."""

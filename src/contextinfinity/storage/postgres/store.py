@@ -50,8 +50,8 @@ class PostgresStore(LedgerStore):
         self.workers: Workers = LeasedWorkers(self.database, self._locks)
 
     def held_up(self, *, reading: bool = False) -> float:
-        """Return for how many seconds this process has waited for the server."""
-        return 0.0
+        """Return for how many seconds the server has given no sign while this process waits for it."""
+        return self.database.silence.seconds()
 
     def health(self) -> StoreHealth:
         """Say whether the database takes writes."""

@@ -1,0 +1,83 @@
+"""Noticing that a server does not answer: paused, unreachable, or about to fail over.
+
+Every round trip is timed. While one takes long, a thread of its own asks the server for something trivial: an answer
+means that the server is there and the statement is merely slow, or waits for a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from contextinfinity.storage.postgres.connection import DatabaseUrl, connect
+
+FIRST_SECONDS = 0.04
+"""After how long without an answer the server is asked."""
+
+
+class ServerSilence:
+    """For how long the statements of a process have waited without any sign of the server."""
+
+    def __init__(self, url: DatabaseUrl) -> None:
+        self._url = url
+        self._began: dict[int, float] = {}
+        self._answered = 0.0
+        self._work = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Time a round trip."""
+        me = threading.get_ident()
+        self._began[me] = time.monotonic()
+        self._work.set()
+        try:
+            yield
+        finally:
+            del self._began[me]
+            self._answered = time.monotonic()
+
+    def seconds(self) -> float:
+        """Return for how many seconds the server has been silent while a statement waits; 0: none does."""
+        waiting = list(self._began.values())
+        if not waiting:
+            return 0.0
+        self._watch()
+        return max(0.0, time.monotonic() - max(min(waiting), self._answered))
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._closed = True
+        self._work.set()
+
+    def _watch(self) -> None:
+        with self._starting:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._ask, name="postgres-silence", daemon=True)
+                self._thread.start()
+
+    def _ask(self) -> None:
+        connection: psycopg.Connection[Any] | None = None
+        while not self._closed:
+            if not self._began:
+                self._work.clear()
+                self._work.wait(1.0)
+                continue
+            time.sleep(FIRST_SECONDS)
+            if self._began and time.monotonic() - self._answered > FIRST_SECONDS:
+                try:
+                    connection = connect(self._url) if connection is None or connection.closed else connection
+                    connection.execute("SELECT 1", prepare=False)
+                    self._answered = time.monotonic()
+                except psycopg.Error:
+                    connection = None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()

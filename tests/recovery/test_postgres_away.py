@@ -1,0 +1,95 @@
+"""PostgreSQL paused, or its connections cut: nothing acknowledged is lost, nothing waits, the order is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from contextinfinity.domain.message import say
+from contextinfinity.domain.turn import NewTurn
+from contextinfinity.storage.postgres.store import PostgresStore
+from contextinfinity.storage.standby.held_branches import Bounds
+from contextinfinity.storage.standby.store import StandbyStore
+from contextinfinity_testing.builders import new_branch
+from tests.postgres import empty_database, server_url
+
+pytestmark = [pytest.mark.xdist_group("postgres")]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[StandbyStore]:
+    ledger = PostgresStore(empty_database(), tmp_path)
+    store = StandbyStore(ledger, tmp_path / "spool", Bounds(first_pause=0.05, longest_pause=0.1))
+    yield store
+    await store.close()
+
+
+def processes_of_the_server(url: str) -> list[int]:
+    with psycopg.connect(url) as connection:
+        folder = connection.execute("SHOW data_directory").fetchall()[0][0]
+    postmaster = int(Path(folder, "postmaster.pid").read_text().splitlines()[0])
+    found = [postmaster]
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        if parent == postmaster:
+            found.append(int(status.parent.name))
+    return found
+
+
+@contextmanager
+def paused(url: str) -> Iterator[None]:
+    """Stop every process of the server, as a machine that hangs."""
+    processes = processes_of_the_server(url)
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+async def said(store: StandbyStore, branch_id: str, words: str) -> float:
+    began = time.monotonic()
+    await store.turns.accept(NewTurn(branch_id=branch_id, message=say("user", words)))
+    return time.monotonic() - began
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_a_paused_server_holds_up_the_first_message_only_and_gets_all_of_them_in_order(
+    store: StandbyStore,
+) -> None:
+    branch = await new_branch(store)
+    await said(store, branch.id, "before")
+    with paused(server_url()):
+        first = await said(store, branch.id, "first")
+        later = [await said(store, branch.id, words) for words in ("second", "third")]
+    assert store.health().status == "degraded"
+    while store.health().status != "ready":
+        await asyncio.sleep(0.01)
+    turns = await store.turns.history(branch.id)
+    assert [turn.user_message.rendered_text for turn in turns] == ["before", "first", "second", "third"]
+    assert first < 2
+    assert max(later) < 0.5
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_connections_that_the_server_closed_are_replaced_without_a_failure(store: StandbyStore) -> None:
+    branch = await new_branch(store)
+    await said(store, branch.id, "before")
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    await said(store, branch.id, "after")
+    assert store.health().status == "ready"
+    assert [turn.turn_seq for turn in await store.turns.history(branch.id)] == [1, 2]
