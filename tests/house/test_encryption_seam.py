@@ -30,6 +30,9 @@ SEALED = {
 }
 """What these write is sealed where the folder is encrypted, or is the key itself."""
 HARMLESS = {
+    "cli/demo/demo_command.py",
+    "cli/demo/demo_player.py",
+    "compat/shadow_threads.py",
     "engine/fold_spending.py",
     "providers/local/weights_file.py",
     "server/limits.py",
@@ -37,7 +40,7 @@ HARMLESS = {
     "storage/sqlite/identity.py",
     "storage/worker_locks.py",
 }
-"""What these write is nothing that anybody said: figures, weights, paths, ids, locks."""
+"""What these write is nothing that anybody said: figures, weights, paths, ids, locks, our own example."""
 
 
 EXPORTED = {"cli/export_command.py"}

@@ -66,6 +66,13 @@ async def said(store: StandbyStore, branch_id: str, words: str) -> float:
     return time.monotonic() - began
 
 
+async def until_ready(store: StandbyStore, pause: float = 0.01) -> None:
+    """Wait until the ledger is back and has everything."""
+    async with asyncio.timeout(20):
+        while store.health().status != "ready":
+            await asyncio.sleep(pause)
+
+
 @pytest.mark.req("CHATMEM-6")
 async def test_a_paused_server_holds_up_the_first_message_only_and_gets_all_of_them_in_order(
     store: StandbyStore,
@@ -76,8 +83,7 @@ async def test_a_paused_server_holds_up_the_first_message_only_and_gets_all_of_t
         first = await said(store, branch.id, "first")
         later = [await said(store, branch.id, words) for words in ("second", "third")]
     assert store.health().status == "degraded"
-    while store.health().status != "ready":
-        await asyncio.sleep(0.01)
+    await until_ready(store)
     turns = await store.turns.history(branch.id)
     assert [turn.user_message.rendered_text for turn in turns] == ["before", "first", "second", "third"]
     assert first < 2

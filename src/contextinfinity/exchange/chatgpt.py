@@ -28,7 +28,7 @@ from contextinfinity.exchange.conversation_tree import (
     ReplyItem,
     ToolOutput,
 )
-from contextinfinity.exchange.fields import Assets, image, items, mapping, text, without
+from contextinfinity.exchange.export_fields import Assets, image, items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "chatgpt"

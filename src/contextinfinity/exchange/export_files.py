@@ -24,7 +24,7 @@ from contextinfinity.exchange import chatgpt, claude, librechat, open_webui
 from contextinfinity.exchange.archive import Archive, Folder, NoAssets, open_archive
 from contextinfinity.exchange.cix_reader import CixPart, CixReader, is_header
 from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage, reply_of
-from contextinfinity.exchange.fields import Assets, text
+from contextinfinity.exchange.export_fields import Assets, text
 from contextinfinity.exchange.import_progress import Format
 from contextinfinity.exchange.llm_logs import LlmLogs
 from contextinfinity.exchange.openai_messages import ParsedMessage, Unfit, decoded, parsed_message
@@ -79,7 +79,7 @@ def open_export(path: Path, form: Format = "auto") -> Iterator[ExportFile]:
         else:
             source = stack.enter_context(opened(path, form))
             assets = NoAssets() if path == STDIN else Folder(path.parent)
-            yield ExportFile(_Reader(form, assets).records(source), lambda: source.position)
+            yield ExportFile(_ExportReader(form, assets).records(source), lambda: source.position)
 
 
 def _beginning(path: Path) -> bytes:
@@ -98,7 +98,7 @@ def _of_folder(path: Path, form: Format) -> Iterator[ImportRecord]:
     files = [file for pattern in CONVERSATIONS for file in sorted(path.glob(pattern)) if file.is_file()]
     if not files:
         raise InvalidInput(f"{path} is a folder without a conversations.json.", hint="Name the file itself.")
-    reader = _Reader(form, Folder(path))
+    reader = _ExportReader(form, Folder(path))
     for file in files:
         with opened(file, form) as source:
             yield from reader.records(source, file.name)
@@ -123,7 +123,7 @@ class _ArchiveReading:
 
     def records(self) -> Iterator[ImportRecord]:
         """Read all members."""
-        reader = _Reader(self._form, self._archive)
+        reader = _ExportReader(self._form, self._archive)
         for name in self._archive.members:
             packed, size = self._archive.size(name)
             with self._archive.opened(name) as stream:
@@ -137,7 +137,7 @@ class _ArchiveReading:
             self._done += packed
 
 
-class _Reader:
+class _ExportReader:
     """Reads records as what they are, and remembers the instructions of projects for the conversations after them."""
 
     def __init__(self, form: Format, assets: Assets) -> None:

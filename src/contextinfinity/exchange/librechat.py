@@ -21,7 +21,7 @@ from contextinfinity.exchange.conversation_tree import (
     ReplyItem,
     ToolOutput,
 )
-from contextinfinity.exchange.fields import image_at, items, mapping, text, without
+from contextinfinity.exchange.export_fields import image_at, items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "librechat"

@@ -34,7 +34,7 @@ from contextinfinity.exchange.conversation_tree import (
     ReplyItem,
     ToolOutput,
 )
-from contextinfinity.exchange.fields import image, items, mapping, text
+from contextinfinity.exchange.export_fields import image, items, mapping, text
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "llm"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, Message, TextBlock, UnknownBlock
 from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage
-from contextinfinity.exchange.fields import image_at, items, mapping, text, without
+from contextinfinity.exchange.export_fields import image_at, items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "open-webui"
