@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from axe_core_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, BrowserContext, Route, expect
 
 from tests.doors.browser import WebPage, browsing, needs_browser, server_in, window
 from tests.doors.cix import Cix
@@ -62,10 +63,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made.stop()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """The window that the tests share: files of the page are loaded once."""
+    made = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def web(browser: Browser, served: Server) -> Iterator[WebPage]:
-    with window(browser, served, viewport={"width": 1280, "height": 800}) as opened:
-        yield opened.open()
+def web(context: BrowserContext, served: Server) -> Iterator[WebPage]:
+    opened = WebPage(context.new_page(), served.url)
+    yield opened.open()
+    opened.page.evaluate("localStorage.clear()")
+    opened.page.close()
+    assert opened.errors == []
 
 
 @contextmanager
@@ -294,18 +306,124 @@ def test_each_user_logs_in_and_sees_only_their_own(browser: Browser, tmp_path: P
         server.stop()
 
 
+@contextmanager
+def held(web: WebPage, pattern: str) -> Iterator[None]:
+    """Hold the first POST to an address until the block is over."""
+    waiting: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if waiting or route.request.method != "POST":
+            route.continue_()
+        else:
+            waiting.append(route)
+
+    web.page.route(pattern, hold)
+    yield
+    while not waiting:
+        web.page.title()
+    waiting[0].continue_()
+
+
 def test_a_message_sent_while_a_branch_is_made_follows_on_that_branch(web: WebPage, served: Server) -> None:
     web.ask("Show me a table", 1, "Here it is", "talk")
-    held: list[Any] = []
-    web.page.route("**/fork", lambda route: held.append(route), times=1)
-    web.act(1, "regenerate")
-    web.say("Is there a ferry?")
-    while not held:
-        web.page.title()
-    held[0].continue_()
+    with held(web, "**/fork"):
+        web.act(1, "regenerate")
+        web.say("Is there a ferry?")
     web.answered(2, "at noon")
     web.answered(1, "Here it is")
     assert served.said(web.thread) == ["Show me a table", "Is there a ferry?"]
+
+
+def test_a_message_sent_during_a_rollback_follows_the_turn_rolled_back_to(web: WebPage, served: Server) -> None:
+    web.ask("Show me a table", 1, "Here it is", "talk")
+    web.ask("Thanks", 2, "Certainly", "talk")
+    web.act(1, "rollback")
+    with held(web, "**/rollback"):
+        web.page.locator("dialog .primary").click()
+        web.say("Is there a ferry?")
+    web.answered(2, "at noon")
+    assert served.said(web.thread) == ["Show me a table", "Is there a ferry?"]
+
+
+def test_a_message_sent_during_a_switch_of_branches_goes_to_the_new_one(web: WebPage, served: Server) -> None:
+    web.ask("Show me a table", 1, "Here it is", "talk")
+    web.act(1, "fork")
+    expect(web.page.locator("#branch")).to_contain_text("branch 2 · 2 branches")
+    web.ask("Thanks", 2, "Certainly", "talk")
+    panel = web.panel("branches")
+    with held(web, "**/branches"):
+        panel.get_by_role("button", name="Go on here").click()
+        web.say("Is there a ferry?")
+    web.answered(2, "at noon")
+    assert served.said(web.thread) == ["Show me a table", "Is there a ferry?"]
+
+
+def test_a_message_sent_before_the_first_one_is_accepted_follows_it(web: WebPage, served: Server) -> None:
+    with held(web, "**/messages/stream"):
+        web.say("Show me a table", "talk")
+        web.say("Is there a ferry?")
+    web.answered(2, "at noon")
+    assert served.said(web.thread) == ["Show me a table", "Is there a ferry?"]
+
+
+def test_a_message_behind_an_operation_that_failed_goes_back_to_the_box(web: WebPage, served: Server) -> None:
+    web.ask("Show me a table", 1, "Here it is", "talk")
+    web.page.route("**/fork", lambda route: route.fulfill(status=409, json={"detail": "Not now."}), times=1)
+    web.page.evaluate("""() => {
+      document.querySelector("[data-act=fork]").click();
+      document.getElementById("input").value = "Is there a ferry?";
+      document.getElementById("composer").requestSubmit();
+    }""")
+    expect(web.page.locator(".toast.error").last).to_contain_text("Not sent: Not now.")
+    expect(web.page.locator("#input")).to_have_value("Is there a ferry?")
+    assert served.said(web.thread) == ["Show me a table"]
+
+
+SAMPLES = Path(__file__).parents[1] / "samples" / "exports"
+DROP = """([name, text]) => {
+  const carried = new DataTransfer();
+  carried.items.add(new File([text], name));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+}"""
+
+
+def drop(web: WebPage, name: str, text: str) -> None:
+    """Drop an export on the page and choose to import it."""
+    web.page.evaluate(DROP, [name, text])
+    web.page.locator("dialog").get_by_role("button", name="Import").click()
+    expect(web.page.locator(".toast", has_text=name)).to_contain_text("messages added")
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize(("vendor", "title"), [("chatgpt", "title"), ("claude", "name")])
+def test_an_export_dropped_on_the_page_is_imported_and_its_title_is_text(
+    web: WebPage, served: Server, vendor: str, title: str
+) -> None:
+    name = f"{vendor}_conversations.json"
+    hostile = f"<img src=x onerror=\"document.title='owned'\"> {vendor}"
+    given = json.loads((SAMPLES / name).read_text())
+    drop(web, name, json.dumps([{**given[0], title: hostile}, *given[1:]]))
+    link = web.page.locator("#threads a", has_text=f"'owned'\"> {vendor}")
+    expect(link.locator(".name")).to_have_text(hostile)
+    link.click()
+    expect(web.page.locator("#title")).to_have_text(hostile)
+    expect(web.turn(1).locator(".said")).not_to_be_empty()
+    assert web.page.evaluate("document.querySelectorAll('img[onerror]').length") == 0
+    web.page.click("#open-settings")
+    with web.page.expect_download() as saved:
+        web.page.get_by_text("Export this as Markdown").click()
+    assert web.turn(1).locator(".said").inner_text() in saved.value.path().read_text()
+    with web.page.expect_download() as saved:
+        web.page.get_by_text("Export this", exact=True).click()
+    web.page.keyboard.press("Escape")
+    drop(web, "again.jsonl", saved.value.path().read_text())
+    expect(web.page.locator(".toast", has_text="again.jsonl")).to_contain_text(re.compile("1 conversation, 0 messages"))
+
+
+def test_a_file_that_holds_no_conversation_is_refused_with_its_name(web: WebPage) -> None:
+    web.page.evaluate(DROP, ["wrong.json", "[1"])
+    web.page.locator("dialog").get_by_role("button", name="Import").click()
+    expect(web.page.locator(".toast.error")).to_contain_text("wrong.json: ")
 
 
 @pytest.mark.req("SAFE-10")
@@ -340,7 +458,7 @@ def test_hostile_content_stays_text_everywhere(web: WebPage, served: Server) -> 
     ("width", "theme"),
     [
         (1280, "light"),
-        (390, "dark"),
+        pytest.param(390, "dark", marks=pytest.mark.proof),
         pytest.param(1280, "dark", marks=pytest.mark.proof),
         pytest.param(390, "light", marks=pytest.mark.proof),
     ],
@@ -391,9 +509,11 @@ def test_the_keyboard_reaches_everything(web: WebPage) -> None:
 
 
 def test_the_page_fits_a_phone(browser: Browser, served: Server) -> None:
-    with window(browser, served, viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True) as web:
+    viewport = {"width": 390, "height": 780}
+    with window(browser, served, viewport=viewport, has_touch=True, is_mobile=True, color_scheme="dark") as web:
         web.open().ask("Show me a table", 1, "Here it is", "talk")
         assert web.page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert check(web, "chat") == []
         expect(web.page.locator("#query")).to_be_hidden()
         web.page.click("#menu")
         expect(web.page.locator("#query")).to_be_visible()

@@ -43,7 +43,7 @@ async function start() {
   await Promise.all([composer.models(), sidebar.load(), route()]);
   const waiting = unsent();
   if (waiting && (waiting.threadId === "new" ? !chat.id : waiting.threadId === chat.thread?.thread_id)) {
-    chat.deliver(waiting.threadId, waiting.body, waiting.key);
+    chat.resend(waiting);
   }
 }
 

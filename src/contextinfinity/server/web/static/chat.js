@@ -1,4 +1,8 @@
 // The open conversation: its turns, what is being answered, and what is done to it.
+//
+// What changes a conversation, or which branch of it is shown, runs in one queue per conversation, in the order in which
+// it was asked for, also when another conversation is open by then. A message is sent to the branch that is shown when
+// its place in the queue comes; when something queued before it fails, it goes back to the message box.
 
 import { Problem, gone, get, post, rendered, request } from "/web/api.js";
 import { $, announce, confirm, toast } from "/web/dom.js";
@@ -14,6 +18,7 @@ export class Chat extends EventTarget {
     super();
     this.settings = settings;
     this.following = new Map();
+    this.places = new Map();
     this.feed = new Feed($("scroll"), $("feed"), $("window"), {
       build: (seq) => turnRow(this.turns.get(seq), (...what) => this.act(...what)),
       want: (first, last) => this.want(first, last),
@@ -30,21 +35,37 @@ export class Chat extends EventTarget {
   /** Show no conversation: the next message begins one. */
   clear() {
     this.leave();
-    Object.assign(this, { id: null, thread: null, branches: [], viewed: null, turns: new Map(), pages: new Map() });
+    this.place = { id: null, branch: null, tail: Promise.resolve(), waiting: 0 };
+    Object.assign(this, { thread: null, branches: [], viewed: null, turns: new Map(), pages: new Map() });
     this.feed.reset(0);
     $("empty").hidden = false;
     this.changed();
   }
 
+  /** Run `work(place)` after everything that was queued for the open conversation; if some of that fails, fail too. */
+  queued(work) {
+    const { place } = this;
+    place.waiting++;
+    const run = place.tail.then(() => work(place));
+    place.tail = run;
+    const ended = () => { if (!--place.waiting) place.tail = Promise.resolve(); };
+    run.then(ended, ended);
+    return run;
+  }
+
   /** Stop following turns of the conversation that was open; they go on without a reader. */
   leave() {
-    for (const controller of this.following.values()) controller.abort();
+    for (const [turn, controller] of this.following) if (turn.turn_id) controller.abort();
     this.following.clear();
     this.opening = (this.opening ?? 0) + 1;
   }
 
+  get id() {
+    return this.place.id;
+  }
+
   get path() {
-    return `/threads/${encodeURIComponent(this.id)}`;
+    return pathOf(this.place);
   }
 
   /** The branch that is shown, if it is not the active one. */
@@ -69,13 +90,23 @@ export class Chat extends EventTarget {
       if (at) this.feed.show(at, true);
       return;
     }
+    if (id !== this.id) {
+      this.clear();
+      this.place = this.places.get(id) ?? { ...this.place, id };
+      this.places.set(id, this.place);
+    }
+    await this.queued((place) => this.show(place, branch, at));
+  }
+
+  /** Read and show a branch of a conversation, unless another conversation was opened meanwhile. */
+  async show(place, branch = null, at = null) {
+    if (place !== this.place) return;
     this.leave();
     const mine = this.opening;
-    Object.assign(this, { id, viewed: branch, turns: new Map(), pages: new Map(), thread: null });
-    $("empty").hidden = true;
     const [thread, { branches }] = await Promise.all([get(this.path), get(`${this.path}/branches`)]);
     if (mine !== this.opening) return;
-    Object.assign(this, { thread, branches });
+    place.branch = branch ?? thread.branch_id;
+    Object.assign(this, { viewed: branch, turns: new Map(), pages: new Map(), thread, branches });
     this.feed.reset(this.branch?.last_turn_seq ?? thread.turns, at);
     $("empty").hidden = this.feed.count > 0;
     this.changed();
@@ -133,21 +164,22 @@ export class Chat extends EventTarget {
 
   /** Look whether something was said elsewhere: in another tab, on another device. */
   async look() {
-    if (!this.thread || this.running.length) return;
+    if (!this.thread || this.running.length || this.place.waiting) return;
+    await this.queued((place) => this.compare(place).catch((error) => {
+      if (error.status === 404 && place === this.place) { this.clear(); location.hash = "#/"; }
+    }));
+  }
+
+  async compare(place) {
     const mine = this.opening;
-    try {
-      const [thread, { branches }] = await Promise.all([get(this.path), get(`${this.path}/branches`)]);
-      if (mine !== this.opening || this.running.length) return;
-      const moved = thread.branch_id !== this.thread.branch_id && !this.viewed;
-      const isSame = JSON.stringify(branches) === JSON.stringify(this.branches) && thread.title === this.thread.title;
-      Object.assign(this, { thread, branches });
-      if (moved) return this.reload();
-      if (isSame) return;
-      this.grow(this.branch?.last_turn_seq ?? thread.turns);
-      this.changed();
-    } catch (error) {
-      if (error.status === 404) { this.clear(); location.hash = "#/"; }
-    }
+    const [thread, { branches }] = await Promise.all([get(pathOf(place)), get(`${pathOf(place)}/branches`)]);
+    if (mine !== this.opening || this.running.length) return;
+    if (thread.branch_id !== this.thread.branch_id && !this.viewed) return this.show(place);
+    const isSame = JSON.stringify(branches) === JSON.stringify(this.branches) && thread.title === this.thread.title;
+    Object.assign(this, { thread, branches });
+    if (isSame) return;
+    this.grow(this.branch?.last_turn_seq ?? thread.turns);
+    this.changed();
   }
 
   grow(count) {
@@ -159,12 +191,6 @@ export class Chat extends EventTarget {
     $("empty").hidden = count > 0;
   }
 
-  async reload(at = null) {
-    const { id, viewed } = this;
-    this.id = null;
-    await this.open(id, { branch: viewed, at });
-  }
-
   heard({ thread, deleted }) {
     if (thread === this.thread?.thread_id && !deleted) this.look();
     this.changed("elsewhere");
@@ -174,45 +200,60 @@ export class Chat extends EventTarget {
     this.tabs.postMessage({ thread: this.thread?.thread_id, ...more });
   }
 
-  /** Say something once the conversation is on the branch that was asked for last. */
-  async sayNext(content, options) {
-    await Promise.resolve(this.moving).catch(() => {});
-    return this.say(content, options);
-  }
-
-  /** Say something on the branch that is shown. */
-  async say(content, { retryOf = null, key, pictures = [], text = null } = {}) {
-    const { settings } = this;
-    const body = {
-      content, branch_id: this.aside, model: settings.model || null, use_memory: settings.useMemory,
-      use_query_rewriter: settings.useRewriter, may_ask_back: settings.mayAskBack, retry_of: retryOf,
-    };
-    return this.deliver(this.thread?.thread_id ?? "new", body, key, { pictures, text });
-  }
-
-  async deliver(threadId, body, key, { pictures = [], text = null } = {}) {
-    const said = text ?? (typeof body.content === "string" ? body.content : body.content.filter((one) => one.type === "text").map((one) => one.text).join(""));
-    const seq = this.feed.count + 1;
-    const turn = { seq, user: said, images: pictures.length, pictures, text: "", running: true, status: "sending" };
-    const controller = new AbortController();
-    const mine = this.opening;
-    this.turns.set(seq, turn);
-    $("empty").hidden = true;
-    this.feed.resize(seq);
-    this.feed.toEnd();
-    this.following.set(turn, controller);
-    this.changed("running");
+  /** Say something on the branch that is shown once everything queued before is done. */
+  async say(content, options = {}) {
     try {
-      await this.hear(turn, send(threadId, body, controller.signal, key), mine);
+      await this.queued((place) => this.deliver(place, content, options));
     } catch (error) {
-      Object.assign(turn, { running: false, status: null, outcome: "failed", error: { message: error.message, hint: error.hint } });
-      this.update(turn);
-      this.dispatchEvent(new CustomEvent("unsent", { detail: said }));
-    } finally {
-      this.following.delete(turn);
-      if (mine === this.opening) this.changed("running");
+      this.unsent(options.text ?? content);
+      toast(`Not sent: ${error.told ?? error.message}`, "error");
     }
-    return turn;
+  }
+
+  /** Send the message that a reload interrupted. */
+  resend({ body, key }) {
+    return this.queued((place) => this.transmit(place, body, { key }));
+  }
+
+  unsent(text) {
+    this.dispatchEvent(new CustomEvent("unsent", { detail: text }));
+  }
+
+  deliver(place, content, { retryOf = null, ...options } = {}) {
+    const { settings } = this;
+    return this.transmit(place, {
+      content, branch_id: place.branch, model: settings.model || null, use_memory: settings.useMemory,
+      use_query_rewriter: settings.useRewriter, may_ask_back: settings.mayAskBack, retry_of: retryOf,
+    }, options);
+  }
+
+  /** Send a message and follow its turn; the promise resolves once the server has named the turn or refused it. */
+  transmit(place, body, { key, pictures = [], text = null }) {
+    const said = text ?? (typeof body.content === "string" ? body.content : body.content.filter((one) => one.type === "text").map((one) => one.text).join(""));
+    const turn = { seq: this.feed.count + 1, user: said, images: pictures.length, pictures, text: "", running: true, status: "sending" };
+    const controller = new AbortController();
+    const mine = place === this.place ? this.opening : -1;
+    if (mine === this.opening) {
+      this.turns.set(turn.seq, turn);
+      $("empty").hidden = true;
+      this.feed.resize(turn.seq);
+      this.feed.toEnd();
+      this.following.set(turn, controller);
+      this.changed("running");
+    }
+    return new Promise((named) => {
+      const first = (data) => { Object.assign(place, { id: data.thread_id, branch: data.branch_id }); this.places.set(place.id, place); named(); };
+      this.hear(turn, send(place.id ?? "new", body, controller.signal, key), mine, first).catch((error) => {
+        Object.assign(turn, { running: false, status: null, outcome: "failed", error: { message: error.message, hint: error.hint } });
+        if (mine === this.opening) this.update(turn);
+        else toast(`Not sent: ${error.told ?? error.message}`, "error");
+        this.unsent(said);
+      }).finally(() => {
+        named();
+        this.following.delete(turn);
+        if (mine === this.opening) this.changed("running");
+      });
+    });
   }
 
   /** Follow a turn that runs already: after a reload, or one of another tab. */
@@ -233,7 +274,7 @@ export class Chat extends EventTarget {
     }
   }
 
-  async hear(turn, events, mine) {
+  async hear(turn, events, mine, named = () => {}) {
     let drawing = null, last = 0;
     const render = async () => {
       const begun = performance.now(), { text } = turn;
@@ -247,7 +288,8 @@ export class Chat extends EventTarget {
       else drawing = null;
     };
     for await (const { name, data } of events) {
-      if (mine !== this.opening) continue;
+      if (name === "turn") named(data);
+      if (mine !== this.opening) return;
       if (name === "turn") this.begun(turn, data);
       else if (name === "step") Object.assign(turn, { model: data.model, status: turn.text ? null : "answering" });
       else if (name === "delta") {
@@ -280,7 +322,6 @@ export class Chat extends EventTarget {
     const isNew = !this.thread;
     Object.assign(turn, { turn_id: data.turn_id, thread_id: data.thread_id, branch_id: data.branch_id, status: "waiting" });
     if (isNew) {
-      this.id = data.thread_id;
       this.thread = { thread_id: data.thread_id, branch_id: data.branch_id, title: null, opening: turn.user, turns: 1 };
       this.branches = [{ branch_id: data.branch_id, last_turn_seq: 1, active: true, fork_seq: 0, parent_id: null }];
       history.replaceState(null, "", `#/t/${data.thread_id}`);
@@ -339,15 +380,21 @@ export class Chat extends EventTarget {
 
   async do_edited(turn, text) {
     turn.editing = false;
-    const content = await this.again(turn, text);
-    await (this.moving = this.branchOff(turn.seq - 1));
-    await this.say(content, { text, pictures: this.picturesOf(turn) });
+    this.update(turn);
+    await this.answerAgain(turn, text).catch((error) => { this.unsent(text); throw error; });
   }
 
-  async do_regenerate(turn) {
-    const content = await this.again(turn, turn.user);
-    await (this.moving = this.branchOff(turn.seq - 1));
-    await this.say(content, { text: turn.user, pictures: this.picturesOf(turn) });
+  do_regenerate(turn) {
+    return this.answerAgain(turn, turn.user);
+  }
+
+  /** Send a turn's message, or other words with its images, on a new branch that begins before it. */
+  answerAgain(turn, text) {
+    return this.queued(async (place) => {
+      const content = await this.again(turn, text);
+      await this.branchOff(place, turn.seq - 1);
+      await this.deliver(place, content, { text, pictures: this.picturesOf(turn) });
+    });
   }
 
   async do_retry(turn) {
@@ -355,16 +402,16 @@ export class Chat extends EventTarget {
   }
 
   async do_fork(turn) {
-    await (this.moving = this.branchOff(turn.seq));
+    await this.queued((place) => this.branchOff(place, turn.seq));
     toast("A new branch begins here; the old one stays.");
   }
 
   async do_rollback(turn) {
     if (!(await confirm("Roll back?", `The conversation goes on after turn ${turn.seq}, on a new branch. The old line stays.`, "Roll back"))) return;
-    await post(`${this.path}/rollback`, { to: turn.seq, branch_id: this.aside });
-    this.viewed = null;
-    await this.reload();
-    this.tell();
+    await this.queued(async (place) => {
+      const made = await post(`${pathOf(place)}/rollback`, { to: turn.seq, branch_id: place.branch });
+      await this.moved(place, made.branch_id);
+    });
   }
 
   async do_pin(turn) {
@@ -403,16 +450,26 @@ export class Chat extends EventTarget {
   }
 
   /** Start a branch after a turn and go on there. */
-  async branchOff(seq) {
-    const branch = await post(`${this.path}/fork`, { at: seq, branch_id: this.aside });
-    await this.activate(branch.branch_id);
+  async branchOff(place, seq) {
+    const made = await post(`${pathOf(place)}/fork`, { at: seq, branch_id: place.branch });
+    await this.switchTo(place, made.branch_id);
   }
 
-  async activate(branchId) {
-    await post(`${this.path}/branches`, { active: branchId });
-    this.viewed = null;
-    if (location.hash !== `#/t/${this.id}`) history.replaceState(null, "", `#/t/${this.id}`);
-    await this.reload();
+  /** Make a branch the active one and show it. */
+  activate(branchId) {
+    return this.queued((place) => this.switchTo(place, branchId));
+  }
+
+  async switchTo(place, branchId) {
+    await post(`${pathOf(place)}/branches`, { active: branchId });
+    await this.moved(place, branchId);
+  }
+
+  async moved(place, branchId) {
+    place.branch = branchId;
+    if (place !== this.place) return;
+    if (location.hash !== `#/t/${place.id}`) history.replaceState(null, "", `#/t/${place.id}`);
+    await this.show(place);
     this.tell();
   }
 
@@ -428,6 +485,10 @@ export class Chat extends EventTarget {
     this.clear();
     location.hash = "#/";
   }
+}
+
+function pathOf(place) {
+  return `/threads/${encodeURIComponent(place.id)}`;
 }
 
 gone.addEventListener("up", () => { $("connection").textContent = ""; });

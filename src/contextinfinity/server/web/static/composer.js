@@ -49,6 +49,8 @@ export class Composer {
   keep() {
     const drafts = this.drafts();
     const name = this.chat.id ?? "new";
+    if (name !== "new" && this.keptFor === this.chat.place) delete drafts.new;
+    this.keptFor = this.chat.place;
     if (this.input.value) drafts[name] = this.input.value;
     else delete drafts[name];
     try { sessionStorage.setItem(DRAFT, JSON.stringify(drafts)); } catch { /* full */ }
@@ -58,11 +60,12 @@ export class Composer {
     try { return JSON.parse(sessionStorage.getItem(DRAFT)) ?? {}; } catch { return {}; }
   }
 
+  /** Show the draft of the conversation that was opened; one that a message just began keeps what is being written. */
   restore() {
-    const name = this.chat.id ?? "new";
-    if (this.restored === name) return;
-    this.restored = name;
-    this.input.value = this.drafts()[name] ?? "";
+    const { place } = this.chat;
+    if (this.place === place) return;
+    this.place = place;
+    this.input.value = this.drafts()[place.id ?? "new"] ?? "";
     this.fit();
   }
 
@@ -103,7 +106,7 @@ export class Composer {
     this.keep();
     this.drawFiles();
     this.fit();
-    await this.chat.sayNext(content, { text, pictures: images.map((file) => file.url) });
+    await this.chat.say(content, { text, pictures: images.map((file) => file.url) });
   }
 }
 

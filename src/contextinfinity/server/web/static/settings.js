@@ -69,10 +69,11 @@ export function exportPath(threadId, format) {
 export async function importFiles(files, chat) {
   for (const file of files) {
     try {
-      const response = await request("POST", "/import", { raw: file, headers: { "content-type": file.type || "application/octet-stream", "x-filename": encodeURIComponent(file.name) } });
+      const response = await request("POST", "/import", { raw: file, headers: { "content-type": "application/octet-stream" } });
       const { sessions } = await response.json();
       const sum = (name) => sessions.reduce((total, one) => total + (one[name] ?? 0), 0);
-      toast(`${file.name}: ${sessions.length} conversations, ${sum("added")} messages added, ${sum("skipped")} there before.`);
+      const left = sessions.reduce((total, one) => total + (one.bad ?? []).reduce((all, record) => all + record.count, 0), 0);
+      toast(`${file.name}: ${sessions.length} conversation${sessions.length === 1 ? "" : "s"}, ${sum("added")} messages added, ${sum("skipped")} there before${left ? `, ${left} unreadable` : ""}.`);
       if (sessions.length === 1) location.hash = `#/t/${sessions[0].thread_id}`;
     } catch (error) {
       toast(`${file.name}: ${error.told ?? error.message}`, "error");
