@@ -1,1 +1,1 @@
-"""What carries a message to its answer, and the work that follows."""
+"""Answer messages, and run the background work that follows an answer."""

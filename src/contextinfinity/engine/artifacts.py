@@ -1,4 +1,4 @@
-"""Pieces of the past as a prompt shows them: made from what was found or attached, and made again from a plan."""
+"""Quotations of earlier turns for a prompt: built from search results and attachments, or rebuilt from a plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def artifact_of(piece: PackedPassage, session_id: SessionId, *, is_cut: bool = True) -> Artifact:
-    """Give a packed piece as the prompt of a conversation shows it."""
+    """Convert a packed passage into the artifact that the prompt of a conversation shows."""
     first = piece.chunks[0]
     return Artifact(
         chunk_id=first.id,
@@ -44,7 +44,7 @@ def artifact_of(piece: PackedPassage, session_id: SessionId, *, is_cut: bool = T
 
 
 async def artifact_again(store: Store, session_id: SessionId, placed: Retrieved) -> Artifact | None:
-    """Make a piece again from what a plan says of it; None where what it is of is gone."""
+    """Rebuild an artifact from its entry in a plan; return None if its source was deleted."""
     place = await _place(store, placed)
     entries = () if place is None else await store.index.read([place])
     if not entries:
@@ -62,7 +62,7 @@ async def artifact_again(store: Store, session_id: SessionId, placed: Retrieved)
 
 
 async def attachments(store: Store, session_id: SessionId, wanted: Sequence[ChunkId]) -> tuple[Artifact, ...]:
-    """Fetch attached chunks of the session's owner; ``NotFound`` for chunks of others."""
+    """Return the attached chunks as artifacts; raise ``NotFound`` for a chunk of another owner."""
     own = await store.sessions.get(session_id) if wanted else None
     found = []
     for chunk_id in wanted:
@@ -74,7 +74,7 @@ async def attachments(store: Store, session_id: SessionId, wanted: Sequence[Chun
 
 
 async def owned_chunk(store: Store, owner: Owner | None, chunk_id: ChunkId) -> Chunk:
-    """Read a chunk of one of the owner's threads."""
+    """Return a chunk of one of the owner's threads; raise ``NotFound`` if there is none."""
     chunk = await store.chunks.get(chunk_id) if is_id(chunk_id) else None
     session = None if chunk is None else await store.sessions.get(chunk.session_id)
     if chunk is None or session is None or session.owner != owner:
@@ -86,7 +86,7 @@ async def owned_chunk(store: Store, owner: Owner | None, chunk_id: ChunkId) -> C
 
 
 async def _place(store: Store, placed: Retrieved) -> TextPosition | None:
-    """Find the side of a turn that a piece is of."""
+    """Return the turn and side that an artifact quotes; None if its chunk was deleted."""
     if placed.uncut is not None:
         turn_id, side = placed.uncut
         return TextPosition(turn_id, side)
@@ -110,18 +110,18 @@ def _artifact(entry: IndexedMessage, session_id: SessionId, chunk_id: ChunkId, t
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What a turn's prompt needs of the past: what is asked, and what stands in it anyway."""
+    """The search request of one turn: the question, the turns already shown, and the token limits."""
 
     turn: Turn
     explicit: str | None
     first_shown: int
-    """The first turn that stands there word for word; all after it do."""
+    """The first turn that the prompt shows verbatim; all later turns are shown as well."""
     room: int
-    """Tokens that retrieved text may take at most."""
+    """The maximum number of tokens for retrieved text."""
     window: int
     """The context window of the branch's model."""
     attached: tuple[ChunkId, ...] = ()
     terms: tuple[str, ...] = ()
-    """Words of the conversation that the message leaves out; the search uses them where no explicit form is certain."""
+    """Words of the conversation that the message omits; the search uses them if the rewritten question is uncertain."""
     scope: Scope | None = None
-    """Where to look instead of the turns that the branch sees."""
+    """Where to search; None: the turns that the branch sees."""

@@ -1,7 +1,7 @@
-"""What a message means: its explicit form, or the question which of several things it speaks of.
+"""Rewrite a message as an explicit question, or ask the user which of several referents they mean.
 
-A question asked back is an ordinary turn. What it offers stands in its plan, so the next message of the branch can
-answer it for five minutes, in whichever process that is read.
+A clarification is an ordinary turn. Its plan stores the candidates, so any process can match the next message of the
+branch against them, for five minutes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
 
 TURNS = 30
-"""How many of the newest turns a rewriter is given, with the very first that is shown."""
+"""The number of newest turns passed to the rewriter; the first shown turn is always among them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClarificationNeeded:
-    """What is to be asked back."""
+    """An ambiguous reference, the question to ask about it, and the candidates."""
 
     question: str
     reference: str
@@ -43,24 +43,24 @@ class ClarificationNeeded:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedMessage:
-    """A message made explicit (None: it is), or a doubt about what it means."""
+    """The explicit form of a message (None: unchanged), or the clarification that it needs."""
 
     explicit: str | None = None
     terms: tuple[str, ...] = ()
-    """Words of the conversation that the message leaves out, for the search alone."""
+    """Words of the conversation that the message omits; used for search only."""
     doubt: ClarificationNeeded | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClarificationRequest:
-    """A question to be asked back, and what stands before it."""
+    """A clarification to ask, and the context it was derived from."""
 
     recalled: PriorContext
     doubt: ClarificationNeeded
 
 
 async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext) -> ResolvedMessage:
-    """Say what is meant. What fails, or takes too long, costs no more than the rewriting."""
+    """Resolve what a message means; if rewriting fails or times out, the message is used unchanged."""
     rewriting, turn = parts.setup.rewriting, running.turn
     if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
         return ResolvedMessage()
@@ -80,7 +80,7 @@ async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext)
 
 
 async def ask_back(parts: Parts, running: RunningTurn, asking: ClarificationRequest) -> None:
-    """Answer a message by asking which of several it speaks of: no model is asked (TX-A)."""
+    """End the turn with a clarification as its answer (TX-A); no model is called."""
     recalled, doubt = asking.recalled, asking.doubt
     route = asked_back(running.turn, recalled)
     running.notes |= chat_notes(recalled.session, route, 0)
@@ -101,13 +101,13 @@ async def _meant(rewriting: Rewriting, turn: Turn, recalled: PriorContext, befor
     if told.dropped:
         recalled.missing.append(LeftOut(what="rewriter.model", reason=told.dropped))
     explicit = told.query.strip()
-    explicit.encode()  # what cannot be written is no rewriting
+    explicit.encode()  # raises for text that cannot be encoded as UTF-8
     shown = explicit if explicit and explicit != words.strip() else None
     return ResolvedMessage(explicit=shown, terms=told.terms, doubt=_doubt(told))
 
 
 async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[str, tuple[ChunkId, ...]] | None:
-    """Where a message answers a question that was asked back, give what was asked at first, and what was attached."""
+    """If the message answers a clarification, return the completed original question and its attachments."""
     from contextinfinity.rewriting.clarification import UnmatchedReply, filled_in, is_open, reply_to
 
     plan = await parts.store.turns.plan(before[-1].id) if _has_asked(before) else None
@@ -121,7 +121,7 @@ async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[s
 
 
 def _spoken(earlier: Sequence[Turn]) -> list[Turn]:
-    """Leave the last turns out that came to nothing: what is said now may be said again for that."""
+    """Drop trailing turns without an answer: the message may be a retry of them."""
     turns = [*earlier]
     while turns and not turns[-1].text:
         turns.pop()
@@ -129,7 +129,7 @@ def _spoken(earlier: Sequence[Turn]) -> list[Turn]:
 
 
 def _follow_up(turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> FollowUp:
-    """Put together what a rewriter goes by; questions that were asked back decide nothing."""
+    """Build the rewriter's input; clarification turns are left out."""
     from contextinfinity.rewriting.contract import FollowUp
 
     earlier = [one for one in before if one.outcome != "clarification"]
@@ -160,10 +160,10 @@ def _doubt(told: Rewritten) -> ClarificationNeeded | None:
 
 
 def _has_asked(earlier: Sequence[Turn]) -> bool:
-    """Tell whether the turn before asked back; nobody is asked twice in a row."""
+    """Return whether the previous turn was a clarification; the engine never asks twice in a row."""
     return bool(earlier) and earlier[-1].outcome == "clarification"
 
 
 def _in_words(turn: Turn) -> bool:
-    """Tell whether a person speaks: results of tools refer to nothing."""
+    """Return whether a person wrote the message; tool results are never rewritten."""
     return all(isinstance(block, TextBlock | ImageBlock) for block in turn.user_message.blocks)

@@ -1,9 +1,9 @@
-"""Deleting at work: what is past its time to live, what was asked for, and wiping out what that left.
+"""Delete expired and removed conversations, and overwrite the text that deletion leaves in the files.
 
-A deletion writes its intent first, clears the copies outside the ledger, deletes the rows, and wipes the file. If its
-process is killed in the middle, the next one finishes it: ``finish`` runs at every start, ``clean_up`` every few hours.
-A clean-up goes from one session to the next, a batch at a time. What fails is named in the result and tried again the
-next time; nothing else waits for it.
+A deletion records its intent first, clears the copies outside the ledger, deletes the rows, and wipes the file. If its
+process is killed in between, another one finishes it: ``finish`` runs at every start, ``clean_up`` every few hours. A
+clean-up processes sessions in batches. A session that fails is reported in the result and retried by the next run; the
+others are not delayed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from contextinfinity.telemetry.counters import count
 log = logging.getLogger(__name__)
 
 PAGE = 16
-"""How many sessions are cleaned together: what they write is committed together."""
+"""The number of sessions that are cleaned up concurrently, so that their writes share a commit."""
 SWEEP_SECONDS = 1.0
-"""How long wiping out may take at a time; what is left is done the next time."""
+"""The time limit of one sweep; the next sweep continues."""
 FINISH_SECONDS = 5.0
-"""How long a start may take to finish what another process began to delete."""
+"""The time limit at start for finishing the deletions of another process."""
 WIPE_TRIES, WIPE_PAUSE = 5, 0.02
-"""How often a start tries to empty the log, which a short read of another process may prevent, and the pause."""
+"""How often a start tries to empty the write-ahead log, which a reader may block, and the pause between tries."""
 STILL_THERE = (
     "The ledger's own files still hold deleted text: another process reads an older state of them, or they take longer "
     "to rewrite. It is removed as soon as that ends, by a running engine, the next start or `cix cleanup`."
@@ -37,16 +37,16 @@ STILL_THERE = (
 
 
 class Cleaner:
-    """Deletes from a ledger and from the copies outside it."""
+    """Deletes conversations from the ledger and from the copies outside it."""
 
     def __init__(self, store: Store, copies: Copies | None = None) -> None:
         self._store = store
         self._copies = Copies() if copies is None else copies
         self._finished = Removed()
-        """What ``finish`` deleted: the next report counts it."""
+        """What ``finish`` deleted; the next ``clean_up`` includes it in its result."""
 
     async def delete(self, session_id: SessionId) -> int:
-        """Delete a conversation with everything in it; tell how many turns it had."""
+        """Delete a conversation with all its data and return the number of its turns."""
         await self._store.deletions.begin(session_id)
         await self._copies.clear(self._store.deletions, (session_id,))
         turns = 0
@@ -59,7 +59,10 @@ class Cleaner:
         return turns
 
     async def expire(self, session_id: SessionId) -> tuple[int, int]:
-        """Delete what is past its time in one session: (sessions, turns). Other copies than journals wait."""
+        """Delete what has expired in one session; return (sessions, turns).
+
+        Of the copies outside the ledger only journals are cleared; the others are left to ``clean_up``.
+        """
         if not await self._store.deletions.is_due(session_id):
             return 0, 0
         await self._copies.clear_journals(self._store.deletions)
@@ -74,7 +77,7 @@ class Cleaner:
                 return sessions, turns
 
     async def clean_up(self) -> CleanupResult:
-        """Delete what is past its time everywhere, and finish deletions that were begun."""
+        """Delete everything that has expired and finish interrupted deletions; errors are part of the result."""
         began = time.monotonic()
         sessions, turns = self._finished.sessions, self._finished.turns
         self._finished = Removed()
@@ -85,7 +88,7 @@ class Cleaner:
             begun = await self._store.deletions.begun()
             try:
                 await self._copies.clear(self._store.deletions, begun)
-            except LedgerError as error:  # the intents stay; whatever expires does not wait for it
+            except LedgerError as error:  # the intents are kept, and expiry continues
                 failed |= dict.fromkeys(begun, error.message)
                 errors.append(error.message)
             while due := await self._due(failed):
@@ -106,7 +109,7 @@ class Cleaner:
         return result
 
     async def finish(self, seconds: float = FINISH_SECONDS) -> None:
-        """Finish what another process began to delete, at most that long; the rest is left to ``clean_up``."""
+        """Finish the interrupted deletions of other processes within a time limit; ``clean_up`` does the rest."""
         with suppress(LedgerError, TimeoutError):
             async with asyncio.timeout(seconds):
                 deletions = self._store.deletions
@@ -122,7 +125,7 @@ class Cleaner:
                     await asyncio.sleep(WIPE_PAUSE)
 
     async def remaining(self) -> tuple[str, ...]:
-        """Say where deleted text can still be found, and why."""
+        """List the places where deleted text still exists, with the reason."""
         elsewhere = await asyncio.to_thread(self._copies.written_elsewhere)
         unchanged = [f"The backup {path} was written by a person and is not changed." for path in elsewhere]
         in_use = [
@@ -141,7 +144,7 @@ class Cleaner:
             return 0, 0
 
     async def sweep(self, seconds: float = SWEEP_SECONDS) -> bool:
-        """Wipe out what deletions left, at most that long; tell whether some is left."""
+        """Overwrite deleted text for at most ``seconds``; return whether some is left."""
         end = time.monotonic() + seconds
         while left := await self._store.deletions.sweep():
             if time.monotonic() > end:
@@ -171,7 +174,7 @@ def _tell(result: CleanupResult) -> None:
 
 
 async def expire_before_use(cleaner: Cleaner, session_id: SessionId) -> None:
-    """Delete what is past its time before a session is read; the answer does not depend on it."""
+    """Delete what has expired in a session before it is read; a failure is only logged."""
     try:
         await cleaner.expire(session_id)
     except LedgerError as error:

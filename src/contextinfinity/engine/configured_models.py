@@ -1,4 +1,4 @@
-"""The models that an engine may ask: under the names people use for them, with what was learned of each."""
+"""The models that an engine may call, by their configured names, with their learned context windows."""
 
 from __future__ import annotations
 
@@ -25,33 +25,32 @@ from contextinfinity.text.tokens import Counter
 log = logging.getLogger(__name__)
 
 THINKING_TOKENS = 25_000
-"""The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
+"""The minimum output limit of a reasoning model: reasoning tokens count towards it."""
 AWAY_SECONDS = 60.0
-"""How long a model that failed is passed over, where another may answer."""
+"""How long a failed model is skipped if another one can answer."""
 LASTING = frozenset({"rate_limit", "overloaded", "server", "time_out", "connection", "authentication", "quota"})
-"""Failures that are no matter of what was asked."""
+"""Failures that do not depend on the content of the request."""
 LARGEST_COUNTING_ERROR = 4
-"""A request that we count this many times smaller than the window it was rejected for was rejected for another reason.
-"""
+"""The largest factor by which our token count may be too low; beyond it, size was not the reason for a rejection."""
 
 
 class UnavailableModel:
-    """Models that failed a moment ago, and how."""
+    """A circuit breaker per model: models that failed recently, and why."""
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, str]] = {}
 
     def note(self, name: str, kind: str) -> None:
-        """Record that a model failed, if the next request would fail for the same reason."""
+        """Record a failure, if the next request would fail for the same reason."""
         if kind in LASTING:
             self._until[name] = (monotonic() + AWAY_SECONDS, KINDS[kind].what)
 
     def forget(self, name: str) -> None:
-        """Record that a model answers."""
+        """Record that a model answers again."""
         self._until.pop(name, None)
 
     def why(self, name: str) -> str:
-        """Say why a model is not asked for now; empty if nothing is known against it."""
+        """Return why a model is skipped for now; empty if it is not."""
         until, what = self._until.get(name, (0.0, ""))
         return f"a moment ago {what}" if monotonic() < until else ""
 
@@ -82,7 +81,7 @@ class LearnedWindow:
             self._learn(configured, named if explains else tokens)
 
     def recall(self, configured: int, budget: Budget | None) -> None:
-        """Take over what an earlier request was planned with."""
+        """Adopt the window that an earlier request was planned with, if the configured window is still the same."""
         if budget is not None and budget.configured_limit == configured:
             self._learn(configured, budget.model_limit)
 
@@ -93,74 +92,75 @@ class LearnedWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model under the name people use for it."""
+    """A model and its provider, under its configured name."""
 
     name: str
     provider: Provider
     model_id: str
     reserve: int = 4000
-    """Tokens that are kept free for its answer."""
+    """Tokens reserved for the answer."""
     options: Json = None
-    """What is passed on to the provider as it is."""
+    """Options passed to the provider unchanged."""
     window: LearnedWindow = field(default_factory=LearnedWindow)
 
     @property
     def abilities(self) -> Abilities:
-        """What it can do; its context window is the real one, as far as size rejections have shown it."""
+        """The model's abilities, with the learned context window."""
         abilities = self.provider.abilities(self.model_id)
         limit = self.window.limit(abilities.context_limit)
         return abilities if limit == abilities.context_limit else replace(abilities, context_limit=limit)
 
     @property
     def configured_window(self) -> int:
-        """The context window according to the settings or the catalogue."""
+        """The context window from the settings or the catalogue."""
         return self.provider.context_limit(self.model_id)
 
     @property
     def max_output_tokens(self) -> int:
-        """How long its answer may be: as long as was reserved, as far as its window and its vendor allow."""
+        """The output limit of a request: the reserve, limited by the window and by the vendor."""
         abilities = self.abilities
         wanted = max(self.reserve, THINKING_TOKENS if abilities.reasoning else 1)
         return min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
 
     @property
     def form(self) -> str:
-        """The wire form whose clients are passed through as they are; empty for a provider without one."""
+        """The wire format whose requests can be passed through unchanged; empty if the provider has none."""
         return str(getattr(self.provider, "form", ""))
 
     def options_for(self, terms: Terms) -> Json:
-        """Put what a caller sent or wishes for over what is configured."""
+        """Merge the caller's parameters or options into the configured options."""
         if terms.form and terms.form == self.form:
             return {**(self.options or {}), SENT: terms.params}
         return self.options_with(terms.wishes)
 
     def options_with(self, wishes: RequestOptions) -> Json:
-        """Put what a caller wishes for over what is configured."""
+        """Merge the caller's options into the configured options."""
         wished = self.provider.options_for(wishes, self.model_id).options
         return joined(self.options, wished) if wished else self.options
 
     def answered(self, turn: Turn) -> bool:
-        """Tell whether it was this model that answered a turn."""
+        """Return whether this model answered the turn."""
         return (self.provider.name, self.model_id) == (turn.provider, turn.model)
 
     def answers_in(self, step: Step) -> bool:
-        """Tell whether it is this model that is asked in a step."""
+        """Return whether this model is called in the step."""
         return (self.provider.name, self.model_id) == (step.provider, step.model_id)
 
     @property
     def counter(self) -> Counter:
-        """What counts tokens as this model does."""
+        """The token counter of this model."""
         return self.provider.counter(self.model_id)
 
     def learn(self, plan: Plan, finished: Finished | None) -> None:
-        """Compare what we counted with what the provider says it was."""
+        """Calibrate the token counter with the input tokens that the provider reported."""
         if finished is not None and finished.usage.input_tokens:
             self.counter.learn(plan.tokens, finished.usage.input_tokens)
 
     def learn_window(self, tokens: int, answer: int, named: int) -> None:
-        """Learn from a rejected request with room for an answer of that many tokens; see ``LearnedWindow``.
+        """Learn the window from a rejected request of ``tokens`` with ``answer`` output tokens; see
+        ``LearnedWindow``.
 
-        An answer that is longer than what we reserve is counted: the vendor may have rejected the sum.
+        Output tokens beyond our own reserve are added: the vendor may have rejected the sum.
         """
         tokens += max(0, answer - self.max_output_tokens) if tokens else 0
         self.window.rejected(self.configured_window, tokens, named)
@@ -168,7 +168,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """The models there are, and the one that answers where none is named."""
+    """The configured models and the name of the default one."""
 
     by_name: Mapping[str, Model]
     default: str
@@ -176,11 +176,11 @@ class Models:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, the default's first."""
+        """The names of the models, the default first."""
         return (self.default, *sorted(name for name in self.by_name if name != self.default))
 
     def named(self, name: str | None) -> Model:
-        """Give a model by its name; None: the default."""
+        """Return the model of that name (None: the default); raise ``InvalidInput`` if there is none."""
         wanted = self.default if name is None else name
         if wanted not in self.by_name:
             known = ", ".join(sorted(self.by_name))
@@ -188,15 +188,15 @@ class Models:
         return self.by_name[wanted]
 
     def recall_window(self, plan: Plan) -> None:
-        """Take over the window that a request of an earlier process was planned with."""
+        """Adopt the context window that an earlier request was planned with."""
         model = None if plan.route is None else self.by_name.get(plan.route.model or "")
         if model is not None:
             model.window.recall(model.configured_window, plan.budget)
 
     async def close(self) -> None:
-        """Let go of what their providers hold."""
+        """Close the providers; a failure is logged and does not affect the others."""
         for model in self.by_name.values():
             try:
                 await model.provider.close()
-            except Exception:  # one that cannot be closed must not keep the others open
+            except Exception:
                 log.warning("%s could not be closed", model.provider.name, exc_info=True)

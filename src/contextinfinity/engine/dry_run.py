@@ -1,4 +1,4 @@
-"""What would become of a message that nobody sent: nothing is written, and no model is asked."""
+"""Route a message without sending it: nothing is written, and no model is called."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from contextinfinity.engine.turn import gather_from
 
 
 async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: SendOptions) -> Route:
-    """Say who would answer a message in a conversation, and why."""
+    """Return the route that a message in a conversation would take, with the reason."""
     parts = _asking_nobody(parts)
     branch = await parts.store.branches.get(branch_id)
     running = RunningTurn(_turn(session, branch_id, 1 if branch is None else branch.last_turn_seq + 1, message), asked)
-    running.cancelled.set()  # nobody waits for answers that are under way
+    running.cancelled.set()  # do not wait for turns that are still running
     return await _route(parts, running, await recall(parts, running))
 
 
 async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: SendOptions) -> Route:
-    """Say who would answer the first message of a conversation, and why."""
+    """Return the route that the first message of a new conversation would take, with the reason."""
     parts, there, branch = _asking_nobody(parts), new_id(), new_id()
     session = Session(id=there, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now())
     state = State(
@@ -55,7 +55,7 @@ async def _route(parts: Parts, running: RunningTurn, recalled: PriorContext) -> 
 
 
 def _asking_nobody(parts: Parts) -> Parts:
-    """Make messages explicit offline, whoever does it otherwise."""
+    """Replace the configured rewriter by the offline one, so that no model is called."""
     rewriting = parts.setup.rewriting
     if rewriting is None:
         return parts

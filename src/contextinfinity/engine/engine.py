@@ -1,8 +1,8 @@
 """The engine: one ledger, any number of conversations.
 
-``send`` makes a message durable and gives what follows as it happens. The answer goes on whether anybody listens or
-not; ``watch`` joins it at any point. Use it as an async context manager: entering recovers what a crash left,
-leaving finishes what runs or marks it.
+``send`` makes a message durable and yields the events of its answer. The turn runs to its end even if the caller stops
+reading; ``watch`` joins it at any point. Use the engine as an async context manager: entering it recovers from a crash,
+leaving it finishes or interrupts the running turns.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ Content: TypeAlias = str | tuple[ContentBlock, ...]
 
 MOST_ATTACHED = 6
 MOST_HITS = 10
-"""How many hits are given where nobody says how many."""
+"""The default number of search hits."""
 
 
 class TurnTarget(TypedDict, total=False):
-    """Where to look for something, and how much of it to give: what ``search`` takes by name.
+    """The keyword arguments of ``search``: the scope and the number of results.
 
-    Without ``thread_id`` in all conversations of the user; with ``branch_id`` only in what that branch sees.
+    Without ``thread_id`` all conversations of the user are searched; with ``branch_id`` only the turns that branch
+    sees.
     """
 
     thread_id: str | None
@@ -72,28 +73,28 @@ class TurnTarget(TypedDict, total=False):
 
 
 class Engine(Lookup):
-    """Answers messages and keeps them."""
+    """Answers messages and stores them."""
 
     @property
     def tools(self) -> Toolbox:
-        """The tools that models may call; ``engine.tools.add`` adds one."""
+        """The tools that models may call; ``engine.tools.add`` registers one."""
         return self.setup.tools
 
     def health(self) -> StoreHealth:
-        """Say whether all is well: ``degraded`` while the ledger is away, with the reason and what is held for it."""
+        """Return ``degraded`` with the reason and the spooled data while the ledger is unavailable."""
         return self.store.health()
 
-    # --- talking ---
+    # --- messages ---
 
     async def send(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> AsyncIterator[Event]:
-        """Say something and hear what follows; the first event comes once the message is durable."""
+        """Send a message and yield its events; the first one is yielded once the message is durable."""
         async for stamped in self.stream(thread_id, content, **how):
             yield stamped.event
 
     async def stream(
         self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncIterator[StampedEvent]:
-        """Do as ``send`` does, and give the events with the ids from which ``watch`` goes on."""
+        """Do the same as ``send``, with event ids from which ``watch`` can resume."""
         turn, found = await self.accept(thread_id, content, **how)
         started = TurnStarted(
             thread_id=turn.session_id,
@@ -109,11 +110,11 @@ class Engine(Lookup):
             yield stamped
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
-        """Say something and wait for the whole answer."""
+        """Send a message and wait for the complete answer."""
         return await end_of(self.stream(thread_id, content, deltas=False, **how))
 
     async def accept(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> tuple[Turn, bool]:
-        """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
+        """Make a message durable (TX-0) and start to answer it; also return whether its thread existed."""
         sending = _checked(self.models, content, how)
         once = for_message(sending.owner, sending.key, thread_id, content, to_builtins(sending))
         known = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
@@ -124,7 +125,7 @@ class Engine(Lookup):
         message = await with_kept_pictures(self.store.contents, _message(content))
         try:
             turn = await self._accept_in(known, thread_id, message, sending, once)
-        except AlreadyExists:  # another request created the thread meanwhile
+        except AlreadyExists:  # another request created the thread in the meantime
             if known is not None or thread_id == "new":
                 raise
             known = await self.session(thread_id, owner)
@@ -134,7 +135,7 @@ class Engine(Lookup):
     async def _accept_in(
         self, known: Session | None, thread_id: str, message: Message, sending: SendOptions, once: IdempotencyKey | None
     ) -> Turn:
-        """Accept a message in a thread, or together with a new thread (None)."""
+        """Accept a message in a thread, or create its thread with it (``known`` is None)."""
         creates, retry_of = None, sending.retry_of
         if known is None:
             branch_id = new_id()
@@ -157,7 +158,7 @@ class Engine(Lookup):
         return await self.accept_turn(new, sending, found=known is not None)
 
     async def route(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> Route:
-        """Say which model would answer a message, and why; nothing is sent, and nothing is kept."""
+        """Return which model would answer a message, and why; nothing is sent or stored."""
         sending = _checked(self.models, content, how)
         session = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
         if session is None:
@@ -168,9 +169,10 @@ class Engine(Lookup):
     def watch(
         self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True, reasoning: bool = False
     ) -> AsyncIterator[StampedEvent]:
-        """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends.
+        """Yield the events of a turn, running or finished, from its start or after an event id.
 
-        ``reasoning``: with what the model thinks before it speaks, and with tool calls as it writes them.
+        Without ``deltas`` only the end of the turn is yielded. ``reasoning`` adds the model's reasoning and
+        tool calls while they are streamed.
         """
         place = (0, 0) if after is None else parse_event_id(after)
         if place is None:
@@ -179,19 +181,19 @@ class Engine(Lookup):
         return watch(self.store.turns, self._journals, turn_id, running, place, **kinds)
 
     def is_watched(self, turn_id: TurnId) -> bool:
-        """Tell whether somebody in this process reads the events of a turn that is being answered here."""
+        """Return whether a turn that runs in this process has readers."""
         running = self._running.get(turn_id)
         return running is not None and running.readers > 0
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
-        """Stop a turn, wherever it is answered, and wait for its end."""
+        """Cancel a turn, in whatever process it runs, and wait for its end."""
         if (running := self._running.get(turn_id)) is not None:
-            running.cancelled.set()  # first: it stops here even when the ledger takes nothing at the moment
+            running.cancelled.set()  # first, so that the turn stops here even if the ledger cannot be written
         turn = await self.store.turns.cancel(turn_id)
         return await end_of(self.watch(turn.id, deltas=False))
 
     async def context(self, turn_id: TurnId) -> Plan:
-        """Give the account of what the model saw."""
+        """Return the plan of a turn's last request: what the model was shown, and why."""
         if (plan := await self.store.turns.plan(turn_id)) is None:
             raise NotFound(f"There is no plan of a turn {turn_id}.")
         return plan
@@ -199,7 +201,7 @@ class Engine(Lookup):
     async def explain(
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
-        """Write what the model saw again, part by part, and hold it against the hash of what was sent."""
+        """Rebuild a past request section by section and compare it with the hash of what was sent."""
         return await explain(self.store, turn_id, step_index, compare)
 
     # --- branches and pins ---
@@ -207,19 +209,19 @@ class Engine(Lookup):
     async def fork(
         self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> Branch:
-        """Start a new branch from one that is there (none named: the active one); the active one stays."""
+        """Create a branch from another one (default: the active one); the active branch does not change."""
         branch = await self._branch(thread_id, branch_id)
         return await self.store.branches.fork(branch, at=at, state=state)
 
     async def rollback(
         self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> Branch:
-        """Go back to a turn or a state on a new branch, and make it the active one."""
+        """Create a branch at an earlier turn or state and make it the active one."""
         branch = await self._branch(thread_id, branch_id)
         return await self.store.branches.rollback(branch, to=to, state=state)
 
     async def pin(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> State:
-        """Keep a fact in every prompt, word for word; refused beyond ``budget.pins_limit_tokens``."""
+        """Pin a fact, so that every prompt shows it verbatim; raise an error beyond ``budget.pins_limit_tokens``."""
         branch = await self._branch(thread_id, branch_id)
         pinned = (await self.store.states.head(branch)).pinned_facts
         model = self.models.named(None)
@@ -227,36 +229,36 @@ class Engine(Lookup):
         return await self.store.states.pin(branch, fact)
 
     async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:
-        """Let go of the fact of that number."""
+        """Remove the pinned fact with that number."""
         return await self.store.states.unpin(await self._branch(thread_id, branch_id), number)
 
     def budget_of(self, model: Model) -> Budget:
-        """Return how the window of a model is shared out."""
+        """Return the token budget for a model's context window."""
         return self._parts.budget_of(model)
 
     # --- folding ---
 
     async def fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
-        """Fold now what would fold some day, as it was previewed if it was; None: nothing can leave yet."""
+        """Fold the branch now, as previewed if there is a preview; return None if nothing can be folded yet."""
         return await folding.fold(self._parts, await self._branch(thread_id, branch_id), insist=True)
 
     async def preview_fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
-        """Work out what a fold would do, and keep it for ``fold``; nothing else changes."""
+        """Compute the next fold and store it for ``fold``; the branch does not change."""
         return await folding.preview(self._parts, await self._branch(thread_id, branch_id))
 
     async def unfold(self, thread_id: str, *, branch_id: BranchId | None = None) -> State:
-        """Undo the last fold; none follows by itself until the branch has grown by another trigger."""
+        """Undo the last fold; automatic folding resumes when the branch has grown by another trigger."""
         return await self.store.states.unfold(await self._branch(thread_id, branch_id))
 
     def compactions(self) -> AsyncIterator[CompactionEvent]:
-        """Follow what this process folds, from now on."""
+        """Yield the fold events of this process from now on."""
         return self._parts.folds.follow()
 
-    # --- the past ---
+    # --- search and memories ---
 
     async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
-        """Find what was said, the best first; with a budget, what would be packed into it."""
-        from contextinfinity.engine.history_search import search  # what it knows of words takes time to load
+        """Search stored messages, best first; with a budget, return the passages that a prompt would get."""
+        from contextinfinity.engine.history_search import search  # slow to import: word lists
 
         if not q.strip():
             raise InvalidInput("There is nothing to look for.", hint="Name some words, or ask a question.")
@@ -280,21 +282,21 @@ class Engine(Lookup):
         return await search(self._parts, q, scope, budget=budget, limit=limit)
 
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
-        """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
+        """Index everything that is missing; ``anew`` rebuilds the index, which stays searchable meanwhile."""
         from contextinfinity.engine.indexing import bring_in_step, look_over
 
         await look_over(self._parts)
         brought = await bring_in_step(self._parts, anew=anew, progress=progress)
         if not anew or self.setup.remembering is None:
             return brought
-        from contextinfinity.engine.memory_jobs import remember_again  # its phrases take time to load
+        from contextinfinity.engine.memory_jobs import remember_again  # slow to import: phrase lists
 
         pause = Throttle(self._running).take
         return replace(brought, memories=await remember_again(self.store, self.setup.remembering, progress, pause))
 
     @property
     def memories(self) -> MemoryEditing:
-        """What is remembered of users: to be looked at, added to, edited and forgotten."""
+        """The memories of users: list, find, add, edit and delete them."""
         from contextinfinity.engine.memory_editing import MemoryEditing
 
         return MemoryEditing(self.store, self.setup.remembering)
@@ -302,26 +304,26 @@ class Engine(Lookup):
     # --- deleting ---
 
     async def delete(self, thread_id: str) -> Deleted:
-        """Delete a conversation with everything that was made from it; nothing of it comes back."""
+        """Delete a conversation with everything derived from it; this cannot be undone."""
         session = await self.session(thread_id)
         turns = await self.cleaner.delete(session.id)
         self._parts.caches.forget()
         return Deleted(thread_id=session.id, turns=turns, remaining=await self.cleaner.remaining())
 
     async def clean_up(self) -> CleanupResult:
-        """Delete what is past its time to live now; by itself this happens every few hours."""
+        """Delete what has expired now; the engine also does this every few hours."""
         result = await self.cleaner.clean_up()
         self._parts.caches.forget()
         return result
 
-    # --- finding ---
+    # --- lookup ---
 
     async def _branch(self, thread_id: str, branch_id: BranchId | None) -> BranchId:
         return await self.branch_of(await self.session(thread_id), branch_id)
 
 
 def _checked(models: Models, content: Content, how: SendFields) -> SendOptions:
-    """Refuse what cannot be sent, before anything is stored."""
+    """Validate the arguments of ``send`` before anything is stored; raise ``InvalidInput``."""
     sending = SendOptions(**how)
     if len(sending.attach) > MOST_ATTACHED:
         raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")

@@ -1,6 +1,6 @@
-"""How an engine is set up beside its ledger and its models: the stages of a turn, the folds, the clean-up.
+"""The configuration of an engine besides its ledger and its models: stages of a turn, folding, clean-up.
 
-Every stage has an offline form that asks no model; ``wiring`` puts another in its place where the settings say so.
+The default of every stage works offline, without a model; ``wiring`` replaces it according to the settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
 
 AT_ONCE = 200
-"""Characters of a message from which memories are extracted on the event loop: about a millisecond."""
+"""Messages up to this many characters are processed on the event loop (about one millisecond)."""
 
 
 async def _no_text(*_: object) -> str | None:
@@ -40,20 +40,20 @@ async def _no_text(*_: object) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryModels:
-    """What makes a prompt better and is never needed for it; each may fail."""
+    """Optional stages that improve a prompt; a request is sent even if they fail."""
 
     retrieve: Callable[[Turn, str | None], Awaitable[tuple[Artifact, ...]]] | None = None
-    """Brings back what was said before and matters now, the best first; None: what the index finds."""
+    """Retrieves relevant earlier text, best first; None: the built-in search."""
     memories: Callable[[Turn], Awaitable[str | None]] = _no_text
-    """Gives what is known of the user, at most 2,000 characters."""
+    """Returns what is known about the user, at most 2,000 characters."""
 
 
 FindBoundary: TypeAlias = Callable[[Sequence[Mapping[str, object]]], Awaitable["TopicBoundary"]]
-"""Finds where the newest topic of a conversation begins, from messages with role, content and created_at."""
+"""Finds where the newest topic begins, in messages with role, content and created_at."""
 
 
 async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBoundary:
-    """Find it without a model, and without holding up the answers."""
+    """Find the boundary without a model, in a thread."""
     await loaded(*FOR_FOLDS)
     from contextinfinity.compaction.boundary import find_topic_boundary
 
@@ -62,7 +62,7 @@ async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBou
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalParts:
-    """How the past is found and brought back."""
+    """The configuration of retrieval."""
 
     embedders: Embedders
     top_k: int = 6
@@ -71,35 +71,35 @@ class RetrievalParts:
     recency_boost: float = 0.10
     mmr: bool = True
     target: int | None = None
-    """Tokens of retrieved text to aim for; None: a share of the model's window."""
+    """The target size of retrieved text in tokens; None: a share of the model's window."""
     opened: set[str] = field(default_factory=set)
-    """Namespaces that this process made sure of."""
+    """The vector namespaces that this process has opened."""
 
     def target_of(self, window: int) -> int:
-        """Return the packing target for a model with a window of so many tokens."""
+        """Return the packing target for a model with a context window of ``window`` tokens."""
         return min(max(window * 3 // 200, 400), 2_000) if self.target is None else self.target
 
 
 async def rewrite_offline(follow_up: FollowUp) -> Rewritten:
-    """Make a message explicit without a model."""
-    from contextinfinity.rewriting import OfflineRewriter  # loaded by then, see ``lazy_modules``
+    """Rewrite a message without a model."""
+    from contextinfinity.rewriting import OfflineRewriter  # imported by then, see ``lazy_modules``
 
     return await OfflineRewriter().rewrite(follow_up)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewriting:
-    """How follow-ups are made explicit."""
+    """The configuration of query rewriting."""
 
     rewrite: Callable[[FollowUp], Awaitable[Rewritten]] = rewrite_offline
     seconds: float = 5.0
-    """How long that may take; then the user's own words go on."""
+    """The time limit; after it the message is used unchanged."""
     asks_back: bool = True
-    """Whether a message that may mean several things is answered by asking which."""
+    """Whether an ambiguous message is answered with a clarification."""
 
 
 async def draw_offline(message: str, said_at: datetime) -> ExtractedMemories:
-    """Draw memories from what a user said, without a model."""
+    """Extract memories from a user's message without a model."""
     await loaded(*FOR_MEMORIES)
     from contextinfinity.memory.extraction import draw
     from contextinfinity.retrieval.dates import told_of
@@ -111,50 +111,50 @@ async def draw_offline(message: str, said_at: datetime) -> ExtractedMemories:
 
 @dataclass(frozen=True, kw_only=True)
 class Remembering:
-    """How facts are kept across conversations."""
+    """The configuration of memories across conversations."""
 
     draw: Callable[[str, datetime], Awaitable[ExtractedMemories]] = draw_offline
     asks_model: bool = False
-    """Whether ``draw`` waits for a model."""
+    """Whether ``draw`` calls a model."""
     expiry: timedelta = timedelta(days=90)
-    """How long a memory lives after it was said or shown."""
+    """How long a memory is kept after it was last stated or shown."""
     most: int = 2000
-    """Characters that standing memories may take."""
+    """The maximum number of characters of the memories in the front."""
     other_branches: bool = False
-    """Whether what was learned on lines that were left is used."""
+    """Whether memories from other branches of the conversation are used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """How an engine is set up beside its ledger and its models."""
+    """The configuration of an engine besides its ledger and its models."""
 
     tools: Toolbox = field(default_factory=Toolbox)
     helpers: AuxiliaryModels = field(default_factory=AuxiliaryModels)
     ceilings: Ceilings = field(default_factory=Ceilings)
     redactor: Redactor | None = None
     remembering: Remembering | None = None
-    """None: nothing is remembered across conversations."""
+    """None: no memories are extracted."""
     rewriting: Rewriting | None = None
-    """None: messages are taken as they are."""
+    """None: messages are used unchanged."""
     router: Router = field(default_factory=Router)
     retrieval: RetrievalParts | None = None
-    """None: nothing is brought back by itself, and nothing is placed."""
+    """None: nothing is retrieved, and no vectors are computed."""
     folds: bool = True
     """Whether old turns are folded into the summary."""
     fold_pause: timedelta = timedelta(milliseconds=500)
-    """How long after an answer that begins."""
+    """The delay between an answer and the fold."""
     min_exchanges: int = 2
-    """The last exchanges that a fold leaves."""
+    """The number of newest exchanges that a fold never covers."""
     librarian: Librarian | None = None
     """Writes all summaries; None: ``librarian_of`` chooses."""
     librarian_of: Callable[[Model], Librarian | None] | None = None
-    """Returns the librarian for a branch whose newest turn that model answered; None: summaries are made by rule."""
+    """Returns the librarian for a branch whose newest turn that model answered; None: the offline librarian is used."""
     spending: Spending | None = None
-    """Limits what models may use for summaries; None: no limit."""
+    """Limits the tokens spent on summaries; None: no limit."""
     find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
     clean_up_every: timedelta = timedelta(hours=6)
     cached_bytes: int = MOST_BYTES
-    """How much of the turns used last is kept in memory (``TurnCache``)."""
+    """The maximum size of the turn cache (``TurnCache``)."""
     copies: Copies | None = None
-    """Files outside the ledger from which deleted text is removed; None: the journals alone."""
+    """Files outside the ledger from which deleted text is removed; None: only the journals."""

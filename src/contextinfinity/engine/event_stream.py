@@ -1,8 +1,8 @@
-"""Watching a turn: everything it says, from any point, by anybody, while it runs and afterwards.
+"""Watch a turn: yield its events from any position, while it runs and afterwards.
 
-The journals are the stream. A watcher reads them step by step from its own place; the turn neither knows nor waits
-for it. In the process that answers, news come at once; elsewhere the ledger is asked now and then. When a journal
-is gone (its hour is over) the end of the turn still tells the whole text.
+The journals are the event stream. A watcher reads them step by step from its own position; the turn does not wait for
+it. In the process that runs the turn a watcher is notified at once; other processes poll the ledger. After a journal
+was removed (an hour after its end) the last event still contains the complete text.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from contextinfinity.storage.contract import Turns
 from contextinfinity.storage.journal import CALL_PIECE, END, REASONING, JournalEntry, JournalFolder, event_id
 
 LOOK_SECONDS = 0.05
-"""How often the ledger is asked about a turn that another process answers."""
+"""The polling interval for a turn that runs in another process."""
 
 
 class StampedEvent(Struct, frozen=True, kw_only=True):
-    """An event and its id; what needs no resuming has none."""
+    """An event and its id; events that cannot be resumed from have none."""
 
     event: Event
     id: str | None = None
 
 
 def finished(turn: Turn) -> FinishedTurn:
-    """Show a turn that has ended as every door shows it."""
+    """Convert a turn that has ended into its public form."""
     return FinishedTurn(
         thread_id=turn.session_id,
         branch_id=turn.branch_id,
@@ -69,7 +69,7 @@ def finished(turn: Turn) -> FinishedTurn:
 
 @dataclass
 class _Place:
-    """How far a watcher has come: the step, the last entry of its journal, and whether that was the end of it."""
+    """The position of a watcher: the step, its last journal entry, and whether the journal has ended there."""
 
     index: int
     seq: int
@@ -81,7 +81,7 @@ class _Place:
 
 @dataclass(frozen=True, kw_only=True)
 class _ProviderCall:
-    """A call of a provider, as far as a watcher has to know it."""
+    """The data of a provider call that a watcher needs."""
 
     id: StepId
     step_index: int
@@ -130,11 +130,11 @@ async def watch(
                         yield stamped
                 if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
                     place.next_step()
-                    continue  # else its journal has not begun yet
+                    continue  # otherwise its journal has not started yet
             elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
                 break
             if running is not None and running.journal is not None:
-                running.journal.check()  # raises when the disk is full: the end could not be written either
+                running.journal.check()  # raises if the disk is full: the end could not be written either
             await _wait(news)
     finally:
         if running is not None:
@@ -148,17 +148,17 @@ async def watch(
 
 
 async def end_of(events: AsyncIterator[StampedEvent]) -> FinishedTurn:
-    """Wait for the end of a turn."""
+    """Wait for the last event of a turn and return the finished turn."""
     async for stamped in events:
         if isinstance(stamped.event, TurnDone):
             return stamped.event.turn
-    raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
+    raise NotFound("The turn ended without an end.")  # unreachable: a turn always ends
 
 
 def _seen_here(running: RunningTurn | None, index: int) -> tuple[Turn, _ProviderCall | None] | None:
-    """Tell where a turn stands that this process answers; None: the ledger has to be asked.
+    """Return the turn and the call at ``index`` from this process's memory; None: read the ledger.
 
-    That is so once somebody else has it, and before it is known here whether its last call is durable.
+    The ledger is read after the turn ended here unfinished: another worker may have taken it over.
     """
     if running is None or (running.ended and running.turn.phase in UNFINISHED):
         return None
@@ -168,7 +168,7 @@ def _seen_here(running: RunningTurn | None, index: int) -> tuple[Turn, _Provider
 
 
 async def _look(turns: Turns, turn_id: TurnId, index: int) -> tuple[Turn, _ProviderCall | None]:
-    """Read the turn and one of its calls as they are now."""
+    """Read the turn and its step at ``index`` from the ledger; raise ``NotFound`` for an unknown turn."""
     turn = await turns.get(turn_id)
     if turn is None:
         raise NotFound(f"There is no turn {turn_id}.")
@@ -184,7 +184,7 @@ async def _follow(
     step: _ProviderCall,
     place: _Place,
 ) -> AsyncIterator[StampedEvent]:
-    """Give the events of one step from a place on, and how durable they are where this process writes them."""
+    """Yield the events of one step after a position, with durability events if this process writes its journal."""
     told = -1
 
     async def is_over() -> bool:
@@ -202,7 +202,7 @@ async def _follow(
 
 
 def _event(entry: JournalEntry) -> Event | None:
-    """Turn an entry into what a caller hears; the provider's last word is told by the end of the turn."""
+    """Convert a journal entry into an event; None for entries that watchers do not see."""
     said = entry.payload
     match entry.event_type:
         case "text":
@@ -226,7 +226,7 @@ def _started(step: _ProviderCall) -> StepStarted:
 
 
 async def _wait(news: asyncio.Event | None) -> None:
-    """Wait for news, or for the next look where none can come."""
+    """Wait for a notification (at most one second), or for the next poll if there is none."""
     if news is None:
         await asyncio.sleep(LOOK_SECONDS)
     else:

@@ -1,7 +1,7 @@
-"""What the model saw: the request of any past step, written again from the ledger and held against its hash.
+"""Show what the model saw: rebuild the request of any past step from the ledger and compare it with its hash.
 
-A plan holds references; this follows them. What was deleted since cannot come back: it is named, and the body is
-then no longer the one that was sent.
+A plan stores references, which are resolved here. Data that was deleted since is listed in ``removed``; the rebuilt
+body then differs from the one that was sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from contextinfinity.storage.contract import Store
 
 
 class Quoted(Struct, frozen=True, kw_only=True):
-    """A piece of the past as a request showed it; ``turn_seq`` 0: of another conversation."""
+    """A quotation of an earlier message in a request; ``turn_seq`` is 0 if it comes from another conversation."""
 
     chunk_id: ChunkId
     role: ChunkSide
@@ -50,7 +50,7 @@ class Quoted(Struct, frozen=True, kw_only=True):
 
 
 class Explained(Struct, frozen=True, kw_only=True):
-    """One request, accounted for and written again."""
+    """One past request with its plan, sections and rebuilt body."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -64,24 +64,24 @@ class Explained(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     body: Json
     matches: bool
-    """Whether the body is what was sent, by its hash."""
+    """Whether the hash of the rebuilt body equals that of the body that was sent."""
     quoted: tuple[Quoted, ...] = ()
-    """What was brought back of the past."""
+    """The retrieved passages."""
     memories: tuple[MemoryId, ...] = ()
-    """The memories that stood in it."""
+    """The memories that the request showed."""
     removed: tuple[str, ...] = ()
-    """What it was made from and is gone."""
+    """References that could not be resolved because their data was deleted."""
     shared_bytes: int = 0
-    """How much of it repeats the request before, from the beginning on."""
+    """The length of the prefix that is identical with the previous request."""
     total_bytes: int = 0
 
 
 async def explain(
     store: Store, turn_id: TurnId, step_index: int | None = None, compare: TurnId | None = None
 ) -> Explained:
-    """Account for a turn's last request, or for that of one of its steps.
+    """Rebuild a turn's last request, or that of one of its steps; raise ``NotFound`` if there is none.
 
-    What it repeats is told in view of the request before it, or of the last one of ``compare``.
+    The shared prefix is measured against the previous request, or against the last one of ``compare``.
     """
     turn, steps = await _turn(store, turn_id)
     index = len(steps) - 1 if step_index is None else step_index
@@ -98,7 +98,7 @@ async def explain(
 
 
 async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -> Explained:
-    """Write the request of a step again."""
+    """Rebuild the request of the step at ``index``; raise ``NotFound`` if its front is no longer stored."""
     step, plan = steps[index], steps[index].plan
     front, form = await _kept(store, plan.front), await _kept(store, plan.form)
     if front is None or form is None:
@@ -170,7 +170,7 @@ def _quoted(artifact: Artifact) -> Quoted:
 
 
 def rounds_before(steps: Sequence[Step], index: int) -> tuple[Message, ...]:
-    """Write what a turn's steps said and were told before the one at ``index``."""
+    """Return the messages of the turn's tool loop before the step at ``index``."""
     messages: list[Message] = []
     for step, after in pairwise(steps[: index + 1]):
         messages.extend(render_rounds((*step.items, *after.inputs), running=True))
@@ -193,7 +193,7 @@ async def _kept(store: Store, sha256: str | None) -> str | None:
 
 
 async def _shown(store: Store, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Shown, ...]:
-    """Render the earlier turns as that request showed them."""
+    """Render the earlier turns as the request showed them."""
     turns = await _gathered(store, turn, plan, removed)
     opening = []
     for seq in () if plan.bridge is None else sorted({*plan.bridge}):
@@ -225,13 +225,13 @@ async def _artifacts(store: Store, turn: Turn, plan: Plan, removed: list[str]) -
 
 
 async def _redacted(store: Store, sections: Sections, plan: Plan) -> Sections:
-    """Black out what was blacked out."""
+    """Apply the redactions of the original request."""
     spans = await _kept(store, plan.redactions)
     return sections if spans is None else apply(sections, msgspec.json.decode(spans, type=tuple[Span, ...]))
 
 
 async def _body_before(store: Store, turn: Turn, steps: Sequence[Step], index: int) -> Json:
-    """Write the request before this one again: of the same turn, or of one before; None where there was none."""
+    """Rebuild the previous request, of this turn or of an earlier one; return None if there is none."""
     if index > 0:
         return (await rebuilt(store, turn, steps, index - 1)).body
     for before in reversed(await store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)):

@@ -1,7 +1,7 @@
-"""A branch on the scales: its newest turns as the model reads them, and what each takes.
+"""Measure a branch for folding: its newest turns as the model sees them, and the tokens of each.
 
-Folding goes on behind the answers and keeps out of their way: it works in moments and rests in between. A branch is
-read a page at a time, however long it is.
+Folding runs in the background and is throttled while turns run. A branch is read page by page, so its length does not
+matter.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from contextinfinity.prompt.prompt_sections import Shown, shown_turns
 from contextinfinity.prompt.redact import redact_turns
 
 MOST_WAITING = 20
-"""More turns than can be waiting or running on a branch."""
+"""An upper bound for the turns that wait or run on a branch."""
 PAGE = 50
-"""How many turns are read, weighed and summarised at a time."""
+"""The number of turns that are read, measured and summarised at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldContext:
-    """A branch as it stands and what it is weighed with; of its turns the newest, and what each takes."""
+    """A branch that may be folded: its head, its budget, and its newest turns with their sizes."""
 
     parts: Parts
     branch_id: BranchId
@@ -48,20 +48,21 @@ class FoldContext:
 
     @property
     def committed(self) -> int:
-        """How many of the turns the head counts past: no others can leave yet."""
+        """The number of turns up to the head: only committed turns can be folded."""
         return sum(turn.turn_seq <= self.head.turn_seq for turn in self.turns)
 
     @property
     def limits(self) -> FoldLimits:
-        """What decides when it folds and where."""
+        """The limits that decide when and where the branch is folded."""
         floor = self.parts.setup.min_exchanges
         return FoldLimits(trigger=self.budget.fold_trigger, window=self.budget.verbatim_window, exchanges=floor)
 
 
 async def look(parts: Parts, branch_id: BranchId, budget: Budget | None = None) -> FoldContext | None:
-    """Read back the newest turns until they are more than the trigger, or all there are; None: there are none.
+    """Read turns, newest first, until they exceed the trigger or all are read; return None if there are none to
+    fold.
 
-    ``budget``: of the request that is being prepared; without it that of the newest one.
+    ``budget`` is that of the request being prepared; by default that of the newest request.
     """
     head = await parts.store.states.head(branch_id)
     newest = [
@@ -89,7 +90,10 @@ async def look(parts: Parts, branch_id: BranchId, budget: Budget | None = None) 
 
 
 async def budget_of(parts: Parts, model: Model, turn: Turn) -> Budget:
-    """Share out a model's window as for a turn's request: where the client resends all, only what its front leaves."""
+    """Return the token budget for the turn's branch.
+
+    For a client that resends the conversation, the trigger is what the front of its last request leaves free.
+    """
     plan = await parts.store.turns.plan(turn.id)
     if plan is None or plan.budget is None or not plan.budget.resent:
         return parts.budget_of(model)
@@ -99,9 +103,9 @@ async def budget_of(parts: Parts, model: Model, turn: Turn) -> Budget:
 
 
 async def model_of(parts: Parts, turn: Turn) -> Model:
-    """Find the model that the branch stays with, or that answered a turn; the default one if it is gone.
+    """Return the model the branch stays with, or else the model that answered the turn, or else the default.
 
-    One that answered a single message, by a rule or for another that failed, has no say in what folds.
+    A model that answered a single message, by a rule or as a fallback, is not considered.
     """
     plan = await parts.store.turns.plan(turn.id)
     if plan is not None:
@@ -113,7 +117,7 @@ async def model_of(parts: Parts, turn: Turn) -> Model:
 
 
 def shown_with(here: FoldContext, turns: Sequence[Turn], after: Turn | None) -> list[Shown]:
-    """Write turns as the model reads them, without what must not leave the machine."""
+    """Render turns as the model sees them, with secrets redacted."""
     return [*redact_turns(shown_turns(turns, after), here.parts.setup.redactor)]
 
 
@@ -128,10 +132,10 @@ def _piece(here: FoldContext, shown: Shown, turn: Turn) -> FoldableTurn:
 
 
 async def leaving(here: FoldContext, covers: int) -> AsyncIterator[tuple[int, list[Shown]]]:
-    """Give the turns that leave, oldest first, a numbered page at a time."""
+    """Yield the turns to be folded, oldest first, as (page number, turns)."""
     for number, after in enumerate(range(here.head.covers_turn_seq, covers, PAGE)):
         last = min(after + PAGE, covers)
-        # One more than leaves: how a turn reads depends on the one after it.
+        # Read one turn more: how a turn is rendered depends on its successor.
         turns = await here.parts.store.turns.history(here.branch_id, limit=last - after + 1, before=last + 2)
         there = [turn for turn in turns if after < turn.turn_seq <= last]
         then = turns[-1] if turns and turns[-1].turn_seq > last else None
@@ -139,7 +143,7 @@ async def leaving(here: FoldContext, covers: int) -> AsyncIterator[tuple[int, li
 
 
 def said(shown: Shown) -> Iterator[TranscriptMessage]:
-    """Return what was said in a turn: words by who said them, calls and their results as a tool's."""
+    """Yield the text of a turn by role; tool calls and their results have the role ``tool``."""
     for message in shown.messages:
         for role, text in _words(message):
             if text.strip():

@@ -1,7 +1,7 @@
-"""What models use for summaries: a limit per day, rejected accounts, and notices that are shown once.
+"""Limit the tokens that models use for summaries: a limit per day, rejected accounts, and one-time notices.
 
-The tokens of the day and whether model summaries were announced are kept in one small file in the data folder, so that
-they outlive a process. A file that cannot be read or written counts as empty: folding must not depend on it.
+The tokens of the day and whether model summaries were announced are stored in a small file in the data folder, so that
+they survive a restart. A file that cannot be read or written is treated as empty: folding must not depend on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 log = logging.getLogger(__name__)
 
 REJECTED_SECONDS = 3600.0
-"""How long no model is asked after the provider rejected the account: 401, 402, 429."""
+"""How long no model is called after the provider rejected the account (401, 402, 429)."""
 
 
 class _SpendingRecord(msgspec.Struct):
@@ -30,7 +30,7 @@ class _SpendingRecord(msgspec.Struct):
 
 
 class Spending:
-    """Decides whether a model may be asked, and which notice goes with a fold."""
+    """Decides whether a model may be called, and which notice a fold shows."""
 
     def __init__(self, path: Path | None, limit: int) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class Spending:
         self._told: set[str] = set()
 
     def allows(self) -> bool:
-        """Return whether a model may be asked for a summary now."""
+        """Return whether a model may be called for a summary now."""
         self._read()
         return monotonic() >= self._rejected_until and self._kept.tokens < self._limit
 

@@ -1,12 +1,12 @@
-"""Folding: old turns leave the word-for-word part of the prompt, and the summary covers them from then on.
+"""Folding: old turns leave the verbatim part of the prompt, and the summary covers them from then on.
 
-    weigh      the newest turns are read back until they fill the trigger, or all there are
-    cut        the window, the floors, and where a new topic begins (``compaction.policy``)
-    summarise  what leaves goes to the librarian a page at a time, however long the branch is
-    commit     turns and pins that came meanwhile stay; where another fold came first, nothing is written (TX-B)
+    measure    read the newest turns until they exceed the trigger, or all of them
+    cut        choose the cut by the window, the minimums, and where a new topic begins (``compaction.policy``)
+    summarise  pass the folded turns to the librarian, page by page
+    commit     keep turns and pins added in the meantime; if another fold was committed first, write nothing (TX-B)
 
-A candidate is all that is known before the commit; a preview keeps it, and folding then commits that one. Undoing is
-a new state, and holds folding until the branch has grown by another trigger.
+A candidate holds everything that is known before the commit; a preview stores it, and ``fold`` then commits that one.
+Undoing a fold creates a new state and suspends folding until the branch has grown by another trigger.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NEAR = 8
-"""How many pages a model is asked to summarise; of a longer backlog what lies further back is told by rule."""
+"""The number of newest pages that a model summarises; older pages of a longer backlog are summarised offline."""
 LISTED = 20
-"""How many of the turns that leave, and of those that stay, a preview lists."""
+"""The number of folded turns, and of remaining ones, that a preview lists."""
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True):
-    """A fold that could be made, or was: the candidate, the summary before it, what leaves and stays, a line a turn."""
+    """A possible or committed fold: the candidate, the previous summary, and one line for each turn folded or kept."""
 
     candidate: FoldCandidate
     usage: Usage = Usage()
-    """What a model used for it."""
+    """The tokens that models used for it."""
     notice: str = ""
     summary_before: str = ""
     leaves: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """The entries that this summary retires, with the turn that settled each."""
+        """The summary entries that this fold retires, each with the turn that settled it."""
         from contextinfinity.librarian.digest import parse, retired_lines
 
         before = retired_lines(parse(self.summary_before))
@@ -69,8 +69,8 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
 async def fold_to_fit(parts: Parts, branch_id: BranchId, budget: Budget | None = None) -> None:
     """Fold a branch before its next request, because its turns do not fit into one.
 
-    A conversation that was imported or logged arrives without a summary. No model is asked, and the work is not
-    throttled: somebody waits for the answer.
+    This happens to imported or logged conversations, which arrive without a summary. No model is called and the
+    work is not throttled: a caller is waiting for the answer.
     """
     setup = dataclasses.replace(parts.setup, librarian=None, librarian_of=None, find_boundary=boundary_offline)
     await fold(dataclasses.replace(parts, setup=setup, running={}), branch_id, budget=budget)
@@ -84,10 +84,11 @@ async def fold(
     job: Job | None = None,
     budget: Budget | None = None,
 ) -> Fold | None:
-    """Fold a branch, as previewed if it was, if that is due and pays; ``insist``: whenever anything can leave.
+    """Fold a branch if it is due and worthwhile; return None if nothing was committed.
 
-    A fold that is committed ends ``job`` in the same transaction. None when nothing was committed. ``budget``: of the
-    request that is being prepared.
+    A previewed fold is committed as it is. ``insist`` folds whenever any turn can be folded. The commit ends ``job`` in
+    the same transaction. ``budget`` is that of the request being prepared. Progress and failures are broadcast as
+    compaction events.
     """
     here = await look(parts, branch_id, budget)
     if here is None or not (insist or await is_time(here)):
@@ -107,7 +108,7 @@ async def fold(
 
 
 def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> CompactionCompleted:
-    """Say what came of a fold."""
+    """Return the event that reports the result of a fold."""
     if made is None:
         return CompactionCompleted(thread_id=thread_id, branch_id=branch_id, case="none")
     return CompactionCompleted(
@@ -122,7 +123,7 @@ def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> C
 
 
 async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
-    """Work out what a fold would do, and keep it: folding then does just that."""
+    """Compute a fold and store it, so that ``fold`` commits exactly this one."""
     here = await look(parts, branch_id)
     made = None if here is None else await work_out(here, insist=True)
     if made is not None:
@@ -131,7 +132,7 @@ async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
 
 
 async def proposed(here: FoldContext) -> Fold | None:
-    """Give the fold that was previewed, if it still goes on from the summary there is."""
+    """Return the previewed fold, if it is still based on the current summary."""
     candidate = await here.parts.store.states.proposal(here.branch_id)
     if candidate is None or not candidate.continues(here.head):
         return None
@@ -139,7 +140,7 @@ async def proposed(here: FoldContext) -> Fold | None:
 
 
 async def is_time(here: FoldContext) -> bool:
-    """Tell whether the word-for-word part is too long; after an undoing, whether it grew by as much since."""
+    """Return whether the verbatim part exceeds the trigger; after an undo, whether it grew by another trigger since."""
     if not is_due(here.pieces, here.limits):
         return False
     last = await here.parts.store.states.newest(here.branch_id, FOLDS)
@@ -148,7 +149,7 @@ async def is_time(here: FoldContext) -> bool:
 
 
 async def work_out(here: FoldContext, *, insist: bool) -> Fold | None:
-    """Find where to cut, and let the librarian summarise what leaves; None when that would not pay."""
+    """Choose the cut and have the turns before it summarised; return None if that is not worthwhile."""
     boundary, topic = await topic_begins(here)
     cut = choose_cut(here.pieces, here.limits, topic, most=here.committed)
     if cut is None or not (insist or pays(here.pieces, cut, here.limits)):
@@ -158,7 +159,7 @@ async def work_out(here: FoldContext, *, insist: bool) -> Fold | None:
     over = boundary if cut.case == "truncate" else None
     summary, left = await summarise(here, covers, over)
     spent = await spent_on(here.parts, here.branch_id) + summary.usage
-    if not summary.text:  # the budget is too small for a word: what cannot be covered stays
+    if not summary.text:  # the summary budget is too small for any text: keep the turns
         return None
     candidate = FoldCandidate(
         branch_id=here.branch_id,
@@ -186,7 +187,7 @@ async def work_out(here: FoldContext, *, insist: bool) -> Fold | None:
 
 
 async def topic_begins(here: FoldContext) -> tuple[TopicBoundary, int | None]:
-    """Find the turn with which the newest topic begins; gives its place too, if it is sure enough to cut there."""
+    """Find the boundary of the newest topic; also return its turn index if it is certain enough to cut there."""
     places, messages = [], []
     for place, (turn, shown) in enumerate(zip(here.turns, here.shown, strict=True)):
         for message in shown.messages:
@@ -199,9 +200,9 @@ async def topic_begins(here: FoldContext) -> tuple[TopicBoundary, int | None]:
 
 
 async def summarise(here: FoldContext, covers: int, over: TopicBoundary | None) -> tuple[Summary, int]:
-    """Give the summary that covers the turns up to one, and what those that leave for it took.
+    """Return the summary that covers the turns up to ``covers``, and the tokens of the turns it replaces.
 
-    ``over``: what they were about is over.
+    ``over`` is the boundary that ended their topic, if it has ended.
     """
     await loaded(*FOR_FOLDS)
     from contextinfinity.librarian.offline_librarian import OfflineLibrarian
@@ -219,7 +220,7 @@ async def summarise(here: FoldContext, covers: int, over: TopicBoundary | None) 
             topic_is_over=over is not None,
             topic=over.summary if over else "",
         )
-        asked = number >= pages - NEAR and not failed  # one that failed would take as long for every page
+        asked = number >= pages - NEAR and not failed  # after a failure every further page would take as long
         librarian = _librarian(here) if asked else None
         made = await (librarian or by_rule).summarise(task, here.measure.text, here.pause)
         summary = msgspec.structs.replace(
@@ -237,7 +238,9 @@ async def summarise(here: FoldContext, covers: int, over: TopicBoundary | None) 
 
 
 def _librarian(here: FoldContext) -> Librarian | None:
-    """Choose who writes: the librarian that the settings name, or that of the model that answered the newest turn."""
+    """Return the configured librarian, or that of the model that answered the newest turn; None: use the offline
+    one.
+    """
     setup = here.parts.setup
     if setup.librarian is None and setup.librarian_of is None:
         return None
@@ -259,6 +262,6 @@ def _notice(here: FoldContext, summary: Summary) -> str:
 
 
 async def spent_on(parts: Parts, branch_id: BranchId) -> Usage:
-    """Return what models used for the summaries of a branch so far."""
+    """Return the tokens that models have used for the summaries of a branch."""
     kept = await parts.store.states.proposal(branch_id)
     return Usage() if kept is None else kept.spent

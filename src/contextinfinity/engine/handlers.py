@@ -1,4 +1,4 @@
-"""The handlers of jobs: what is worked out for a turn once it is answered. All of them are idempotent."""
+"""The job handlers: background work for an answered turn. All handlers are idempotent."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 
 def handlers(parts: Parts) -> Mapping[JobType, Handler]:
-    """Return the handler of every job."""
+    """Return the handler of every job type."""
 
     async def answered(job: Job) -> AnsweredTurn | None:
         return None if job.turn_id is None else await parts.store.turns.answered(job.turn_id, earlier=BORROWED_FROM)
 
     async def summarize_turn(job: Job) -> JobResult | None:
-        """Commit the next state (TX-B): the head's summary and pins stay, no model is asked.
+        """Commit the next state (TX-B) with the head's summary and pins; no model is called.
 
-        The chunks and the memories of the turn are worked out as well where that waits for nobody, so that one
-        transaction writes all of it. A stage that fails or would wait is left to its own job.
+        The chunks and memories of the turn are computed as well if that needs no remote call, so that one
+        transaction writes everything. A stage that fails or needs a remote call is left to its own job.
         """
         if job.turn_id is None:
             return None
@@ -45,22 +45,22 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         return JobResult(state=draft, chunks=chunks, memories=memories)
 
     async def index(job: Job) -> JobResult | None:
-        """Make the turn findable: its chunks and their vectors (TX-C)."""
+        """Index the turn: compute its chunks and their vectors (TX-C)."""
         turn = await answered(job)
         return None if turn is None else JobResult(chunks=await _chunks(parts, turn))
 
     async def remember(job: Job) -> JobResult | None:
-        """Store the facts that the user states, and forget what they want forgotten."""
+        """Store the facts that the user states, and delete the memories they want forgotten."""
         turn = await answered(job)
         return None if turn is None else JobResult(memories=await _memories(parts, turn))
 
     async def fold_branch(job: Job) -> JobResult | None:
-        """Move old turns from the verbatim part into the summary, where that part is too long."""
+        """Fold the branch if its verbatim part is too long."""
         folded = await fold(parts, job.branch_id, job=job) if parts.setup.folds else None
         return None if folded is None else JobResult(is_written=True)
 
     async def nothing_yet(job: Job) -> None:
-        """Finish at once: what this job is for comes with a later release."""
+        """Finish at once: this job type has no work yet."""
 
     return {
         "summarize_turn": summarize_turn,
@@ -72,7 +72,7 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
 
 
 async def _chunks(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
-    """Return the chunks of a turn; None where ``may_wait`` is off and they would have to wait for somebody else."""
+    """Return the chunks of a turn; None if ``may_wait`` is false and a remote embedder is needed."""
     await loaded(*FOR_THE_INDEX)
     from contextinfinity.engine.indexing import chunks_of_turn
 
@@ -81,7 +81,7 @@ async def _chunks(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) ->
 
 
 async def _memories(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) -> Extraction | None:
-    """Return what a turn changes in memories; None where ``may_wait`` is off and a model extracts them."""
+    """Return the memory changes of a turn; None if ``may_wait`` is false and a model extracts them."""
     remembering = parts.setup.remembering
     if remembering is None:
         return Extraction(owner=turn.session.owner)
@@ -94,9 +94,9 @@ async def _memories(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) 
 
 
 async def _or_later(stage: str, job: Job, work: Awaitable[T]) -> T | None:
-    """Return the result of a stage; None where it failed, so that the job of its own tries again."""
+    """Return the result of a stage; None if it failed, so that its own job retries it."""
     try:
         return await work
-    except Exception as error:  # whatever it is, the turn is committed without it
+    except Exception as error:  # the turn is committed without the stage
         log.warning("%s of turn %s is left to its own job: %s: %s", stage, job.turn_id, type(error).__name__, error)
         return None

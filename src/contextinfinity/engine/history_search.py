@@ -1,7 +1,7 @@
-"""Finding the past: candidates by words and by vectors, ranked, and packed for a prompt or for people.
+"""Search earlier messages by keywords and by vectors, rank the candidates, and pack them for a prompt or for people.
 
-Either way may fail (an embedder that does not answer, an index that is broken): what the other finds is used, and what
-was missing is told.
+Either search may fail (an embedder that does not answer, a broken index): the other's results are used, and the failure
+is reported.
 """
 
 from __future__ import annotations
@@ -57,53 +57,56 @@ if TYPE_CHECKING:
     Row: TypeAlias = NDArray[np.float32]
 
 TURNS = 32
-"""How many of the turns in which something was found are ranked, with the turns beside them."""
+"""The number of turns with hits that are ranked, together with their neighbours."""
 FEW_TURNS = 20
 """The same for a search without a budget."""
 NEAREST = 128
-"""Chunks whose cosines such a search knows."""
+"""The number of nearest chunks that a search without a budget reads."""
 MOST_TURNS = 512
 SHORT = 20
-"""Tokens of a budget for which one more turn is ranked: more turns than may go in, so that the best of them do."""
+"""One turn is ranked for this many tokens of the budget, so that there are more candidates than fit."""
 SPEAKERS_FROM = 16
-"""Hits that are read to know the names of the speakers."""
+"""The number of hits that are read to learn the speakers' names."""
 UNLIMITED = 2**31
 QUESTION_SECONDS = 3.0
-"""How long a question waits for its vector."""
+"""The time limit for embedding the question."""
 AWAY_SECONDS = 30.0
-"""How long an embedder that did not answer is not asked again."""
+"""How long an embedder is not called after it failed to answer."""
 EMPTY = 2
-"""Words with content up to which a message is searched for with words of the conversation as if they were its own."""
+"""Up to this many content words, a message is searched together with words of the conversation."""
 MOST_LEFT_OUT = 8
-"""How many of the pieces that did not go in a plan names; it stays small."""
+"""The maximum number of omitted passages that a plan lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOutcome:
-    """What was found, the best first, and what could not be asked."""
+    """Ranked candidates, best first, and the searches that failed."""
 
     candidates: tuple[Candidate, ...]
     entries: dict[TextPosition, IndexedMessage]
     placed: _Placed
     namespace: str
-    """Whose vectors were compared."""
+    """The vector namespace that was searched."""
     vector: bytes
-    """The vector of the question; empty where none could be made."""
+    """The vector of the question; empty if it could not be computed."""
     worded: frozenset[TextPosition]
-    """Where words of the question stand."""
+    """The positions that contain words of the question."""
     missing: tuple[LeftOut, ...] = ()
 
     def is_cut(self, piece: PackedPassage) -> bool:
-        """Return whether the chunks of a piece are stored; those of what was just said may not be."""
+        """Return whether the chunks of a passage are stored; those of the newest turns may not be yet."""
         return bool(self.entries[place_of(piece.chunks[0])].chunks)
 
     def is_meant(self, candidate: Candidate) -> bool:
-        """Return whether a person who searches may want to see it: it holds a word of the question, or is similar."""
+        """Return whether the candidate contains a word of the question or is similar enough to show to a person."""
         return candidate.score >= RARE / 2 or place_of(candidate.chunk) in self.worded
 
 
 async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    """Bring back what was said before in this lineage and matters now, by value up to the packing target."""
+    """Return earlier passages of this lineage that are relevant now, packed by value up to the target size.
+
+    Failures and omitted passages are appended to ``missing``.
+    """
     turn, retrieval = need.turn, parts.setup.retrieval
     if retrieval is None or retrieval.top_k == 0:
         return ()
@@ -131,7 +134,7 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
 
 
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
-    """Find what was said; with a budget, what would be packed into it."""
+    """Search stored messages; with a budget, return the passages that fit into it."""
     turns = max(FEW_TURNS, limit) if budget is None else _turns_for(budget)
     asked = SearchQuestion(text=question, asked_at=now())
     looked = await look(parts, asked, scope, turns=min(turns, MOST_TURNS), with_vectors=budget is not None)
@@ -156,7 +159,7 @@ def _turns_for(budget: int, least: int = TURNS) -> int:
 
 
 def _quoted(text: str) -> int:
-    """Count a text as a prompt quotes it: a bar before every line."""
+    """Return the tokens of a text as a prompt quotes it, with a bar before every line."""
     return encoding(ENCODING).count(quote(text))
 
 
@@ -182,11 +185,11 @@ def _hit(piece: PackedPassage, entries: Mapping[TextPosition, IndexedMessage]) -
 def _without_halves(
     piece: PackedPassage, entries: Mapping[TextPosition, IndexedMessage], redactor: Redactor | None
 ) -> PackedPassage:
-    """Leave no half of a secret at the ends of a piece: no pattern finds a half."""
+    """Cut partial secrets off the ends of a passage: the redaction patterns would not match them."""
     entry = entries.get(place_of(piece.chunks[0]))
     if redactor is None:
         return piece
-    if entry is None or piece.form == "summary":  # made of pieces itself
+    if entry is None or piece.form == "summary":  # a summary is composed of several passages
         return msgspec.structs.replace(piece, text="")
     start, end = piece.start, piece.end
     for first, last in secrets_in(entry.text, redactor):
@@ -195,16 +198,16 @@ def _without_halves(
     return msgspec.structs.replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
 
 
-# --- looking ---
+# --- search ---
 
 
 async def look(
     parts: Parts, question: SearchQuestion, scope: Scope, *, turns: int, with_vectors: bool = True
 ) -> SearchOutcome:
-    """Look by words and by vectors, read what was found and what stands around it, and rank it.
+    """Search by keywords and by vectors, read the hits with their neighbours, and rank them.
 
-    ``turns`` is how many of the turns in which something was found are ranked, with those beside them. Without
-    ``with_vectors`` only the cosines of the nearest chunks are known; it is quicker.
+    ``turns`` limits the turns with hits that are ranked. Without ``with_vectors`` the cosines of chunks beyond the
+    nearest are estimated, which is faster.
     """
     missing: list[LeftOut] = []
     index, asked = parts.store.index, search_terms(question)
@@ -250,26 +253,28 @@ async def look(
 
 
 def _as_kept(candidate: Candidate, entries: Mapping[TextPosition, IndexedMessage]) -> Candidate:
-    """Show the name that was kept, not one that was guessed for the ranking: a plan is made again from the ledger."""
+    """Restore the stored speaker name, which ranking may have replaced by a guess: a plan is rebuilt from the
+    ledger.
+    """
     kept = entries[place_of(candidate.chunk)].speaker
     return candidate if candidate.speaker == kept else msgspec.structs.replace(candidate, speaker=kept)
 
 
 def _most_held(words: WordHits) -> list[TurnId]:
-    """Return the turns that hold the most of the words themselves."""
+    """Return the turns that contain the most of the exact words."""
     most = max((hit.own.bit_count() for hit in words.hits), default=0)
     return [hit.place.turn_id for hit in words.hits if hit.own.bit_count() == most > 0]
 
 
 def _best_turns(words: WordHits, near: _Near) -> list[TurnId]:
-    """Return the turns in which words and vectors found something, alternating between the two."""
+    """Return the turns with hits, alternating between keyword and vector hits."""
     by_words, by_vectors = [hit.place.turn_id for hit in words.hits], [hit.place.turn_id for hit in near.hits]
     found = dict.fromkeys(turn_id for pair in zip_longest(by_words, by_vectors) for turn_id in pair if turn_id)
     return [*found]
 
 
 class _Near(Struct, frozen=True, kw_only=True):
-    """What is near to a question, and what it was compared by."""
+    """The result of a vector search."""
 
     hits: tuple[VectorHit, ...] = ()
     vector: bytes = b""
@@ -277,7 +282,10 @@ class _Near(Struct, frozen=True, kw_only=True):
     calibration: Calibration = KNOWN[STATIC]
 
     def cosines(self, entries: Iterable[IndexedMessage]) -> dict[ChunkId, float]:
-        """Return the cosines of chunks; for one that is not among the nearest, halfway from the last to the mean."""
+        """Return the cosine of each chunk.
+
+        A chunk that is not among the nearest gets the midpoint between the lowest known cosine and the mean.
+        """
         known = {hit.chunk_id: hit.similarity for hit in self.hits}
         if not known:
             return {}
@@ -287,15 +295,18 @@ class _Near(Struct, frozen=True, kw_only=True):
 
 _NOTHING_NEAR = _Near()
 _AWAY: dict[str, float] = {}
-"""Until when embedders that did not answer are left alone."""
+"""When embedders that did not answer may be called again, by name."""
 _CALIBRATIONS: dict[str, Calibration] = {}
-"""Of embedders that were asked; measuring one takes some 160 texts."""
+"""The calibrations of embedders; measuring one takes about 160 texts."""
 
 
 async def _near(
     parts: Parts, question: SearchQuestion, heard: Iterable[IndexedMessage], scope: Scope, most: int
 ) -> _Near:
-    """Find what is near; a question is placed without the names of those who speak, told by what words found."""
+    """Embed the question without speaker names (taken from ``heard``) and return the nearest chunks.
+
+    Raise ``ProviderError`` if the embedder is unavailable.
+    """
     if parts.setup.retrieval is None:
         return _NOTHING_NEAR
     embedder = await placing(parts)
@@ -305,7 +316,7 @@ async def _near(
         raise ProviderError(f"{embedder.name} did not answer a moment ago, and is left alone for a while")
     speakers = speakers_of(with_speakers(heard, question.full))
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
-    _AWAY[embedder.name] = monotonic() + AWAY_SECONDS  # until it has answered
+    _AWAY[embedder.name] = monotonic() + AWAY_SECONDS  # removed below, once it has answered
     async with asyncio.timeout(QUESTION_SECONDS):
         with timed("embed"):
             (row,) = await embedder.embed([text], kind="query")
@@ -318,25 +329,25 @@ async def _near(
 
 
 class _Placed(NamedTuple):
-    """The vectors of chunks, as far as they are known."""
+    """The stored vectors of chunks."""
 
     places: dict[ChunkId, int]
     rows: Rows | None = None
 
     def by_chunk(self, candidates: Iterable[Candidate]) -> dict[ChunkId, Row]:
-        """Return the vectors of the candidates' chunks, as far as they are known."""
+        """Return the stored vectors of the candidates' chunks."""
         if self.rows is None:
             return {}
         return {one.chunk.id: self.rows[self.places[one.chunk.id]] for one in candidates if one.chunk.id in self.places}
 
     def cosines(self, vector: bytes) -> dict[ChunkId, float]:
-        """Tell how near each is to a vector."""
+        """Return the cosine of each chunk with a vector."""
         near = [] if self.rows is None else (self.rows @ unpacked(vector)).tolist()
         return dict(zip(self.places, near, strict=True))
 
 
 async def _placed(parts: Parts, near: _Near, entries: Sequence[IndexedMessage]) -> _Placed:
-    """Read the vectors of all chunks that are to be ranked."""
+    """Read the stored vectors of all chunks to be ranked."""
     chunks = [chunk.id for entry in entries for chunk in entry.chunks] if near.vector else []
     bodies = await parts.store.vectors.bodies(near.namespace, chunks)
     known = {chunk: body for chunk, body in zip(chunks, bodies, strict=True) if body is not None}
@@ -345,7 +356,7 @@ async def _placed(parts: Parts, near: _Near, entries: Sequence[IndexedMessage]) 
 
 
 async def _admitted(parts: Parts, entries: Iterable[IndexedMessage], scope: Scope) -> list[IndexedMessage]:
-    """Leave out what stands around something and may not be shown: beyond a fork, or of another time."""
+    """Drop neighbours of hits outside the scope: beyond a fork, or outside the time range."""
     lineage = None if scope.branch_id is None else await parts.store.branches.lineage(scope.branch_id)
     return [
         entry

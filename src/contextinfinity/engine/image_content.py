@@ -1,4 +1,4 @@
-"""Pictures are kept in the ledger under their hash; a provider needs their bytes."""
+"""Images are stored in the ledger under their hash and sent to providers as bytes."""
 
 from __future__ import annotations
 
@@ -24,30 +24,33 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.contract import Contents
 
 Blobs: TypeAlias = dict[str, tuple[bytes, str]]
-"""The bytes of pictures and their media types, by their hashes."""
+"""The bytes and media types of images, by hash."""
 
 
 def named_by_hash(messages: Sequence[Message]) -> tuple[tuple[Message, ...], Blobs]:
-    """Put hashes in the place of pictures that came with their bytes; the bytes are to be kept with them."""
+    """Replace inline images by their hashes; return the messages and the bytes, which the caller must store.
+
+    Raise ``InvalidInput`` for an image that is empty or not valid base64.
+    """
     blobs: Blobs = {}
     return tuple(_named_message(message, blobs) for message in messages), blobs
 
 
 async def keep_pictures(contents: Contents, messages: Iterable[Message], blobs: Blobs) -> None:
-    """Keep the bytes of the pictures that messages show."""
+    """Store the bytes of the images that the messages refer to."""
     for sha256 in {sha256 for message in messages for sha256 in blobs_of(message.blocks)} & blobs.keys():
         await contents.keep_blob(*blobs[sha256])
 
 
 async def with_kept_pictures(contents: Contents, message: Message) -> Message:
-    """Keep the pictures that came with a message, and name them by their hashes."""
+    """Store the inline images of a message and replace them by their hashes."""
     (named,), blobs = named_by_hash((message,))
     await keep_pictures(contents, (named,), blobs)
     return named
 
 
 async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
-    """Put the bytes of pictures in the place of their hashes; one that is gone stays a hash."""
+    """Replace the hashes of images by their bytes; an image that was deleted stays a hash."""
     wanted = {sha256 for message in prompt.messages for sha256 in blobs_of(message.blocks)}
     if not wanted:
         return prompt
@@ -61,7 +64,7 @@ async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
 
 
 def _named_message(message: Message, blobs: Blobs) -> Message:
-    for block in message.blocks:  # most show none, and thousands may be resent at once
+    for block in message.blocks:  # fast path: most messages have none, and thousands may be resent at once
         if isinstance(block, ImageBlock) or isinstance(block, ToolResultBlock):  # noqa: SIM101 - twice as fast
             return replace(message, blocks=_named(message.blocks, blobs))
     return message

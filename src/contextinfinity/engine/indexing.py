@@ -1,8 +1,8 @@
-"""Making the past findable: turns become chunks with vectors, one by one as they are answered, and whatever is missing.
+"""Index turns for search: split each answered turn into chunks with vectors, and fill gaps in the background.
 
-Words are written with each message. This adds the rest: TX-C for a turn that was just committed, and in the background
-all that came otherwise (imports, older releases, a changed embedder, a crash at the wrong moment), a page at a time,
-out of the way of answers. What is there is never taken away before what replaces it is complete.
+Words are indexed together with each message. This module adds chunks and vectors: in TX-C for a turn that was just
+committed, and in the background for everything else (imports, older releases, a changed embedder, a crash), page by
+page and throttled. Existing entries are removed only after their replacement is complete.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ from contextinfinity.text.keywords import VERSION
 log = logging.getLogger(__name__)
 
 PAGE = 64
-"""How many turns, or chunks, are brought in step at a time."""
+"""The number of turns or chunks that are indexed at a time."""
 AT_ONCE = 4_000
-"""Characters of a turn that are cut without leaving the event loop: a few milliseconds."""
+"""Turns up to this many characters are chunked on the event loop (a few milliseconds)."""
 EMBED_SECONDS = 60.0
 
 
 async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
-    """Return the chunks of a turn with their vectors, for TX-C; None where ``may_wait`` is off and one has to wait."""
+    """Return the chunks of a turn with their vectors (TX-C); None if ``may_wait`` is false and the embedder is
+    remote.
+    """
     try:
         embedder = await placing(parts)
         if embedder is not None and embedder.is_remote and not may_wait:
@@ -59,7 +61,7 @@ async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool
 
 
 async def look_over(parts: Parts) -> None:
-    """Hold the index against the ledger, a part at a time; what is missing is brought in step next."""
+    """Compare the index with the ledger, throttled, and mark what is missing for ``bring_in_step``."""
     after: int | None = 0
     breath = Throttle(parts.running)
     while after is not None:
@@ -68,7 +70,7 @@ async def look_over(parts: Parts) -> None:
 
 
 async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
-    """Do all that is missing in the index; ``anew``: make words and chunks of every turn again as well."""
+    """Index everything that is missing; ``anew`` also rebuilds the words and chunks of every turn."""
     told = progress or (lambda _done, _all: None)
     state = await parts.store.index.state()
     turns = await _again(parts, told) if anew or state.version != VERSION else 0
@@ -78,7 +80,10 @@ async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | 
 
 
 async def placing(parts: Parts) -> Embedder | None:
-    """Return the embedder whose vectors are searched now; None where there is none or it is not available any more."""
+    """Return the embedder of the namespace that is searched now; None if there is none or it is not available.
+
+    The configured embedder's namespace is opened if it does not exist.
+    """
     retrieval = parts.setup.retrieval
     if retrieval is None:
         return None
@@ -86,9 +91,9 @@ async def placing(parts: Parts) -> Embedder | None:
     there = await parts.store.vectors.namespaces()
     if not there:
         retrieval.opened.add(chosen.name)
-        return chosen  # the first vectors make their namespace
-    if chosen.name not in retrieval.opened:  # once: what others choose after us is followed, not fought
-        with suppress(LedgerReadOnly, LedgerFull):  # searching goes on with the vectors that are there
+        return chosen  # the first vectors create the namespace
+    if chosen.name not in retrieval.opened:  # only once: if another process chooses another embedder later, follow it
+        with suppress(LedgerReadOnly, LedgerFull):  # the search continues with the existing vectors
             if not any(space.name == chosen.name and space.state != "old" for space in there):
                 await parts.store.vectors.open(chosen.name, chosen.dim)
             retrieval.opened.add(chosen.name)
@@ -98,7 +103,7 @@ async def placing(parts: Parts) -> Embedder | None:
 async def cut_turns(
     parts: Parts, turns: Sequence[Turn], embedder: Embedder | None
 ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
-    """Cut turns and place their chunks."""
+    """Split turns into chunks and embed them."""
     origins = await parts.store.arrivals.origins([turn.id for turn in turns])
     breath = Throttle(parts.running)
     cuts: list[tuple[Turn, tuple[ChunkDraft, ...]]] = []
@@ -117,21 +122,21 @@ def _speakers(origins: Sequence[Origin]) -> Speakers:
 async def _placed(
     parts: Parts, cuts: Sequence[tuple[Turn, tuple[ChunkDraft, ...]]], embedder: Embedder | None
 ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
-    """Embed the chunks of turns."""
+    """Embed the chunks of turns; without an embedder they have no vectors."""
     texts = [hidden(cut.text, parts.setup.redactor) for _, found in cuts for cut in found]
     rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
     return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]
 
 
 async def vectors_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """Place texts."""
+    """Embed texts; raise ``TimeoutError`` after ``EMBED_SECONDS``."""
     async with asyncio.timeout(EMBED_SECONDS):
         rows = await embedder.embed(texts) if texts else ()
     return [packed(row) for row in rows]
 
 
 async def _each_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """Place texts; one that is refused while others are not stands nowhere, so that it holds up none of them."""
+    """Embed texts; a text that is rejected while others are not gets a zero vector, so that it does not block them."""
     try:
         return await vectors_of(embedder, texts)
     except ProviderError:
@@ -157,7 +162,7 @@ async def _cut(turn: Turn, earlier: Sequence[Turn], speakers: Speakers) -> tuple
 
 
 async def _earlier(parts: Parts, page: Sequence[Turn], turn: Turn) -> Sequence[Turn]:
-    """Give the turns just before one; of a page most stand there."""
+    """Return the turns just before one, from the page if they are in it."""
     near = page[-BORROWED_FROM:]
     wanted = range(max(1, turn.turn_seq - BORROWED_FROM), turn.turn_seq)
     if [(one.branch_id, one.turn_seq) for one in near] == [(turn.branch_id, seq) for seq in wanted]:
@@ -180,7 +185,7 @@ def _new(cut: ChunkDraft, embedder: Embedder | None, row: bytes | None) -> NewCh
 
 
 async def _again(parts: Parts, told: HowFar) -> int:
-    """Make words and chunks of every turn again, oldest first; a chunk that stays keeps its vector."""
+    """Rebuild the words and chunks of every turn, oldest first; an unchanged chunk keeps its vector."""
     index, done, messages, after = parts.store.index, 0, 0, None
     total = (await index.state()).messages
     while page := await index.turns(after=after, limit=PAGE):
@@ -194,7 +199,7 @@ async def _again(parts: Parts, told: HowFar) -> int:
 
 
 async def _fill(parts: Parts, told: HowFar) -> int:
-    """Cut the turns that have ended and are not cut yet."""
+    """Chunk the turns that have ended and have no chunks yet."""
     index, done, total = parts.store.index, 0, 0
     while turns := await index.uncut(limit=PAGE):
         total = total or (await index.state()).uncut
@@ -205,7 +210,7 @@ async def _fill(parts: Parts, told: HowFar) -> int:
 
 
 async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
-    """Place chunks that have no vector, in what is searched now and in what was chosen to be searched."""
+    """Embed chunks without a vector, in the current namespace and in the configured one; return (vectors, switched)."""
     if parts.setup.retrieval is None:
         return 0, False
     embedders, vectors, done, switched = parts.setup.retrieval.embedders, parts.store.vectors, 0, False

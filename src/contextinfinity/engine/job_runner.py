@@ -1,9 +1,9 @@
-"""The job runner: runs durable jobs behind the answers.
+"""The job runner executes durable jobs in the background.
 
-A handler works out the result of a job; the runner writes the result and ends the job in one transaction. The job that
+A handler computes the result of a job; the runner writes the result and ends the job in one transaction. The job that
 commits a turn is claimed when the turn is finalised, and handed over with ``run``. All other jobs are claimed by a few
 runners, in the order of their branch; other processes may do the same on the same ledger. Folds have runners of their
-own, so that no other job waits for a fold. A handler that raises is tried again with growing pauses; after the last
+own, so that no other job waits for a fold. A handler that raises is retried with exponential back-off; after the last
 attempt the job is kept as failed. Handlers must be idempotent.
 """
 
@@ -37,36 +37,36 @@ STAGES: dict[JobType, Stage] = {
     "reconcile_stream": "reconcile",
 }
 KEPT_WITH_THE_TURN: frozenset[str] = frozenset({"summarise", "index"})
-"""The stages whose latencies a turn keeps."""
+"""The stages whose latencies are stored with the turn."""
 NEVER_GIVEN_UP: frozenset[JobType] = frozenset({"summarize_turn"})
-"""No later turn of the branch can be committed past it, and it asks no model: it is tried for as long as it takes."""
+"""Jobs that are retried without limit: later turns of the branch cannot be committed before, and no model is called."""
 
 MOST_HANDED_OVER = 4
-"""Jobs of turns that were just answered that run at once: under load answers go first."""
+"""The maximum number of handed-over jobs that run concurrently: under load answers have priority."""
 
 ANSWER_FIRST_SECONDS = 0.001
-"""How long such a job is put off, so that the answer reaches its caller before the work on it begins."""
+"""The delay before a handed-over job, so that the answer reaches its caller first."""
 
 Handler = Callable[[Job], Awaitable[JobResult | None]]
-"""Works out what a job writes; None where there is nothing to write."""
+"""Computes what a job writes; returns None if there is nothing to write."""
 
 
 class RetryDelays(Struct, frozen=True, kw_only=True):
-    """How often a job is tried and how long between: doubling from ``first`` to ``longest``, give or take half."""
+    """Retry policy: exponential back-off from ``first`` to ``longest`` with 50% jitter, at most ``attempts`` times."""
 
     attempts: int = 5
     first: timedelta = timedelta(seconds=0.5)
     longest: timedelta = timedelta(minutes=1)
 
     def pause(self, attempts: int, chance: float) -> timedelta:
-        """Tell how long to wait after that many attempts; ``chance`` from 0 to 1 spreads those who failed together."""
+        """Return the delay after ``attempts`` attempts; ``chance`` (0 to 1) is the jitter."""
         return min(self.first * 2.0 ** min(attempts - 1, 32), self.longest) * (0.5 + chance)
 
 
 class Lane:
-    """Runners for some kinds of jobs; ``busy`` are those that have one, or may have one in a moment.
+    """The runners for some job types; ``busy`` counts those that have a job or are claiming one.
 
-    One runner at a time looks for the next job; the others wait behind it.
+    One runner at a time claims the next job; the others wait for the lock.
     """
 
     def __init__(self, kinds: frozenset[JobType], runners: int) -> None:
@@ -77,7 +77,7 @@ class Lane:
 
 
 class JobRunner:
-    """Runs jobs until it is stopped."""
+    """Claims and runs jobs until it is stopped."""
 
     def __init__(
         self,
@@ -100,16 +100,16 @@ class JobRunner:
         self._handed_over: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_HANDED_OVER)
         self._known: set[int] = set()
-        """The jobs that run here."""
+        """The ids of jobs that run in this process."""
         self._unknown: frozenset[int] = frozenset()
-        """The jobs that this worker has according to the ledger and that do not run here."""
+        """The ids of jobs that the ledger assigns to this worker and that do not run here."""
         self._look_at_claims = 0.0
-        self._news = asyncio.Event()  # set once and replaced: whoever holds an old one cannot miss what came since
+        self._news = asyncio.Event()  # set once and then replaced, so that no waiter misses a wake-up
         self._quiet = asyncio.Event()
         self._stopping = False
 
     def start(self) -> None:
-        """Begin to take jobs."""
+        """Start the runners."""
         self._runners = [
             asyncio.create_task(self._run(lane), name=f"jobs-{number}")
             for lane in self._lanes
@@ -117,7 +117,7 @@ class JobRunner:
         ]
 
     def wake(self) -> None:
-        """Say that something was queued, so that it need not wait for the next look."""
+        """Wake the runners, because a job was queued."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -131,7 +131,10 @@ class JobRunner:
         task.add_done_callback(self._handed_over.discard)
 
     async def drain(self, seconds: float, *, folds: bool = False) -> bool:
-        """Wait until no due job (``folds``: nor a fold) waits or runs here, at most that long; return if it is so."""
+        """Wait until no due job is queued or running, at most ``seconds``; return whether that is so.
+
+        Folds are included only with ``folds``.
+        """
         kinds = PROMPT | FOLDING if folds else PROMPT
         lanes = [lane for lane in self._lanes if lane.kinds <= kinds]
         with suppress(TimeoutError, LedgerError):
@@ -140,12 +143,12 @@ class JobRunner:
                     self._quiet.clear()
                     due = await self._something_is_due(kinds)
                     if not due and not any(lane.busy for lane in lanes) and not self._quiet.is_set():
-                        return True  # and nobody finished a job, and so queued another, while we asked
+                        return True  # no job ended, and so queued another one, during the query
                     await _within(self._look_seconds, self._quiet.wait())
         return False
 
     async def stop(self, *, drain_seconds: float = 0.0) -> None:
-        """Finish what is due in that time, but no folds; what still runs then is queued again for others to do."""
+        """Drain for ``drain_seconds`` (without folds), then cancel the running jobs and queue them again."""
         if drain_seconds:
             await self.drain(drain_seconds)
         self._stopping = True
@@ -169,10 +172,7 @@ class JobRunner:
                 return
 
     async def _next(self, lane: Lane) -> Job | None:
-        """Wait for a job and take it; None once there is nothing more to wait for.
-
-        Who has one is busy, and who may have one in a moment.
-        """
+        """Wait for a job and claim it; return None once the runner is stopped."""
         while not self._stopping:
             news, job = self._news, None
             lane.busy += 1
@@ -189,9 +189,9 @@ class JobRunner:
         return None
 
     async def _release_unknown(self) -> None:
-        """Queue jobs again that this worker claimed without being told: the ledger failed after the commit.
+        """Queue jobs again whose claim was committed although the ledger reported an error.
 
-        A claim whose answer is on its way looks the same, so only jobs that were unknown a second ago are queued.
+        A claim in progress looks the same, so only jobs that were already unknown at the last check are queued.
         """
         if time.monotonic() < self._look_at_claims:
             return
@@ -205,7 +205,7 @@ class JobRunner:
                 self.wake()
 
     async def _work(self, job: Job, lane: Lane) -> None:
-        """Run a job, and those that are claimed when it ends."""
+        """Run a job, and the jobs that are claimed when it ends."""
         doing: Job | None = job
         try:
             while doing is not None:
@@ -223,7 +223,7 @@ class JobRunner:
                 else:
                     await self._see_through(job, ())
         except asyncio.CancelledError:
-            if job.id in self._known:  # it was still waiting
+            if job.id in self._known:  # it has not started yet
                 await asyncio.shield(self._record(job, self._given_back(job)))
             raise
         except (LedgerClosed, WorkerLost) as error:
@@ -246,7 +246,9 @@ class JobRunner:
             return None
 
     async def _see_through(self, job: Job, then: JobTypes) -> Job | None:
-        """Run a job's handler, write its result and end the job; return the next job, claimed with that."""
+        """Run a job's handler, write its result and end the job; return the next job, claimed in the same
+        transaction.
+        """
         took: dict[str, float] = {}
         collect(took)
         self._known.add(job.id)
@@ -269,7 +271,7 @@ class JobRunner:
             return None
         except (LedgerClosed, WorkerLost):
             raise
-        except Exception as error:  # a handler may fail in any way: that is what retries are for
+        except Exception as error:  # any failure of a handler is retried
             log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
             result = None
             await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
@@ -280,7 +282,7 @@ class JobRunner:
                 self.wake()
 
     async def _taken(self, taking: Coroutine[Any, Any, Job | None]) -> Job | None:
-        """Take a job; one that was taken while we were being stopped is given back."""
+        """Claim a job; if the runner is cancelled during the claim, release the job."""
         claiming = asyncio.ensure_future(taking)
         try:
             return await asyncio.shield(claiming)
@@ -300,7 +302,7 @@ class JobRunner:
         return lambda: self._jobs.release(job.id, self._worker)
 
     async def _record(self, job: Job, write: Callable[[], Awaitable[Job | None]]) -> Job | None:
-        """Write down how a job went, as often as it takes: a job nobody ends would hold up its branch."""
+        """Record the end of a job, retrying while the ledger fails: an open job would block its branch."""
         while True:
             try:
                 return await write()
@@ -312,7 +314,7 @@ class JobRunner:
             except LedgerError as error:
                 log.warning("cannot record the end of job %s yet: %s", job.id, error)
                 if self._stopping:
-                    return None  # recovery finds it: its worker is gone
+                    return None  # recovery finds it, because its worker is dead
                 await asyncio.sleep(self._look_seconds)
 
     async def _something_is_due(self, kinds: frozenset[JobType]) -> bool:
@@ -320,7 +322,7 @@ class JobRunner:
         return wait is not None and wait <= timedelta()
 
     async def _until_due(self, lane: Lane) -> float:
-        """How long to sleep: until the next job is due, but look now and then for those of other processes."""
+        """Return the seconds until the next job is due, at most the polling interval."""
         with suppress(LedgerError):
             wait = await self._jobs.due_in(lane.kinds)
             if wait is not None and wait > timedelta():
@@ -329,7 +331,7 @@ class JobRunner:
 
 
 async def _within(seconds: float, awaited: Awaitable[object]) -> None:
-    """Wait for something, but not longer than that."""
+    """Wait for an awaitable, at most ``seconds``; no error on timeout."""
     with suppress(TimeoutError):
         await asyncio.wait_for(awaited, seconds)
 
@@ -345,9 +347,9 @@ async def pending(store: Store, branch_id: BranchId) -> tuple[Turn, ...]:
 
 
 async def commit_pending(store: Store, job_runner: JobRunner, branch_id: BranchId, *, seconds: float) -> int:
-    """Have them committed, and wait for that long; tell how many are left.
+    """Queue the commit jobs of pending turns again, wait up to ``seconds``, and return how many turns are left.
 
-    The jobs are asked for again, so that one that was given up is tried once more.
+    Jobs that were given up are retried as well.
     """
     left = await pending(store, branch_id)
     for turn in left:
@@ -361,11 +363,11 @@ async def commit_pending(store: Store, job_runner: JobRunner, branch_id: BranchI
 
 
 MOMENT, RESTS, LONGEST_REST = 0.001, 9, 0.05
-"""After how many seconds of work it pauses, how many times as long, and for how long at most."""
+"""The work time in seconds before a pause, the pause as a multiple of it, and the longest pause."""
 
 
 class Throttle:
-    """Makes background work pause while turns are being answered here (``running``)."""
+    """Pauses background work while turns run in this process (``running``)."""
 
     def __init__(self, running: Sized) -> None:
         self._running = running
