@@ -205,6 +205,25 @@ def test_facts_are_pinned_and_folds_previewed(web: WebPage) -> None:
     expect(panel).to_contain_text("Nothing can be folded yet.")
 
 
+def test_a_fold_is_previewed_made_and_undone_on_the_page(web: WebPage, served: Server) -> None:
+    said = "What was said about the harbour and the ships in it. " * 40
+    lines = [{"role": role, "content": f"{n}: {said}"} for n in range(12) for role in ("user", "assistant")]
+    file = "\n".join(map(json.dumps, lines)).encode()
+    thread = served.http.post("/import", content=file).json()["sessions"][0]["thread_id"]
+    assert served.http.post(f"/threads/{thread}/commit").json()["pending"] == 0
+    web.page.goto(f"{web.url}/#/t/{thread}")
+    web.answered(12, "harbour")
+    panel = web.panel("pins")
+    panel.get_by_text("Preview", exact=True).click()
+    expect(panel.locator(".ok")).to_have_text("Preview: nothing has changed yet.")
+    preview = panel.locator("details", has_text="New summary").locator("pre").inner_text()
+    panel.get_by_text("Fold now").click()
+    expect(panel.locator(".ok")).to_have_text("Folded.")
+    assert panel.locator("details", has_text="New summary").locator("pre").inner_text() == preview
+    panel.get_by_text("Undo the last fold").click()
+    expect(panel.locator(".ok")).to_have_text("Undone: the summary before is back.")
+
+
 def test_everything_said_is_found_from_the_search_box(web: WebPage) -> None:
     web.ask("My parrot is called Quetzal", 1, "Certainly", "talk")
     web.ask("Thanks", 2, "Certainly", "talk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from time import process_time
 
@@ -104,3 +105,20 @@ def test_the_time_to_highlight_grows_with_the_code_and_not_with_its_square(piece
 def test_a_text_that_is_too_long_to_parse_is_shown_as_it_is() -> None:
     text = "<b>*a*</b>" * (MAX_CHARS // 10 + 1)
     assert render(text) == f"<pre>{text.replace('<', '&lt;').replace('>', '&gt;')}</pre>"
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("See https://a.example/x_y?b=1&c=2.", ["https://a.example/x_y?b=1&amp;c=2"]),
+        ("(http://a.example/b), **https://c.example**", ["http://a.example/b", "https://c.example"]),
+        ("https://a.example/B_(c)", ["https://a.example/B_(c)"]),
+        ('https://a.example"onclick=x', ["https://a.example"]),
+        ("`https://a.example` ftp://a.example //a.example javascript:x a.example https://", []),
+        ("[https://a.example](https://b.example)", ["https://b.example"]),
+    ],
+)
+def test_a_bare_address_is_a_link_without_opener(text: str, addresses: list[str]) -> None:
+    links = re.findall(r'<a href="([^"]*)" target="_blank" rel="noopener noreferrer nofollow">', render(text))
+    assert links == addresses
+    assert render(text).count("<a") == len(addresses)

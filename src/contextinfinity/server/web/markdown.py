@@ -2,13 +2,15 @@
 
 Input: any text, hostile or not. Output: HTML with a fixed list of tags and attributes, without scripts, styles, event
 handlers, images or ids; links lead to http, https or mailto only and open without a referrer. An image becomes a link,
-because loading it would tell its host that the text was read. Code is highlighted by class names.
+because loading it would tell its host that the text was read. A bare http or https address becomes a link. Code is
+highlighted by class names.
 
 The work is bounded: a text above ``MAX_CHARS``, or with a paragraph above ``MAX_BLOCK_CHARS``, is shown as it is.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from html import escape
@@ -19,6 +21,7 @@ from contextinfinity.server.web.highlight import highlight
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.renderer import RendererHTML
+    from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
 MAX_CHARS = 100_000
@@ -31,6 +34,8 @@ TAGS = (
 )
 ATTRIBUTES = {"a": {"href", "title"}, "code": {"class"}, "span": {"class"}, "ol": {"start"}}
 SCHEMES = frozenset({"http", "https", "mailto"})
+ADDRESS = re.compile(r"\bhttps?://[^\s<>\"'`]+")
+"""A bare address, with the punctuation that may follow it."""
 
 
 def render(text: str) -> str:
@@ -58,7 +63,45 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "highlight": _highlight, "maxNesting": 20})
     parser.enable(["table", "strikethrough"])
     parser.add_render_rule("image", _image)
+    parser.core.ruler.push("bare_addresses", _link_addresses)
     return parser
+
+
+def _link_addresses(state: StateCore) -> None:
+    """Turn bare addresses in text into links; text inside links and code stays."""
+    for block in state.tokens:
+        if block.children and "://" in block.content:
+            made: list[Token] = []
+            depth = 0
+            for token in block.children:
+                depth += {"link_open": 1, "link_close": -1}.get(token.type, 0)
+                made += _split_at_addresses(token) if token.type == "text" and not depth else [token]
+            block.children = made
+
+
+def _split_at_addresses(token: Token) -> list[Token]:
+    from markdown_it.token import Token
+
+    made: list[Token] = []
+    end = 0
+    for found in ADDRESS.finditer(token.content):
+        address = _without_punctuation(found.group())
+        made += [
+            Token("text", "", 0, content=token.content[end : found.start()]),
+            Token("link_open", "a", 1, attrs={"href": address}),
+            Token("text", "", 0, content=address),
+            Token("link_close", "a", -1),
+        ]
+        end = found.start() + len(address)
+    return [*made, Token("text", "", 0, content=token.content[end:])]
+
+
+def _without_punctuation(address: str) -> str:
+    """Cut off what ends the sentence, and a closing bracket that was opened before the address."""
+    address = address.rstrip(".,;:!?*_~|")
+    while address.endswith((")", "]")) and "(" not in address and "[" not in address:
+        address = address[:-1].rstrip(".,;:!?")
+    return address
 
 
 def _image(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
