@@ -72,6 +72,8 @@ class AnswerView(Struct, frozen=True, kw_only=True):
     stopped_by: str | None = None
     """The stop sequence that was reached, if known."""
     usage: Usage = Usage()
+    others: tuple[AnswerView, ...] = ()
+    """Further answers to the same request, where more than one was asked for."""
 
 
 class SseWriter(Protocol):

@@ -252,7 +252,6 @@ def test_a_retry_of_the_sdk_after_its_time_out_joins_the_answer_and_is_not_asked
 @pytest.mark.parametrize(
     ("wrong", "param"),
     [
-        ({"n": 2, "stream": True}, "n"),
         ({"logprobs": True}, "logprobs"),
         ({"top_logprobs": 3, "logprobs": True}, "logprobs"),
         ({"temperature": 7}, "temperature"),

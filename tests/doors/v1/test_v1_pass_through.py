@@ -224,6 +224,22 @@ def test_several_answers_are_choices_and_stand_on_branches_beside_each_other(des
     assert len(branches) == 3
 
 
+@pytest.mark.req("API-12")
+def test_several_answers_are_streamed_as_choices(desk: Desk) -> None:
+    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    desk.say("One.", Answer(text="Two.", tool_calls=(Call(name="weather", arguments={"city": "Oslo"}),)), "Three.")
+    tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]
+    asked: Any = {"messages": [{"role": "user", "content": "Name a number."}], "tools": tools, "n": 3}
+    with client.chat.completions.stream(model="open", stream_options={"include_usage": True}, **asked) as stream:
+        told = stream.get_final_completion()
+    assert [choice.index for choice in told.choices] == [0, 1, 2]
+    assert sorted(choice.message.content or "" for choice in told.choices) == ["One.", "Three.", "Two."]
+    assert sorted(choice.finish_reason for choice in told.choices) == ["stop", "stop", "tool_calls"]
+    assert sum(len(choice.message.tool_calls or ()) for choice in told.choices) == 1
+    assert told.usage is not None
+    assert told.usage.completion_tokens >= 3
+
+
 @pytest.mark.req("API-12", "API-16")
 @pytest.mark.parametrize("stream", [False, True])
 def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(desk: Desk, stream: bool) -> None:

@@ -416,7 +416,6 @@ for _ in range(150):
             "response_format.json_schema.schema",
             "object",
         ),
-        ({"n": 2, "stream": True}, "n", "one answer"),
         ({"temperature": 3}, "temperature", "0 to 2"),
         ({"temperature": True}, "temperature", "0 to 2"),
         ({"max_tokens": 0}, "max_tokens", "whole number"),

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextinfinity.dialects.contract import AnswerView, IncomingRequest, SseWriter
 from contextinfinity.dialects.openai_chat import reading, writing
 from contextinfinity.dialects.openai_chat.embeddings import EmbeddingsRequest, read_embeddings, write_embeddings
-from contextinfinity.dialects.openai_chat.writing import several
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
@@ -44,4 +43,4 @@ class OpenAIChat:
         return writing.model(name)
 
 
-__all__ = ["EmbeddingsRequest", "OpenAIChat", "read_embeddings", "several", "write_embeddings"]
+__all__ = ["EmbeddingsRequest", "OpenAIChat", "read_embeddings", "write_embeddings"]

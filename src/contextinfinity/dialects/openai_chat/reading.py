@@ -116,8 +116,6 @@ def _incoming(asked: dict[str, Json]) -> IncomingRequest:
     metadata = wanted(asked, "metadata", an_object) or {}
     stream = wanted(asked, "stream", a_flag) or False
     choices = wanted(asked, "n", whole_number(1, MOST_CHOICES)) or 1
-    if stream and choices > 1:
-        raise InvalidValue("one answer at a time is streamed", "Leave stream or n out.").inside("n")
     ignored = [*_ignored(asked, metadata), *_passed_over(asked, said)]
     return IncomingRequest(
         model=model,

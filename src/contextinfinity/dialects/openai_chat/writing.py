@@ -52,7 +52,12 @@ _PATH = re.compile(r"([a-z_]{1,40}(?:\[\d{1,9}\]|\.[A-Za-z_]{1,40}){0,12}): ")
 
 
 def whole(spoken: AnswerView) -> Json:
-    """Write a whole answer."""
+    """Write a whole answer; further answers to the same request are further choices."""
+    choices = [_choice(index, one) for index, one in enumerate((spoken, *spoken.others))]
+    return {**_shell(spoken, "chat.completion"), "choices": choices, "usage": usage(_used(spoken))}
+
+
+def _choice(index: int, spoken: AnswerView) -> Json:
     message: dict[str, Json] = {
         "role": "assistant",
         "content": _words(spoken.blocks, refusing=False),
@@ -63,18 +68,12 @@ def whole(spoken: AnswerView) -> Json:
         message["tool_calls"] = [_call(call) for call in calls]
     elif message["content"] is None and message["refusal"] is None:
         message["content"] = ""
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(spoken)}
-    return {**_shell(spoken, "chat.completion"), "choices": [choice], "usage": usage(spoken.usage)}
+    return {"index": index, "message": message, "logprobs": None, "finish_reason": _finish(spoken)}
 
 
-def several(answers: Sequence[AnswerView]) -> Json:
-    """Write several answers to one request as choices."""
-    told = [whole(spoken) for spoken in answers]
-    choices = [{**one["choices"][0], "index": index} for index, one in enumerate(told)]
-    used = Usage()
-    for spoken in answers:
-        used = used + spoken.usage
-    return {**told[0], "choices": choices, "usage": usage(used)}
+def _used(spoken: AnswerView) -> Usage:
+    """Add up what all choices took."""
+    return sum((one.usage for one in spoken.others), spoken.usage)
 
 
 class ChatWriter:
@@ -86,7 +85,8 @@ class ChatWriter:
         self._called_at: dict[int, int] = {}
         """The index of each streamed call, by its position."""
         uncounted = {**self._shell, "usage": None} if with_usage else self._shell
-        self._front = b"data: " + _encode(uncounted)[:-1] + b',"choices":[{"index":0,"delta":'
+        self._front = b"data: " + _encode(uncounted)[:-1] + b',"choices":[{"index":'
+        self._choice = 0
 
     def begin(self) -> bytes:
         """Write the chunk with the role."""
@@ -115,13 +115,26 @@ class ChatWriter:
         return written
 
     def end(self, spoken: AnswerView) -> bytes:
-        """Write the remaining tool calls, the finish reason and the usage."""
+        """Write the remaining tool calls, the finish reason, the further choices and the usage of all."""
+        written = [self._ended(spoken)]
+        for self._choice, other in enumerate(spoken.others, start=1):
+            self._called_at = {}
+            said = self._said("content", _words(other.blocks, refusing=False))
+            refused = self._said("refusal", _words(other.blocks, refusing=True))
+            written += [self.begin(), said, refused, self._ended(other)]
+        if self._with_usage:
+            written.append(_event({**self._shell, "choices": [], "usage": usage(_used(spoken))}))
+        return b"".join([*written, _DONE])
+
+    def _said(self, field: str, words: str | None) -> bytes:
+        return self._chunk(_encode({field: words})) if words else b""
+
+    def _ended(self, spoken: AnswerView) -> bytes:
+        """Write the tool calls that were not streamed and the finish reason."""
         calls = [*enumerate(_calls(spoken.blocks))][len(self._called_at) :]
         written = [self._called(place, call) for place, call in calls]
         written.append(self._chunk(b"{}", _encode(_finish(spoken))))
-        if self._with_usage:
-            written.append(_event({**self._shell, "choices": [], "usage": usage(spoken.usage)}))
-        return b"".join([*written, _DONE])
+        return b"".join(written)
 
     def fail(self, problem: Problem, status: int) -> bytes:
         """Write a final error event."""
@@ -136,7 +149,9 @@ class ChatWriter:
         return b"".join([self._chunk(_encode({"tool_calls": [piece]})) for piece in (begun, rest)])
 
     def _chunk(self, delta: bytes, finish: bytes = b"null") -> bytes:
-        return unbroken(self._front + delta + b',"logprobs":null,"finish_reason":' + finish + b"}]}\n\n")
+        return unbroken(
+            b'%b%d,"delta":%b,"logprobs":null,"finish_reason":%b}]}\n\n' % (self._front, self._choice, delta, finish)
+        )
 
 
 def error(problem: Problem, status: int) -> Json:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from starlette.responses import Response
 from contextinfinity.client.contract import StampedEvent
 from contextinfinity.client.drop_in import UPSTREAM, Answered
 from contextinfinity.dialects.contract import AnswerView, Dialect, IncomingRequest, SseWriter, Stop
-from contextinfinity.dialects.openai_chat import several
 from contextinfinity.domain.events import CallStreamed, Delta, FinishedTurn, Reasoned, TurnDone
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Turn, Usage
@@ -104,9 +103,7 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
         except BaseException:
             close()
             raise
-    turn, _ = await question.drop_in.begin(question.talk, question.asked)
-    beside = replace(question.talk, beside=turn.id, key=None)
-    others = [(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)]
+    turn, others = await _begun_turns(incoming, question)
     answers = []
     for one in (turn, *others):
         events = question.drop_in.watch(one.id, deltas=False)
@@ -114,17 +111,24 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
         answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
         answers.append(spoken_of(answered, incoming.model))
     headers = await headers_of(incoming, question, turn)
-    written = msgspec.json.encode(several(answers) if others else dialect.whole(answers[0]))
+    written = msgspec.json.encode(dialect.whole(replace(answers[0], others=tuple(answers[1:]))))
     noted = BackgroundTask(_note_sent, question, turn, door)
     return Response(written, headers=headers, media_type="application/json", background=noted)
+
+
+async def _begun_turns(incoming: IncomingRequest, question: MappedRequest) -> tuple[Turn, list[Turn]]:
+    """Begin the turn of a request, and one beside it for each further answer that it asks for."""
+    turn, _ = await question.drop_in.begin(question.talk, question.asked)
+    beside = replace(question.talk, beside=turn.id, key=None)
+    return turn, [(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)]
 
 
 async def _streamed(
     request: Request, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest, close: Callable[[], None]
 ) -> EventStream:
     door = door_of(request)
-    turn, _ = await question.drop_in.begin(question.talk, question.asked)
-    content, is_sent = pieces(door, dialect, incoming, question, turn), asyncio.Event()
+    turn, others = await _begun_turns(incoming, question)
+    content, is_sent = pieces(door, dialect, incoming, question, turn, others), asyncio.Event()
     # before the status is sent: a failure is a status, and can be tried again
     first = await _while_connected(request, question, turn, content.__anext__())
     headers = await headers_of(incoming, question, turn)
@@ -189,34 +193,42 @@ async def _from(first: bytes, rest: AsyncGenerator[bytes], is_sent: asyncio.Even
 
 
 async def pieces(
-    door: AppState, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest, turn: Turn
+    door: AppState,
+    dialect: Dialect,
+    incoming: IncomingRequest,
+    question: MappedRequest,
+    turn: Turn,
+    others: Sequence[Turn] = (),
 ) -> AsyncGenerator[bytes]:
     """Write an answer as it comes, from its first word on; a comment goes out where nothing comes for a while.
 
-    What goes wrong before anything was written is raised, what goes wrong later is written.
+    Further answers to the same request are made at the same time and written, each as a whole, after the first. An
+    error before anything was written is raised, a later one is written.
     """
     writer: SseWriter | None = None
-    done: FinishedTurn | None = None
+    answers: list[AnswerView] = []
     try:
         kinds = (
             Delta,
             *([Reasoned] if dialect.shows_reasoning else ()),
             *([CallStreamed] if dialect.streams_calls else ()),
         )
-        events = question.drop_in.watch(turn.id, reasoning=len(kinds) > 1)
-        async with aclosing(handfuls(door, events, check=question.acting.check)) as coming:
-            async for handful in coming:
-                done = _end_in(handful) or done
-                said = [one.event for one in handful if isinstance(one.event, kinds)]
-                if said or not handful:
-                    head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
-                    yield head + b"".join(_written(writer, event) for event in said) or KEEP_ALIVE
-        if done is None:
-            raise Ending("The server is ending, and the answer is not there yet.")
-        answered = await question.drop_in.answered(turn.id, reasoning=dialect.shows_reasoning)
-        spoken = spoken_of(answered, incoming.model)
+        for one in (turn, *others):
+            done: FinishedTurn | None = None
+            events = question.drop_in.watch(one.id, reasoning=len(kinds) > 1)
+            async with aclosing(handfuls(door, events, check=question.acting.check)) as coming:
+                async for handful in coming:
+                    done = _end_in(handful) or done
+                    said = [stamped.event for stamped in handful if one is turn and isinstance(stamped.event, kinds)]
+                    if said or not handful:
+                        head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
+                        yield head + b"".join(_written(writer, event) for event in said) or KEEP_ALIVE
+            if done is None:
+                raise Ending("The server is ending, and the answer is not there yet.")
+            answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
+            answers.append(spoken_of(answered, incoming.model))
         head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
-        yield head + writer.end(spoken)
+        yield head + writer.end(replace(answers[0], others=tuple(answers[1:])))
     except Exception as error:
         if writer is None:
             raise
