@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -20,6 +19,7 @@ from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import StandbyStore
 from contextinfinity_testing.builders import new_branch
 from tests.postgres import empty_database, server_url
+from tests.recovery.outages import until
 
 pytestmark = [pytest.mark.xdist_group("postgres")]
 
@@ -51,26 +51,23 @@ def processes_of_the_server(url: str) -> list[int]:
 def paused(url: str) -> Iterator[None]:
     """Stop every process of the server, as a machine that hangs."""
     processes = processes_of_the_server(url)
-    for process in processes:
-        os.kill(process, signal.SIGSTOP)
     try:
+        _send(processes, signal.SIGSTOP)
         yield
     finally:
-        for process in processes:
-            os.kill(process, signal.SIGCONT)
+        _send(processes, signal.SIGCONT)
+
+
+def _send(processes: list[int], which: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):  # the connection that named them has ended
+            os.kill(process, which)
 
 
 async def said(store: StandbyStore, branch_id: str, words: str) -> float:
     began = time.monotonic()
     await store.turns.accept(NewTurn(branch_id=branch_id, message=say("user", words)))
     return time.monotonic() - began
-
-
-async def until_ready(store: StandbyStore, pause: float = 0.01) -> None:
-    """Wait until the ledger is back and has everything."""
-    async with asyncio.timeout(20):
-        while store.health().status != "ready":
-            await asyncio.sleep(pause)
 
 
 @pytest.mark.req("CHATMEM-6")
@@ -83,7 +80,7 @@ async def test_a_paused_server_holds_up_the_first_message_only_and_gets_all_of_t
         first = await said(store, branch.id, "first")
         later = [await said(store, branch.id, words) for words in ("second", "third")]
     assert store.health().status == "degraded"
-    await until_ready(store)
+    await until(lambda: store.health().status == "ready")
     turns = await store.turns.history(branch.id)
     assert [turn.user_message.rendered_text for turn in turns] == ["before", "first", "second", "third"]
     assert first < 2

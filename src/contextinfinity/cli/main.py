@@ -28,6 +28,7 @@ from contextinfinity.cli.fold import fold
 from contextinfinity.cli.import_command import import_
 from contextinfinity.cli.mcp_command import mcp
 from contextinfinity.cli.memory_commands import forget, memories, remember
+from contextinfinity.cli.migrate_store_command import migrate_store
 from contextinfinity.cli.model_commands import model
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.search_command import rebuild, reindex, search
@@ -48,6 +49,7 @@ for command in (*TALKING, *LINES):
 app.command("import")(import_)
 app.command()(export)
 app.command()(backup)
+app.command("migrate-store")(migrate_store)
 for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor, demo):
     app.command()(command)
 for command in (encrypt, decrypt, rekey):

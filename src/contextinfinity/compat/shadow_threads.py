@@ -7,6 +7,7 @@ in the log; it names the thread and counts, never what was said.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from contextinfinity.compat.thread_log import ThreadLog
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.thread import Thread, Turn
 from contextinfinity.errors import ContextInfinityError
+from contextinfinity.storage.folders import make_private
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +116,12 @@ class ShadowThreads:
 
     def _note(self, difference: ThreadDifference) -> None:
         log.warning("the shadow of thread %s differs (%s)", difference.thread_id, difference.error or difference.verb)
-        self._report.parent.mkdir(parents=True, exist_ok=True)
-        with self._report.open("ab") as file:
-            file.write(msgspec.json.encode(difference) + b"\n")
+        make_private(self._report.parent)
+        file = os.open(self._report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, msgspec.json.encode(difference) + b"\n")
+        finally:
+            os.close(file)
 
 
 def read_report(report: Path) -> tuple[ThreadDifference, ...]:

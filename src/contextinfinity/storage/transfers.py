@@ -18,6 +18,10 @@ from contextinfinity.domain.transfer import (
 class TransferStore(Protocol):
     """Conversations with everything that belongs to them. What all verbs of a store share, these share."""
 
+    async def owners(self) -> tuple[Owner, ...]:
+        """Return everybody who has a conversation or a memory."""
+        ...
+
     async def outline(self, session_id: SessionId) -> SessionOutline | None:
         """Read a session, its branches and what was deleted from it."""
         ...

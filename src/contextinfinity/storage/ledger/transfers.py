@@ -550,9 +550,15 @@ def _moment(column: int | None) -> datetime | None:
     return None if column is None else from_millis(column)
 
 
+def read_owners(connection: Connection) -> tuple[Owner, ...]:
+    """Return everybody who has a conversation or a memory."""
+    return tuple(Owner(org_id=org_id, user_id=user_id) for org_id, user_id in connection.many("select_owners_transfer"))
+
+
 class LedgerTransfers(StoreResource):
     """``TransferStore`` of the contract, on a database."""
 
+    owners = reads(read_owners)
     outline = reads(read_outline)
     states = reads(read_states)
     turns = reads(read_turns)

@@ -46,6 +46,7 @@ _CAUSES: tuple[tuple[type[psycopg.Error], type[LedgerError], str], ...] = (
     (errors.InsufficientPrivilege, LedgerReadOnly, "does not allow this to the role of the connection"),
     (errors.UndefinedTable, LedgerCorrupt, "does not have the schema of a ledger"),
     (errors.UndefinedColumn, LedgerCorrupt, "does not have the schema of a ledger"),
+    (psycopg.IntegrityError, LedgerFailed, "refused, ConstraintError"),
     (psycopg.OperationalError, LedgerFailed, "cannot be reached"),
     (psycopg.InterfaceError, LedgerFailed, "cannot be reached"),
 )

@@ -106,3 +106,7 @@ INSERT INTO memory_source (memory_key, turn_id, session_id, branch_id, turn_seq,
 SELECT :key, t.id, t.session_id, t.branch_id, t.turn_seq, :start, :end, :said_at
 FROM turn AS t JOIN session AS s ON s.id = t.session_id
 WHERE t.id = :turn_id AND s.org_id = :org_id AND s.user_id = :user_id
+
+-- name: select_owners_transfer
+-- Everybody who has a conversation or a memory; scans, and so runs on a reader.
+SELECT org_id, user_id FROM session UNION SELECT org_id, user_id FROM memory_owner ORDER BY 1, 2
