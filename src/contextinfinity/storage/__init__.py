@@ -1,1 +1,1 @@
-"""Where the ledger is kept: one contract, several stores."""
+"""Storage of the ledger: one contract and its backends."""

@@ -1,19 +1,18 @@
-"""What every store can do, by noun.
+"""The storage contract: one protocol per resource, implemented by every backend.
 
-A verb is one transaction: whole or not at all, and durable once it returns. What all verbs share:
+Each method is one transaction. It is atomic, and durable when it returns. These rules apply to all methods:
 
-- **unknown**: reading by an id that does not exist gives None or an empty tuple; writing to one raises
-  ``NotFound``. Reading never creates anything.
-- **repeated**: a verb that is given the id of what it makes (``create``, ``accept``) and finds it already
-  made in the same words returns what is there; in other words it raises ``AlreadyExists``. Compared are for
-  ``create`` owner, external_id and kind, for ``accept`` branch and message. A turn is committed and indexed once.
-- **fenced**: a write to a running turn names its owner. When another worker owns the turn by now the write
-  is discarded with ``TurnLost``; when its phase is not the expected one, with ``WrongPhase``.
-- **immutable**: what was said never changes; the database itself refuses. A turn that was recorded without an
-  answer may get one, once, while it is the last thing said (``Turns.log``).
+- **unknown ids**: a read returns None or an empty tuple; a write raises ``NotFound``. Reads never create anything.
+- **repeated calls**: ``create`` and ``accept`` take the id of the new object. If it exists with the same content, they
+  return it; if it exists with other content, they raise ``AlreadyExists``. ``create`` compares owner, external_id and
+  kind; ``accept`` compares branch and message. A turn is committed and indexed once.
+- **fencing**: a write to a running turn names its owner. It raises ``TurnLost`` if another worker owns the turn, and
+  ``WrongPhase`` if the turn is not in the expected phase; nothing is written then.
+- **immutability**: messages never change; database triggers enforce this. The last turn of a branch, if it was recorded
+  without an answer, may get one once (``Turns.log``).
 
-The transactions of a turn have their names: TX-0 ``Turns.accept``, TX-P ``Turns.open_step``, TX-A
-``Turns.finalise``, TX-B ``States.commit``, TX-C ``Chunks.index``.
+The transactions of a turn are called TX-0 (``Turns.accept``), TX-P (``Turns.open_step``), TX-A (``Turns.finalise``),
+TX-B (``States.commit``) and TX-C (``Chunks.index``).
 """
 
 from __future__ import annotations
@@ -56,67 +55,69 @@ class Sessions(Protocol):
     """Conversations."""
 
     async def create(self, new: NewSession) -> Session:
-        """Make a session with one branch and its root state.
+        """Create a session with one branch and its root state.
 
-        A given ``id`` is kept (``AccessDenied``: it was another owner's); an ``external_id`` is unique within its owner
-        (``AlreadyExists``). A request that comes again with its ``once`` is given what it made; or ``KeyReused``.
+        A repeated request with the same idempotency key (``once``) returns the session that it created. Raises
+        ``AccessDenied`` if the given ``id`` belonged to another owner, ``AlreadyExists`` if the owner already uses the
+        ``external_id``, and ``KeyReused`` if the idempotency key belongs to a different request.
         """
         ...
 
     async def get(self, session_id: SessionId) -> Session | None:
-        """Read one."""
+        """Return one session."""
         ...
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
-        """Read the owner's session of that foreign id; nobody else's."""
+        """Return the owner's session with that external id. Other owners' sessions are never returned."""
         ...
 
     async def list(self, owner: Owner, *, limit: int = 50, after: Position | None = None) -> tuple[Session, ...]:
-        """Read the owner's sessions, the one spoken in last first; ``after``: those that stand behind it."""
+        """Return the owner's sessions, most recently used first; with ``after``, those that follow this position."""
         ...
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:
-        """Give it another title."""
+        """Change the title."""
         ...
 
     async def note(self, session_id: SessionId, key: str, value: Json) -> Session:
-        """Set one key of its metadata (a name without quotes); other keys stay, and it counts as no use of it."""
+        """Set one metadata key (no quotes in its name). Other keys and the time of last use do not change."""
         ...
 
     async def activate(self, session_id: SessionId, branch_id: BranchId) -> Session:
-        """Make another of its branches the active one. ``NotFound`` for a branch of another session."""
+        """Make another branch the active one. Raises ``NotFound`` if it belongs to another session."""
         ...
 
 
 class Branches(Protocol):
-    """Lines of turns. Forking and rolling back copy nothing and delete nothing."""
+    """Branches of turns. Forking and rolling back neither copy nor delete turns."""
 
     async def get(self, branch_id: BranchId) -> Branch | None:
-        """Read one."""
+        """Return one branch."""
         ...
 
     async def list(self, session_id: SessionId) -> tuple[Branch, ...]:
-        """Read all of a session, the oldest first."""
+        """Return all branches of a session, oldest first."""
         ...
 
     async def lineage(self, branch_id: BranchId) -> Lineage:
-        """Tell whose turns it sees. ``NotFound`` if there is no such branch."""
+        """Return the branch and its ancestors, with the turns visible of each. Raises ``NotFound`` if it is unknown."""
         ...
 
     async def fork(
         self, branch_id: BranchId, *, at: int | None = None, state: int | None = None, label: str | None = None
     ) -> Branch:
-        """Start a new branch after turn ``at``, or from the state of number ``state``; neither: at the end.
+        """Create a branch after turn ``at``, or from state number ``state``; by default at the end of the branch.
 
-        Its parent is the branch that owns that turn; its base the newest state committed for a turn up to ``at``. With
-        ``state`` it has that state's pins, else those of ``branch_id``. ``InvalidInput`` for an unknown place.
+        The parent is the branch that owns the turn; the base is the newest state committed for a turn up to ``at``.
+        Pins are copied from the given ``state``, otherwise from ``branch_id``. Raises ``InvalidInput`` if the turn or
+        state does not exist.
         """
         ...
 
     async def rollback(
         self, branch_id: BranchId, *, to: int | None = None, state: int | None = None, label: str | None = None
     ) -> Branch:
-        """Fork there and make the new branch the active one, in one transaction."""
+        """Fork as ``fork`` does and make the new branch the active one, in one transaction."""
         ...
 
 
@@ -124,87 +125,91 @@ class Turns(Protocol):
     """Messages and their answers."""
 
     async def accept(self, new: NewTurn) -> Turn:
-        """TX-0: the turn, its message and its place in the branch become durable together.
+        """TX-0: write the turn, its message and its position in the branch.
 
-        ``QueueFull`` when ``queue_limit`` turns already wait in Accepted, before anything is written. With ``begin``
-        it goes on to ContextPrepared in the same transaction, unless it has to wait. ``WorkerLost`` for an owner that
-        was declared dead. With ``once`` a request that comes again is given the turn it made, wherever that stands
-        now; ``KeyReused`` when the key named a request for something else. With ``creates`` its session is created in
-        the same transaction, with the errors of ``Sessions.create``.
+        With ``begin``, also move the turn to ContextPrepared unless it has to wait for an earlier one. With
+        ``creates``, also create its session; this raises the errors of ``Sessions.create``. A repeated request with the
+        same idempotency key (``once``) returns the turn that it created, in its current phase.
+
+        Raises ``QueueFull`` if ``queue_limit`` turns already wait in Accepted, ``WorkerLost`` if the owner was declared
+        dead, and ``KeyReused`` if the idempotency key belongs to a different request. Nothing is written then.
         """
         ...
 
     async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
-        """Accepted → ContextPrepared. ``BranchBusy`` while an earlier turn of the branch is not final."""
+        """Move a turn from Accepted to ContextPrepared. Raises ``BranchBusy`` while an earlier turn is not final."""
         ...
 
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
-        """TX-P: step and plan are durable before the provider is heard; ContextPrepared → Responding.
+        """TX-P: write a step and its plan before the provider is called; ContextPrepared → Responding.
 
-        A later step of the same turn keeps it in Responding, and ends the one it goes on from (``closes``) in the
-        same transaction. A repeated ``step_index`` is ``AlreadyExists``.
+        For a later step the turn stays in Responding, and the previous step (``closes``) is ended in the same
+        transaction. Raises ``AlreadyExists`` for a repeated ``step_index``.
         """
         ...
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """TX-A: answer, last step and phase ResponseFinalized, and the job that commits the turn."""
+        """TX-A: write the answer, the last step, phase ResponseFinalized and the job that commits the turn."""
         ...
 
     async def finalise_and_claim(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> tuple[Turn, Job | None]:
-        """TX-A, and claim that job for the owner in the same transaction; None while another job of the branch runs."""
+        """TX-A, and claim the job for the owner in the same transaction.
+
+        The job is None while another job of the branch runs.
+        """
         ...
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """End a turn before its answer was final: Failed, with what was shown of the answer."""
+        """End a turn as Failed, with the part of the answer that was shown."""
         ...
 
     async def cancel(self, turn_id: TurnId) -> Turn:
-        """Ask the turn's owner, wherever it is, to stop. It stays asked; a turn that is final stays as it is."""
+        """Request cancellation from the turn's owner, which may be another process. A final turn does not change."""
         ...
 
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
-        """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
+        """Append turns that were finished elsewhere: in phase Done, without an owner, with one state for all of them.
 
-        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done. What is there already, by
-        its id, is given as it is: ``AlreadyExists`` on another branch, ``Gone`` where it was deleted.
+        A turn whose id exists is returned unchanged. Raises ``OutOfOrder`` while turns of the branch are neither
+        committed nor failed, ``AlreadyExists`` if an id exists on another branch, and ``Gone`` if it was deleted.
         """
         ...
 
     async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
-        """Append one message that was said elsewhere, with a state of its own; gives the turn it stands in.
+        """Append one message from elsewhere with its own state, and return the turn that contains it.
 
-        An assistant's message answers the branch's newest turn, if that was recorded without an answer and nothing
-        came after it: no turn, no fork, no summary. The turn keeps its ``metadata``. Any other message opens a turn:
-        recorded as ``record`` does it, without an answer. ``OutOfOrder`` while turns of the branch are not settled.
+        An assistant message becomes the answer of the newest turn, if that was recorded without an answer and no turn,
+        fork or summary followed it; the turn keeps its own ``metadata``. Any other message starts a turn without an
+        answer, as ``record`` does. Raises ``OutOfOrder`` while turns of the branch are neither committed nor failed.
         """
         ...
 
     async def get(self, turn_id: TurnId) -> Turn | None:
-        """Read one."""
+        """Return one turn."""
         ...
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
-        """Read the newest ``limit`` turns of the lineage (those under turn_seq ``before``), oldest first."""
+        """Return the newest ``limit`` turns of the lineage, oldest first; with ``before``, only lower turn_seqs."""
         ...
 
     async def digest(self, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int] | None:
         """Return the number of turns of the lineage from ``first`` to ``last``, and the sum of their update times.
 
         Times are in milliseconds. The digest changes when one of these turns changes, expires or is deleted, so that a
-        copy of settled turns can be checked. None while the branch continues outside of the ledger.
+        copy of finished turns can be checked. None while the branch continues outside of the ledger.
         """
         ...
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
-        """Read a turn's provider calls in order, from that step_index on."""
+        """Return a turn's provider calls in order, starting at step_index ``first``."""
         ...
 
     async def answered(self, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
-        """Read a turn with its session, its plan, its origins and so many turns before it."""
+        """Return a turn with its session, plan and origins, and the ``earlier`` turns before it."""
         ...
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
-        """Read the account of the turn's last request, or of the question it asked back."""
+        """Return the plan of the turn's last request, or of its clarifying question."""
         ...
 
 
@@ -212,135 +217,135 @@ class States(Protocol):
     """Checkpoints. The head of a branch is the only source of committed state."""
 
     async def get(self, state_id: StateId) -> State | None:
-        """Read one."""
+        """Return one state."""
         ...
 
     async def head(self, branch_id: BranchId) -> State:
-        """Read the branch's head. ``NotFound`` if there is no such branch."""
+        """Return the branch's head. Raises ``NotFound`` if the branch is unknown."""
         ...
 
     async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
-        """Read the chain from the head back, the newest first, across the branches it runs through."""
+        """Return the chain of states from the head back, newest first, including those of parent branches."""
         ...
 
     async def newest(
         self, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
     ) -> State | None:
-        """Read the newest state of the chain made for one of these reasons; ``covers``: that covers just that turn.
+        """Return the newest state of the chain with one of these reasons; with ``covers``, one that ends at that turn.
 
-        Folds and unfolds are found at once however long the chain is; for other reasons it is walked back to the state.
-        ``NotFound`` if there is no such branch.
+        Folds and unfolds are found by index; for other reasons the chain is walked. Raises ``NotFound`` if the branch
+        is unknown.
         """
         ...
 
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
-        """TX-B: new state, state_after, phase, head and head_seq together; pins are read inside.
+        """TX-B: write the new state, state_after, phase, head and head_seq. Pins are read in the same transaction.
 
-        ``HeadMoved`` when the head is not ``expected_head`` (None: whatever it is, for a draft that only inherits);
-        ``OutOfOrder`` while an earlier turn of the branch is not settled. A turn that is committed already gives
-        the state it was committed with. A fold or unfold removes the branch's candidate in the same transaction.
+        A turn that is already committed returns its existing state. A fold or unfold removes the branch's fold
+        candidate. Raises ``HeadMoved`` if the head is not ``expected_head`` (None, for drafts that only inherit,
+        accepts any head), and ``OutOfOrder`` while an earlier turn of the branch is neither committed nor failed.
         """
         ...
 
     async def fold(self, candidate: FoldCandidate, *, ends: Job | None = None) -> State | None:
-        """Commit a fold and end the job that worked it out, in one transaction.
+        """Commit a fold and complete the job that computed it, in one transaction.
 
-        None, and nothing is written, when the candidate does not continue the branch's summary any more, or turns were
-        deleted since its turns were read. ``JobLost``: the job is another worker's by now, and nothing is written.
+        Returns None and writes nothing if the candidate no longer continues the branch's summary, or if turns were
+        deleted after it was computed. Raises ``JobLost`` and writes nothing if another worker now has the job.
         """
         ...
 
     async def unfold(self, branch_id: BranchId) -> State:
-        """Return to the summary before the last fold. ``Refused`` when nothing is folded."""
+        """Restore the summary from before the last fold. Raises ``Refused`` if there is no fold."""
         ...
 
     async def propose(self, candidate: FoldCandidate) -> FoldCandidate:
-        """Keep a fold that could be committed, one a branch: a newer one replaces it.
+        """Store a fold candidate; it replaces the previous one of the branch.
 
-        ``InvalidInput`` when it covers a turn that is not committed, or less than the summary it goes on from.
+        Raises ``InvalidInput`` if it covers an uncommitted turn, or fewer turns than the summary it continues.
         """
         ...
 
     async def proposal(self, branch_id: BranchId) -> FoldCandidate | None:
-        """Read the branch's candidate."""
+        """Return the branch's fold candidate."""
         ...
 
     async def pin(self, branch_id: BranchId, fact: str) -> State:
-        """Add a pinned fact word for word: a state of its own, at once. A fact that is there stays once."""
+        """Pin a fact verbatim and commit a state for it. Pinning an existing fact again adds nothing."""
         ...
 
     async def unpin(self, branch_id: BranchId, number: int) -> State:
-        """Take the fact of that number (from 1) away. ``NotFound`` if there is none."""
+        """Remove the pinned fact with that number (from 1). Raises ``NotFound`` if there is none."""
         ...
 
 
 class Chunks(Protocol):
-    """Slices of turns that can be found again."""
+    """Chunks: the searchable pieces of turns."""
 
     async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
-        """TX-C: chunks, vectors and phase Indexed together; gives all chunks of the turn.
+        """TX-C: write chunks, vectors and phase Indexed; return all chunks of the turn.
 
-        The same words of one type are stored once a turn, wherever they stand (the span does not count) and however
-        often this runs; a vector of the same namespace replaces nothing. ``WrongPhase`` before the turn is committed;
-        ``InvalidInput`` for a span outside its message, or a vector of another size than its namespace's others.
+        Idempotent: equal text of one type is stored once per turn regardless of its span, and existing vectors are
+        kept. Raises ``WrongPhase`` before the turn is committed, and ``InvalidInput`` for a span outside its message or
+        a vector whose dimension differs from its namespace.
         """
         ...
 
     async def get(self, chunk_id: ChunkId) -> Chunk | None:
-        """Read one."""
+        """Return one chunk."""
         ...
 
     async def of_turn(self, turn_id: TurnId) -> tuple[Chunk, ...]:
-        """Read a turn's chunks in the order of their place."""
+        """Return a turn's chunks, ordered by position."""
         ...
 
 
 class Contents(Protocol):
-    """Texts and blobs by their SHA-256 (in hex): system texts, tool schemas, images, files; each kept once."""
+    """Content-addressed storage of system texts, tool schemas, images and files, by SHA-256 in hex."""
 
     async def keep_text(self, body: str) -> str:
-        """Keep a text and give its hash. What is there already is kept anew: it counts as young again."""
+        """Store a text and return its hash. Storing an existing text again restarts its age for ``collect``."""
         ...
 
     async def text(self, sha256: str) -> str | None:
-        """Read a text."""
+        """Return a text."""
         ...
 
     async def keep_blob(self, body: bytes, media_type: str) -> str:
-        """Keep bytes and give their hash. A message refers to them with an image source ``blob_source(hash)``.
+        """Store bytes and return their hash. A message refers to them with the image source ``blob_source(hash)``.
 
-        A message that refers to a blob that is not there is refused with ``InvalidInput``.
+        Writing a message that refers to an unknown blob raises ``InvalidInput``.
         """
         ...
 
     async def blob(self, sha256: str) -> tuple[bytes, str] | None:
-        """Read bytes and their media type."""
+        """Return a blob's bytes and media type."""
         ...
 
     async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
-        """Remove what nothing refers to and nobody kept for that long; tell how many. Never what is referred to."""
+        """Delete unreferenced texts and blobs that were last stored longer ago than this; return how many."""
         ...
 
 
 class Jobs(Protocol):
-    """Durable work. A turn's jobs are made by the transactions that call for them."""
+    """The durable job queue. The transactions of a turn enqueue that turn's jobs."""
 
     async def enqueue(
         self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
     ) -> Job:
-        """Ask for a job, due ``after`` that time: at most a minute, else ``InvalidInput``.
+        """Enqueue a job that is due after a delay. Raises ``InvalidInput`` for a delay of more than a minute.
 
-        One of a kind waits for a turn (or, without a turn, for a branch): asking again gives it, due at the earlier of
-        both times; one that waits to be tried again keeps its time. A job that had failed is queued afresh; a branch's
-        job that runs already will run once more.
+        At most one job of a type is queued per turn (or, without a turn, per branch). Enqueueing it again returns it,
+        due at the earlier of both times; a job that waits for a retry keeps its time. A failed job is queued again. A
+        branch's job that is running runs once more.
         """
         ...
 
     async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
-        """Take the next job that is due, of these kinds (None: of any), and count the attempt.
+        """Claim the next due job of these types (None: any type) and count the attempt.
 
-        Never one behind an earlier waiting job of its kind on its branch. Of a branch at most one fold_branch and at
-        most one other job run at a time. ``WorkerLost`` for a worker that was declared dead.
+        Jobs of one type on one branch are claimed in order. At most one fold_branch job and one other job of a branch
+        run at a time. Raises ``WorkerLost`` if the worker was declared dead.
         """
         ...
 
@@ -353,156 +358,158 @@ class Jobs(Protocol):
         then: JobTypes = (),
         took: Took | None = None,
     ) -> Job | None:
-        """Write the result and delete the job. The last of a turn's index_turn and remember_turn makes the turn Done.
+        """Write the result and delete the job; with ``then``, claim and return the next job of these types.
 
-        With a state (TX-B), chunks (TX-C) and memories in the result one transaction does all of it. A part that is
-        missing, that an earlier turn of the branch still waits for, or whose memories were reconciled with others
-        than there are now, is queued as a job of its own. ``then``: claim the next of these. ``took`` is kept with
-        the turn. ``JobLost``, here and below: not its job.
+        State (TX-B), chunks (TX-C) and memories of the result are written in one transaction. A part is queued as a
+        separate job if it is missing, if an earlier turn of the branch still waits for it, or if the owner's memories
+        changed since they were reconciled. The turn is Done after the last of its index_turn and remember_turn jobs.
+        ``took`` is stored with the turn. This and the following methods raise ``JobLost`` if the worker does not hold
+        the job.
         """
         ...
 
     async def release(self, job_id: int, worker: WorkerId) -> None:
-        """Give it back untried: it is due at once and the attempt does not count."""
+        """Return a job to the queue. It is due at once, and the attempt is not counted."""
         ...
 
     async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
-        """Queue it again for later. For index_turn the turn is marked degraded until an attempt succeeds."""
+        """Queue a job again with a delay. For index_turn, the turn is degraded until an attempt succeeds."""
         ...
 
     async def give_up(self, job_id: int, worker: WorkerId, *, error: str) -> None:
-        """Keep it as failed, to be seen. A turn that only waited for it is Done, degraded."""
+        """Mark a job as failed and keep it. A turn that waited for this job only becomes Done and degraded."""
         ...
 
     async def claimed(self, worker: WorkerId) -> frozenset[int]:
-        """Return the jobs that a worker has claimed and not ended."""
+        """Return the ids of the jobs that a worker has claimed and not ended."""
         ...
 
     async def list(self, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
-        """Read the jobs there are, the oldest first; with ``branch_id`` those of that branch."""
+        """Return jobs, oldest first; with ``branch_id``, only those of that branch."""
         ...
 
     async def backlog(self) -> Backlog:
-        """Tell what waits."""
+        """Return the number of jobs by state and type, and the creation time of the oldest."""
         ...
 
     async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
-        """Tell how long until the next job of these kinds (None: of any) can be taken: zero or less is now.
+        """Return the time until the next job of these types (None: any type) is due; zero or less means now.
 
-        None when none is queued that could be taken if its time had come.
+        None if no queued job could be claimed even if it were due.
         """
         ...
 
 
 class Workers(Protocol):
-    """Processes at work. Who is dead is known at once where a lock tells it, elsewhere by a heart that stands still."""
+    """Worker processes. A dead worker is detected by its free lock at once, otherwise by missed heartbeats."""
 
     async def enter(self) -> Worker:
         """Register this process as a worker."""
         ...
 
     async def beat(self, worker: WorkerId) -> None:
-        """Count a heartbeat. ``WorkerLost`` when it was declared dead: it must enter again, its turns are gone."""
+        """Write a heartbeat. Raises ``WorkerLost`` if the worker was declared dead: it must register again."""
         ...
 
     async def leave(self, worker: WorkerId) -> None:
-        """Say goodbye. Unknown or repeated: nothing happens."""
+        """Unregister a worker. Unknown workers are ignored."""
         ...
 
     async def list(self) -> tuple[Worker, ...]:
-        """Read who is registered, the oldest first."""
+        """Return the registered workers, oldest first."""
         ...
 
     async def dead(self) -> tuple[WorkerId, ...]:
-        """Name the workers known to be dead: registered ones whose lock is free, and owners nobody registered."""
+        """Return the workers known to be dead, and owners of turns or jobs that are not registered."""
         ...
 
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
-        """Declare a worker dead: its unfinished turns become the taker's, its running jobs are queued again.
+        """Declare a worker dead, assign its unfinished turns to ``by`` and queue its running jobs again.
 
-        Whatever the dead one still writes is discarded, and it can take on nothing new. Jobs wait a little longer each
-        time their worker dies, and but for summarize_turn fail at the fifth. Taking over twice takes nothing.
+        Later writes of the dead worker are rejected, and it cannot claim new work. A job is delayed longer each time
+        its worker dies, and fails at the fifth death, except summarize_turn. A second take-over does nothing.
         """
         ...
 
 
 class Vectors(Protocol):
-    """Vectors of chunks: one a chunk and namespace, and the nearest of them.
+    """Vectors of chunks, at most one per chunk and namespace, and nearest-neighbour search.
 
-    A namespace holds the vectors of one embedder. The current one is searched; a changed embedder fills another one
-    beside it, which becomes current when it is complete: a search never returns nothing meanwhile, and never compares
+    A namespace holds the vectors of one embedder. Searches use the current namespace. After a change of the embedder a
+    second namespace is filled and becomes current when it is complete, so searches keep working and never compare
     vectors of two embedders. Vectors are bytes, as ``domain.vectors`` packs them.
     """
 
     async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[VectorHit, ...]:
-        """Find the chunks whose vectors are nearest, the nearest first. ``InvalidInput`` for another dimension."""
+        """Return the chunks with the nearest vectors, nearest first. Raises ``InvalidInput`` for a wrong dimension."""
         ...
 
     async def bodies(self, namespace: str, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
-        """Read the vectors of chunks; None for one that has none there."""
+        """Return the vectors of chunks; None for a chunk without a vector in the namespace."""
         ...
 
     async def namespaces(self) -> tuple[Namespace, ...]:
-        """Tell which namespaces there are, the current one first."""
+        """Return all namespaces, the current one first."""
         ...
 
     async def open(self, name: str, dim: int) -> Namespace:
-        """Make sure there is one of that name: the first is current at once, any other has to be filled.
+        """Return the namespace with that name; create it if needed.
 
-        A generation that was current before and is outdated is filled again. ``InvalidInput`` for another dimension.
+        The first namespace is current at once; any other has to be filled first, also one that was current before.
+        Raises ``InvalidInput`` if it exists with another dimension.
         """
         ...
 
     async def unplaced(self, namespace: str, *, limit: int = 256) -> tuple[Chunk, ...]:
-        """Read chunks that have no vector there, the oldest first."""
+        """Return chunks without a vector in the namespace, oldest first."""
         ...
 
     async def place(self, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:
-        """Add vectors; a chunk that has one there keeps it, one that is gone is passed over."""
+        """Add vectors. Existing vectors are kept, and deleted chunks are skipped."""
         ...
 
     async def switch(self, namespace: str) -> bool:
-        """Make it the current one, unless chunks are unplaced there; the one before is old from then on."""
+        """Make a namespace current and mark the previous one as old; return False if it still lacks vectors."""
         ...
 
     async def drop_old(self, *, limit: int = 1000) -> int:
-        """Remove vectors of old namespaces, some at a time; tell how many."""
+        """Delete a batch of vectors of old namespaces; return how many."""
         ...
 
     async def build(self) -> bool:
-        """Make what a search in very many vectors is quicker by, where it is due; tell whether anything was made.
+        """Build the nearest-neighbour index of large namespaces where it is due; return whether one was built.
 
-        It may take minutes, beside everything else; a search never waits for it and never needs it.
+        This may take minutes and runs in the background. Searches work without the index and never wait for it.
         """
         ...
 
 
 class Tokens(Protocol):
-    """Who may use a server. What a token says is never kept, only its hash."""
+    """API tokens of a server. Only the hash of a token's secret is stored."""
 
     async def create(self, new: NewToken) -> Token:
-        """Keep one. ``AlreadyExists`` for a hash that is there; ``InvalidInput`` for what is no hash."""
+        """Store a token. Raises ``AlreadyExists`` for a known hash and ``InvalidInput`` for a malformed one."""
         ...
 
     async def find(self, sha256: str) -> Token | None:
-        """Read the token of that hash, also a revoked or expired one."""
+        """Return the token with that hash, also if it is revoked or expired."""
         ...
 
     async def list(self, *, limit: int = 1000) -> tuple[Token, ...]:
-        """Read those there ever were, the oldest first."""
+        """Return all tokens, including revoked and expired ones, oldest first."""
         ...
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Revoke it, from now on and in every process. A second time changes nothing."""
+        """Revoke a token, effective at once in every process. Revoking it again changes nothing."""
         ...
 
     async def any(self) -> bool:
-        """Tell whether there ever was one, revoked or not."""
+        """Return whether any token exists, revoked or not."""
         ...
 
 
 class Store(Protocol):
-    """A ledger. Open it once a process, close it at the end; both are quick at any size."""
+    """A ledger. Open it once per process and close it at the end; both are fast at any size."""
 
     sessions: Sessions
     branches: Branches
@@ -523,13 +530,13 @@ class Store(Protocol):
     transfers: TransferStore
 
     def held_up(self, *, reading: bool = False) -> float:
-        """Tell for how many seconds another process has kept this one from writing (or reading); 0: none does."""
+        """Return for how many seconds another process has blocked writes (or reads) of this one; 0 if none does."""
         ...
 
     def health(self) -> StoreHealth:
-        """Say whether all that was said is kept where it belongs."""
+        """Return whether the ledger is available and has everything that was acknowledged."""
         ...
 
     async def close(self) -> None:
-        """Finish what was asked for, then let go of the files. Closing twice does nothing."""
+        """Finish pending writes, then close the files. Closing twice does nothing."""
         ...

@@ -1,9 +1,9 @@
-"""Files outside the ledger that repeat what was said in it, and how deleted text is removed from them.
+"""Files outside the ledger that contain conversation text, and how deleted text is removed from them.
 
 ``copies_of`` lists them all: journals, journals that a repair set aside, lines typed at the prompt of ``cix chat``,
-refused spools and backups. ``clear`` of each is idempotent and needs no memory of its own: what has to go follows from
-the ledger, where the intent row of a deletion stays until all of them are clear. A kind of file that is added and holds
-something that was said gets its place in that list.
+refused spools and backups. ``clear`` is idempotent and stateless: the ledger knows what has to be removed, and keeps
+the intent row of a deletion until all copies are clear. A new kind of file that contains conversation text has to be
+added to that list.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ log = logging.getLogger(__name__)
 ELSEWHERE = "written_elsewhere"
 """The file in the folder of backups that names the backups written to other places, one path per line."""
 LOOK_SECONDS, BACKUP_SECONDS = 0.05, 10.0
-"""How often to look whether a backup is made, and how long a deletion waits for that."""
+"""Polling interval and longest wait of a deletion for a backup that another process is writing."""
 LEFT_SECONDS = 86_400.0
-"""How long a journal without an end may wait for the ledger it belongs to: two of them may share a data_dir."""
+"""Age from which an unfinished journal of an unknown step is removed; two ledgers may share a data_dir."""
 
 
 class Copy(Protocol):
-    """One kind of file that repeats what was said."""
+    """One kind of file that contains conversation text."""
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
-        """Remove what is deleted or past its time to live; ``sessions`` are those whose deletion was begun.
+        """Remove text that is deleted or past its time to live; ``sessions`` are being deleted.
 
-        ``LedgerError`` when that is not possible now.
+        Raises ``LedgerError`` if that is not possible now.
         """
         ...
 
 
 class Copies:
-    """All of them, in the order in which they are cleared; ``backups`` and ``spools`` are our own folders of these."""
+    """All copies, in the order in which they are cleared; ``backups`` and ``spools`` are folders in the data_dir."""
 
     def __init__(self, *kinds: Copy, backups: Path | None = None, spools: Path | None = None) -> None:
         self._kinds = kinds
@@ -58,28 +58,28 @@ class Copies:
         self._spools = spools
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId] = ()) -> None:
-        """Clear every one of them."""
+        """Clear all copies."""
         for copy in self._kinds:
             await _clear(copy, deletions, sessions)
 
     async def clear_journals(self, deletions: Deletions) -> None:
-        """Clear the journals only: what cannot be found again once their turns are gone."""
+        """Clear the journals only: they cannot be matched once their turns are deleted."""
         for copy in self._kinds:
             if isinstance(copy, Journals):
                 await _clear(copy, deletions, ())
 
     def written_elsewhere(self) -> list[Path]:
-        """Name the backups that a person wrote to other places and that are still there: they are not changed."""
+        """Return existing backups that a user wrote to other places. These are never changed."""
         return [] if self._backups is None else written_elsewhere(self._backups)
 
     async def in_use(self, deletions: Deletions) -> list[Path]:
-        """Name the files with deleted text that only another process can let go of: its spool, a backup it reads."""
+        """Return files with deleted text that another process still uses, such as its spool."""
         from contextinfinity.storage.sqlite.backup import PATTERN
         from contextinfinity.storage.standby.spool import SUFFIX, read
 
         found: list[Path] = []
         for spool in sorted(self._spools.glob(f"*{SUFFIX}")) if self._spools else ():
-            with suppress(FileNotFoundError):  # it landed just now
+            with suppress(FileNotFoundError):  # it was replayed just now
                 if await _without_deleted(deletions, await asyncio.to_thread(read, spool)) is not None:
                     found.append(spool)
         logs = sorted(self._backups.glob(f"{PATTERN}-wal")) if self._backups else ()
@@ -101,7 +101,7 @@ def copies_of(data_dir: Path, ledger: Path) -> Copies:
 
 
 def written_elsewhere(backups: Path) -> list[Path]:
-    """Name the backups that were written to other places and are still there."""
+    """Return existing backups that were written to other places."""
     try:
         lines = (backups / ELSEWHERE).read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -110,7 +110,7 @@ def written_elsewhere(backups: Path) -> list[Path]:
 
 
 def note_written_elsewhere(backups: Path, path: Path) -> None:
-    """Note that a backup was written to another place, so that a deletion can name it."""
+    """Record that a backup was written to another place, so that a deletion can list it."""
     make_private(backups)
     with (backups / ELSEWHERE).open("a", encoding="utf-8") as file:
         file.write(f"{path.absolute()}\n")
@@ -127,18 +127,18 @@ async def _clear(copy: Copy, deletions: Deletions, sessions: Sequence[SessionId]
 
 
 class Journals:
-    """Journals of provider calls in a folder, named by their step; a copy may have a number behind the step."""
+    """Journals of provider calls in a folder, named after their step; copies have a number appended."""
 
     def __init__(self, folder: Path, spools: Path | None = None) -> None:
         self._folder = folder
         self._spools = spools
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId] = ()) -> None:
-        """Remove the journals of deleted and expired turns; one that is being written stays."""
+        """Remove the journals of deleted and expired turns, except those that are being written."""
         found = await asyncio.to_thread(self._found)
         if not found:
             return
-        # In this order: a step that leaves its spool meanwhile is in the ledger by then.
+        # Read the spools first: a step that leaves its spool in the meantime is then found in the ledger.
         held = await asyncio.to_thread(_steps_in_spools, self._spools)
         doomed = await deletions.doomed_steps(found)
         stray = await deletions.stray_steps(found.keys() - held - doomed)
@@ -168,7 +168,7 @@ class TypedLines:
         self._file = file
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
-        """Remove the lines of deleted sessions and expired ones; with a deletion also those of unknown sessions."""
+        """Remove lines of deleted sessions and expired lines; during a deletion also lines without a session."""
         lines = await asyncio.to_thread(typed_lines.read, self._file)
         cutoffs = await deletions.cutoffs({line.session for line in lines if line.session})
 
@@ -184,13 +184,13 @@ class TypedLines:
 
 
 class RefusedSpools:
-    """Spools that were set aside because the ledger did not take all of them."""
+    """Spools that were set aside because the ledger rejected part of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
-        """Remove what belongs to deleted sessions or is expired; with it go records that belong to no session."""
+        """Remove records of deleted sessions and expired ones, together with records without a session."""
         if not self._folder.is_dir():
             return
         from contextinfinity.storage.standby import spool
@@ -204,13 +204,13 @@ class RefusedSpools:
 
 
 class Backups:
-    """Backups of the ledger that were made into the data_dir."""
+    """Backups of the ledger in the data_dir."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
-        """Delete in each backup what is being deleted in the ledger, and what is past its time to live."""
+        """Delete the same sessions in each backup, and everything past its time to live."""
         if not self._folder.is_dir():
             return
         from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN
@@ -225,7 +225,7 @@ class Backups:
 
 
 async def _until_made(partial: Path) -> None:
-    """Wait until a process has made its backup; ``LedgerBusy`` when that takes too long."""
+    """Wait until another process has finished its backup. Raises ``LedgerBusy`` on timeout."""
     from contextinfinity.storage.sqlite.backup import is_being_made
 
     end = time.monotonic() + BACKUP_SECONDS
@@ -236,7 +236,7 @@ async def _until_made(partial: Path) -> None:
 
 
 async def _without_deleted(deletions: Deletions, spooled: Spooled) -> Spooled | None:
-    """Return what stays of a spool; None when nothing has to go. Texts, which belong to no session, do not stay."""
+    """Return a spool without deleted records and without texts (they have no session); None if nothing is deleted."""
     from contextinfinity.storage.standby.spool import Spooled, branch_of, said_at
 
     sessions = await deletions.sessions_of({branch for item in spooled.turns.values() if (branch := branch_of(item))})
@@ -254,7 +254,7 @@ async def _without_deleted(deletions: Deletions, spooled: Spooled) -> Spooled | 
 
 
 def _is_useless(journal: Path) -> bool:
-    """Tell whether nobody can need a journal of an unknown step: it has ended, or was left a day ago."""
+    """Return whether the journal of an unknown step can be removed: it has ended, or is a day old."""
     try:
         if journal.stat().st_mtime < time.time() - LEFT_SECONDS:
             return True
@@ -271,7 +271,7 @@ def _is_useless(journal: Path) -> bool:
 
 
 def _steps_in_spools(folder: Path | None) -> frozenset[StepId]:
-    """Name the steps that wait in spools: their journals are needed."""
+    """Return the steps in spools; their journals are still needed."""
     if folder is None or not folder.is_dir():
         return frozenset()
     from contextinfinity.storage.standby.spool import steps_in

@@ -1,8 +1,8 @@
-"""The seam between the ledger's verbs and a database.
+"""The interface between the ledger's operations and a database.
 
-A verb is a plain function over a ``Connection`` and statements that are called by name; it is written once, in
-``storage/ledger``. A backend is an engine behind ``Database`` (connections, transactions, locking), its dialect of the
-named statements and its ``Search``. Every call of ``read``, ``look`` or ``write`` is one transaction.
+An operation is a plain function over a ``Connection`` and named statements, written once in ``storage/ledger``. A
+backend implements ``Database`` (connections, transactions, locking), its dialect of the named statements and
+``Search``. Every call of ``read``, ``look`` or ``write`` is one transaction.
 
 Values are what a statement's dialect binds: str, int, float, bytes, None; ids are 16 bytes, times are milliseconds,
 lists are JSON text. A statement takes its values by position or by name.
@@ -25,7 +25,7 @@ Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 class Connection(Protocol):
-    """A connection inside a transaction. Statements are named; an unknown name is a ``KeyError``."""
+    """A connection inside a transaction. It runs statements by name; an unknown name raises ``KeyError``."""
 
     @property
     def search(self) -> Search:
@@ -34,7 +34,7 @@ class Connection(Protocol):
 
     @property
     def unindexed(self) -> dict[int, tuple[bytes, str, bool]]:
-        """What the search indexes before the commit: by its row the session, the text, and if it is a new message."""
+        """Rows to index before the commit: {row: (session, text, is a new message)}."""
         ...
 
     def one(self, name: str, values: Values = ()) -> Row | None:
@@ -63,7 +63,7 @@ class Connection(Protocol):
 
 
 class Search(Protocol):
-    """What a backend keeps beside the rows so that messages can be found; called inside the verbs' transactions.
+    """The search index of a backend. All methods run inside the caller's transaction.
 
     ``said`` are pairs of a message's key and its rendered text.
     """
@@ -91,7 +91,7 @@ class Search(Protocol):
         borrowed: Mapping[ChunkSide, str],
         /,
     ) -> None:
-        """Index what a turn said with tools and the words its sides borrow; ``keys``: its question and its answer."""
+        """Index a turn's tool text and the words its sides borrow; ``keys``: the keys of its question and answer."""
         ...
 
     def clear_samples(self, connection: Connection, /) -> None:
@@ -103,11 +103,11 @@ class Search(Protocol):
         ...
 
     def forget_session(self, connection: Connection, session_id: bytes, /) -> None:
-        """Delete what is counted for a session as a whole."""
+        """Delete a session's counts."""
         ...
 
     def find_words(self, connection: Connection, terms: Sequence[str], scope: Scope, most: int, /) -> WordHits:
-        """Find places that hold any of the terms."""
+        """Return positions that contain any of the terms."""
         ...
 
     def put_embeddings(
@@ -122,7 +122,7 @@ class Search(Protocol):
 
 
 class Database(Protocol):
-    """Runs ``work(connection)``. An error in ``work`` rolls its transaction back and is raised to the caller."""
+    """Runs ``work(connection)``. An error in ``work`` rolls the transaction back and is raised to the caller."""
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run a read against one snapshot, without blocking the event loop."""
@@ -133,16 +133,16 @@ class Database(Protocol):
         ...
 
     async def write(self, work: Callable[[Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
-        """Run a change; when this returns it is durable. Waiting changes may share one commit.
+        """Run a write; it is durable when this returns. Pending writes may share one commit (group commit).
 
-        ``bulk``: it is one of many large ones. ``wipe``: nothing of what it deletes may stay in logs.
+        ``bulk``: one of many large writes. ``wipe``: deleted text must not remain in the write-ahead log.
         """
         ...
 
     async def sweep(self, steps: int) -> bool:
-        """Erase what deleted rows left in the files, so many steps; return whether more could be done now."""
+        """Erase the remains of deleted rows, at most this many steps; return whether more can be done now."""
         ...
 
     async def is_wiped(self) -> bool:
-        """Return whether nothing of what was deleted is left in the files."""
+        """Return whether the files contain no deleted text."""
         ...

@@ -1,13 +1,13 @@
-"""Deleting, in every store: the only way in which anything ever leaves a ledger.
+"""The deletion contract: the only way in which data leaves a ledger.
 
-What is deleted takes along all that was made from it: summaries, chunks, vectors, words, plans, raw replies, and texts
-and blobs that nobody else uses. What stays is a tombstone: the id, the place, when, and whose a session was, so that
-a number is never given twice, nor the id of a session to somebody else.
+A deletion also removes all derived data: summaries, chunks, vectors, index words, plans, raw replies, and texts and
+blobs that nothing else refers to. A tombstone stays (id, position, time, and the owner of a session), so that numbers
+are never reused and a session id is never given to another owner.
 
-Deleting a session starts with an intent row (``begin``), which is durable before anything is removed. From then on
-nobody finds the session. Copies outside the ledger are removed next (``cutoffs``, ``doomed_steps`` and ``sessions_of``
-say which), the rows of the ledger last, a batch per transaction (``delete``, ``expire``); the last batch removes the
-intent row. A process that is killed leaves the intent row behind, and ``due`` names the session to the next process.
+Deleting a session starts with an intent row (``begin``), which is durable before anything is removed; from then on the
+session cannot be found. Copies outside the ledger are removed next (see ``cutoffs``, ``doomed_steps`` and
+``sessions_of``), then the ledger rows, one batch per transaction (``delete``, ``expire``). The last batch removes
+the intent row. If the process is killed, the intent row remains, and ``due`` returns the session to the next process.
 """
 
 from __future__ import annotations
@@ -20,72 +20,72 @@ from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, StepId
 
 BATCH = 200
-"""How many turns one transaction deletes: it holds up others for some ten milliseconds."""
+"""Turns deleted per transaction; this blocks other writers for some ten milliseconds."""
 
 
 class Deletions(Protocol):
-    """What is to go, and its going."""
+    """Deletion of sessions and of expired turns."""
 
     async def due(self, *, limit: int = 100) -> tuple[SessionId, ...]:
-        """Name sessions with turns past their time to live, or whose deletion was begun; the longest overdue first."""
+        """Return sessions with expired turns or an unfinished deletion, the longest overdue first."""
         ...
 
     async def is_due(self, session_id: SessionId) -> bool:
-        """Tell whether ``expire`` may have something to do in a session; a single small read."""
+        """Return whether ``expire`` may have something to do in a session; a single small read."""
         ...
 
     async def begin(self, session_id: SessionId) -> None:
-        """Write the intent to delete a session with everything in it. Beginning twice does nothing.
+        """Write the intent to delete a session with everything in it. A second call does nothing.
 
-        ``NotFound`` for an unknown one, ``BranchBusy`` while a turn of it waits or is being answered.
+        Raises ``NotFound`` if it is unknown and ``BranchBusy`` while one of its turns waits or is being answered.
         """
         ...
 
     async def begun(self) -> tuple[SessionId, ...]:
-        """Name the sessions whose deletion was begun and has not ended."""
+        """Return the sessions with an unfinished deletion."""
         ...
 
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-        """Delete turns that are past the session's time to live, and the session when none are left; once.
+        """Delete one batch of turns past the session's time to live, and the session itself when none are left.
 
-        Turns that are not Done or Failed wait. A deletion that was begun goes on. Unknown, or nothing to do: nothing.
-        A summary that covered what is gone goes too, and is made anew of what is left.
+        Turns that are not Done or Failed are kept until they are. An unfinished deletion is continued; unknown sessions
+        are ignored. Summaries that cover deleted turns are deleted too and rebuilt from the remaining turns.
         """
         ...
 
     async def delete(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-        """Delete a session with everything in it, a batch at a time: call it until there is no more.
+        """Delete one batch of a session with everything in it; call it until nothing is left.
 
-        A deletion that was not begun is begun here, with the errors of ``begin``.
+        The first call begins the deletion if needed, and raises the errors of ``begin``.
         """
         ...
 
     async def cutoffs(self, sessions: Collection[SessionId]) -> dict[SessionId, datetime]:
-        """Say up to when what was said in sessions is gone or must go; a session with nothing to remove is left out."""
+        """Return the time up to which the text of each session is or must be deleted; others are left out."""
         ...
 
     async def doomed_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
-        """Return the steps of sessions whose deletion was begun, and of turns that are over and past their time."""
+        """Return the steps of sessions that are being deleted, and of finished turns past their time to live."""
         ...
 
     async def stray_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
-        """Return the steps that are not known, if something was deleted since they were made: it may have been they."""
+        """Return unknown steps that may have been deleted: something was deleted since they were created."""
         ...
 
     async def sessions_of(self, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
-        """Say to which session branches belong or, before they were deleted, belonged; unknown ones are left out."""
+        """Return the session of each branch, also of deleted branches; unknown ones are left out."""
         ...
 
     async def sweep(self, *, steps: int = 16) -> bool:
-        """Wipe out what deletions left in the file: words in the index, shared texts, free pages, the log.
+        """Erase the remains of deletions from the file: index words, shared texts, free pages, the write-ahead log.
 
-        A part of the work at a time; tells whether some is left that can be done now.
+        Does at most ``steps`` steps and returns whether more can be done now.
         """
         ...
 
     async def is_wiped(self) -> bool:
-        """Tell whether the files of the ledger hold nothing of what was deleted.
+        """Return whether the files of the ledger contain no deleted text.
 
-        They do as long as ``sweep`` has not ended, or while another process reads an older moment of the file.
+        They contain some until ``sweep`` has finished, and while another process reads an older snapshot.
         """
         ...

@@ -1,6 +1,6 @@
-"""Folders of our own: readable by their user alone, and there after a power cut.
+"""Private, durable folders: mode 0700, and present after a power cut.
 
-A file's bytes are flushed with the file; its name is flushed with its folder.
+``fsync`` of a file makes its content durable; ``fsync`` of its folder makes its name durable.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, and make their names durable."""
+    """Create a folder and its missing parents durably."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for made in reversed(missing):

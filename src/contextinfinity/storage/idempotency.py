@@ -1,4 +1,4 @@
-"""Requests that may come again, in every store: what names one, and when it is another."""
+"""Validation of idempotency keys."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def check_hash(field: str, value: str) -> None:
-    """Refuse what is no hash."""
+    """Raise ``InvalidInput`` if a value is not a hash."""
     if not _SHA256.fullmatch(value):
         raise InvalidInput(f"{field} is no SHA-256 in hex.")
 
 
 def check_once(once: IdempotencyKey | None) -> None:
-    """Refuse a request whose names are no hashes; none at all is fine."""
+    """Raise ``InvalidInput`` if an idempotency key is malformed; None is valid."""
     if once is not None:
         check_hash("once.key", once.key)
         check_hash("once.asked", once.asked)
 
 
 def check_same_request(once: IdempotencyKey, asked: str) -> None:
-    """Refuse a key that named a request for something else."""
+    """Raise ``KeyReused`` if an idempotency key was used for a different request."""
     if once.asked != asked:
         raise KeyReused("This key named another request before.")

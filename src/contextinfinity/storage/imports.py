@@ -1,9 +1,8 @@
-"""Messages from elsewhere, in every store: the contract, and how messages become turns.
+"""The contract for imported messages, and how messages become turns.
 
-A message is the same as one that is there when its conversation has its ``external_id`` already or, without one, when
-the same words came from the same place. A question opens a turn and the assistant's next words answer it; results of
-tools that follow each other are one message, because a model has to see them together. Any other message of the
-assistant is a turn by itself.
+A message is a duplicate if its conversation already has its ``external_id`` or, without one, if the same text was
+imported from the same position. A user message starts a turn, and the next assistant message answers it. Consecutive
+tool results form one message, because a model must see them together. Any other assistant message is a turn of its own.
 """
 
 from __future__ import annotations
@@ -25,34 +24,34 @@ HASH_BYTES = 16
 
 
 class ImportStore(Protocol):
-    """Messages from elsewhere, each once. What all verbs of a store share, these share."""
+    """Imported messages, each stored once. The rules of ``storage.contract`` apply."""
 
     async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
-        """Append those that the session does not have yet: turns that are Done, nobody's, in the order given.
+        """Append the messages that the session does not have yet, as turns in phase Done without an owner.
 
-        One state counts past them all. If the first one answers, and the branch's newest turn arrived without an
-        answer, from a place before it, and nothing came after it, it is that turn's answer. Two that are new with one
-        between them that was there before do not become one turn. ``OutOfOrder`` while turns of the branch are not
-        settled, unless there is nothing to add.
+        One state covers all of them. If the first message is an answer, and the branch's newest turn was imported
+        without one from an earlier position, it becomes that turn's answer. Two new messages with an existing one
+        between them do not form one turn. Raises ``OutOfOrder`` if there is something to add while turns of the branch
+        are neither committed nor failed.
         """
         ...
 
     async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
-        """Add those turns that the session does not have yet, in one transaction; parents come before their children.
+        """Add the turns that the session does not have yet, in one transaction; parents must precede their children.
 
-        A turn goes to the end of its parent's branch or, where that has gone on, to a new branch that leaves it there;
-        the first one without a parent begins the main branch. What is counted are messages; one that several branches
-        have is counted once. Turns that follow one that was deleted are left out (``clashing``). ``OutOfOrder`` while
-        turns of a branch are not settled.
+        A turn is appended to its parent's branch, or to a new branch forked after the parent if that branch has
+        continued; the first turn without a parent starts the main branch. The result counts messages; one that
+        several branches share is counted once. Turns after a deleted turn are left out (``clashing``). Raises
+        ``OutOfOrder`` while turns of a branch are neither committed nor failed.
         """
         ...
 
     async def origins(self, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
-        """Tell where the messages of turns came from, question first; turns that were said here are left out."""
+        """Return the origins of the messages of turns, question first; turns that were not imported are left out."""
         ...
 
     async def beginning(self, session_id: SessionId, *, limit: int = 64) -> tuple[Origin, ...]:
-        """Read the origins of a session with the lowest places, in their order."""
+        """Return the origins of a session with the lowest positions, in order."""
         ...
 
 
@@ -64,12 +63,12 @@ class Pair(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be answered."""
+        """Whether the turn still lacks an answer."""
         return self.answer is None and self.said[0].message.role != "assistant"
 
 
 def pairs_of(arrivals: Sequence[ImportedMessage], there: Collection[int] = ()) -> list[Pair]:
-    """Put messages together to turns, except across places that were there before."""
+    """Group messages into turns, but not across positions that exist already."""
     pairs: list[Pair] = []
     known = sorted(there)
     for each in arrivals:
@@ -86,7 +85,7 @@ def pairs_of(arrivals: Sequence[ImportedMessage], there: Collection[int] = ()) -
 
 
 def exchange_of(pair: Pair) -> Exchange:
-    """Give a pair as the turn it becomes; it was said when its first message was."""
+    """Return the turn that a pair becomes, with the time of its first message."""
     first, answer = pair.said[0], pair.answer
     blocks = tuple(block for each in pair.said for block in each.message.blocks)
     everything = pair.said if answer is None else (*pair.said, answer)
@@ -99,12 +98,12 @@ def exchange_of(pair: Pair) -> Exchange:
 
 
 def hash_of(arrival: ImportedMessage) -> bytes:
-    """Hash what a message says, short: to know it again among those of one conversation."""
+    """Return a short hash of a message's content, to recognise it within one conversation."""
     return wire.content_hash(arrival.message)[:HASH_BYTES]
 
 
 def check_arrivals(arrivals: Sequence[ImportedMessage]) -> None:
-    """Refuse messages from elsewhere that cannot be kept."""
+    """Raise ``InvalidInput`` for imported messages that cannot be stored."""
     for each in arrivals:
         check_message(each.message)
         check_json(each.details, "details")

@@ -1,6 +1,6 @@
-"""What every store checks in the same words, on plain values.
+"""Validation rules that all stores share. They work on plain values and do no I/O.
 
-A store reads the rows a rule needs, asks the rule, and writes: the rules themselves know no storage.
+Functions called ``check_…`` raise ``InvalidInput`` unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -48,41 +48,41 @@ DEEPEST_JSON, WIDEST_INT = 100, 4096
 LARGEST_COUNT = 2**53
 LARGEST_VECTOR = 16_384
 LONGEST_TTL = 8_760_000.0
-"""Hours: a thousand years. What lives longer lives as long as anything."""
+"""The longest time to live in hours: a thousand years."""
 LONGEST_WAIT = timedelta(minutes=1)
 UNSEEN = (
     "\0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0"
 )
-"""Signs that show nothing, besides white space, as a class of a pattern. The table ``blank_sign`` holds them too."""
+"""Invisible characters besides white space, as a regex character class. The table ``blank_sign`` has the same ones."""
 _KINDS, _REASONS, _ROLES, _CASES = get_args(SessionKind), get_args(StateReason), get_args(Role), get_args(FoldCase)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLANK = re.compile(rf"[\s{UNSEEN}]*")
 
 
 def row_limit(limit: int) -> int:
-    """Give how many rows to read at most: no fewer than none, no more than any store can count."""
+    """Clamp a row limit to what every database accepts."""
     return min(max(limit, 0), MOST_ROWS)
 
 
 def end_place(before: int | None) -> int:
-    """Give the place to stop reading before; none: after everything."""
+    """Return the exclusive upper bound for turn_seq; None means no bound."""
     return LAST_PLACE if before is None else min(before, LAST_PLACE)
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether a text shows nothing."""
+    """Return whether a text has no visible characters."""
     return _BLANK.fullmatch(text) is not None
 
 
 def check_id(identifier: str | None) -> None:
-    """Refuse an id that is not a UUID in canonical form; none at all is fine."""
+    """Reject an id that is not a UUID in canonical form; None is valid."""
     if identifier is not None and not is_id(identifier):
         raise InvalidInput(f"{identifier!r} is not a UUID in lower case with hyphens.")
 
 
 def check_new_session(new: NewSession) -> None:
-    """Refuse a session whose names break the rules."""
+    """Reject a session with invalid ids or names."""
     check_id(new.id)
     check_id(new.branch_id)
     check_name("user_id", new.owner.user_id, least=1)
@@ -97,24 +97,24 @@ def check_new_session(new: NewSession) -> None:
 
 
 def check_name(field: str, value: str, *, least: int) -> None:
-    """Refuse a name that is too short or too long."""
+    """Reject a name that is too short or too long."""
     if not least <= len(value) <= LONGEST_NAME:
         raise InvalidInput(f"{field} has {len(value)} characters; it may have {least} to {LONGEST_NAME}.")
 
 
 def check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a word that is none of those."""
+    """Reject a value that is not one of the allowed ones."""
     if value not in allowed:
         raise InvalidInput(f"{field} is {value!r}; it may be {' or '.join(allowed)}.")
 
 
 def has_expired(said_at: datetime, ttl_hours: float, moment: datetime) -> bool:
-    """Tell whether something that was said then is past its time to live."""
+    """Return whether a message of that time is past its time to live."""
     return said_at + timedelta(hours=min(ttl_hours, LONGEST_TTL)) <= moment
 
 
 def check_new_turn(new: NewTurn) -> None:
-    """Refuse a turn whose ids or values cannot be kept."""
+    """Reject a turn whose ids or values cannot be stored."""
     check_id(new.id)
     check_id(new.retry_of)
     check_message(new.message)
@@ -125,7 +125,7 @@ def check_new_turn(new: NewTurn) -> None:
 
 
 def check_exchanges(exchanges: Sequence[Exchange]) -> None:
-    """Refuse turns from elsewhere whose values cannot be kept."""
+    """Reject recorded turns whose values cannot be stored."""
     for exchange in exchanges:
         check_id(exchange.id)
         check_message(exchange.message)
@@ -134,23 +134,23 @@ def check_exchanges(exchanges: Sequence[Exchange]) -> None:
 
 
 def can_be_answered(turn: Turn, head: State) -> bool:
-    """Tell whether a logged answer belongs to a branch's newest turn: it was recorded without, and is in no summary.
+    """Return whether a turn was recorded without an answer and is in no summary, so that a logged answer belongs to it.
 
-    Turns of the engine say how they ended, so a turn that is Done and does not was recorded.
+    Turns of the engine have an outcome, so a Done turn without one was recorded.
     """
     is_open = turn.phase is Phase.DONE and turn.outcome is None and turn.answer is None
     return is_open and turn.user_message.role != "assistant" and head.covers_turn_seq < turn.turn_seq
 
 
 def check_turn_end(end: TurnEnd) -> None:
-    """Refuse the end of a turn whose values cannot be kept."""
+    """Reject the end of a turn whose values cannot be stored."""
     check_message(end.answer)
     if end.step is not None:
         check_step_end(end.step)
 
 
 def check_new_step(step: NewStep) -> None:
-    """Refuse a step whose values cannot be kept."""
+    """Reject a step whose values cannot be stored."""
     check_id(step.id)
     check_items(step.inputs)
     if step.closes is not None:
@@ -158,19 +158,19 @@ def check_new_step(step: NewStep) -> None:
 
 
 def check_step_end(end: StepEnd) -> None:
-    """Refuse the end of a step whose values cannot be kept."""
+    """Reject the end of a step whose values cannot be stored."""
     check_items(end.items)
 
 
 def check_message(message: Message | None) -> None:
-    """Refuse a message of an unknown role, or one that holds what JSON cannot say; none at all is fine."""
+    """Reject a message with an unknown role or with content that JSON cannot represent; None is valid."""
     if message is not None:
         check_one_of("role", message.role, _ROLES)
         _check_blocks(message.blocks, 1)
 
 
 def check_items(items: Sequence[TranscriptItem]) -> None:
-    """Refuse items that hold what JSON cannot say."""
+    """Reject items with content that JSON cannot represent."""
     for item in items:
         if isinstance(item, AssistantItem):
             _check_blocks(item.blocks, 1)
@@ -199,7 +199,7 @@ def _check_blocks(blocks: Sequence[ContentBlock], depth: int) -> None:
 
 
 def rounds_of(steps: Sequence[tuple[Sequence[ToolOutputItem], Sequence[TranscriptItem]]]) -> tuple[TranscriptItem, ...]:
-    """Give what went to and fro before the last of some steps answered, from what each was told and said."""
+    """Return the transcript of a turn before its last step's answer, from each step's tool outputs and response."""
     rounds: list[TranscriptItem] = []
     for place, (inputs, items) in enumerate(steps, start=1):
         rounds.extend(inputs)
@@ -209,13 +209,13 @@ def rounds_of(steps: Sequence[tuple[Sequence[ToolOutputItem], Sequence[Transcrip
 
 
 def check_metadata_key(key: str) -> None:
-    """Refuse a key of a session's metadata that cannot be part of a JSON path."""
+    """Reject a metadata key that cannot be part of a JSON path."""
     if not 1 <= len(key) <= 64 or not key.replace("-", "").replace("_", "").isalnum() or not key.isascii():
         raise InvalidInput(f"metadata: {key[:80]!r} is no key; use letters, digits, - and _.")
 
 
 def check_json(value: Json, where: str) -> None:
-    """Refuse a value that JSON cannot say and give back as it is, or that is nested too deep to be read."""
+    """Reject a value that does not survive a JSON round trip, or that is nested too deeply."""
     _check_json(value, where, 1)
 
 
@@ -249,7 +249,7 @@ def _named(value: object) -> str:
 
 
 def check_draft(draft: StateDraft) -> None:
-    """Refuse a state with an unknown reason, or a count that is none."""
+    """Reject a state with an unknown reason or a negative count."""
     check_one_of("reason", draft.reason, _REASONS)
     if draft.token_count_est is not None:
         _check_count("token_count_est", draft.token_count_est)
@@ -261,7 +261,7 @@ def _check_count(field: str, count: int) -> None:
 
 
 def check_candidate(candidate: FoldCandidate) -> None:
-    """Refuse a candidate of no known case, with counts that are none, or that does not go on from its summary."""
+    """Reject a fold candidate with an unknown case or negative counts, or that does not continue its summary."""
     check_one_of("case", candidate.case, _CASES)
     _check_count("tokens_before", candidate.tokens_before)
     _check_count("tokens_after", candidate.tokens_after)
@@ -274,19 +274,19 @@ def check_candidate(candidate: FoldCandidate) -> None:
 
 
 def check_covers(covers: int, turn_seq: int) -> None:
-    """Refuse to cover a turn that is not committed."""
+    """Reject a fold that covers an uncommitted turn."""
     if not 0 <= covers <= turn_seq:
         raise InvalidInput(f"A state at turn {turn_seq} cannot cover turn {covers}.")
 
 
 def check_wait(after: timedelta) -> None:
-    """Refuse to put a job off for so long that it would seem to be queued before the clock went back."""
+    """Reject a delay so long that the job would look like one queued before the clock was set back."""
     if not timedelta() <= after <= LONGEST_WAIT:
         raise InvalidInput(f"A job cannot be asked for after {after}; it may be 0 to {LONGEST_WAIT.seconds} seconds.")
 
 
 def check_place(branch: Branch, at: int | None, state: int | None) -> None:
-    """Refuse a fork at a place the branch does not have."""
+    """Reject a fork at a turn or state that the branch does not have."""
     if at is not None and state is not None:
         raise InvalidInput("A fork starts after a turn or from a state, not both.")
     if at is not None and not 0 <= at <= branch.last_turn_seq:
@@ -294,44 +294,44 @@ def check_place(branch: Branch, at: int | None, state: int | None) -> None:
 
 
 def check_rollback(to: int | None, state: int | None) -> None:
-    """Refuse to roll back to nowhere in particular."""
+    """Reject a rollback without a target."""
     if to is None and state is None:
         raise InvalidInput("A rollback needs a place: a turn to go back to, or the number of a state.")
 
 
 def no_state(branch: Branch, number: int) -> InvalidInput:
-    """Say that a branch has no state of that number."""
+    """Return the error for a state number that the branch does not have."""
     return InvalidInput(f"Branch {branch.id} has no state {number}; {there_are(0, branch.head_seq, 'state')}.")
 
 
 def check_fact(fact: str) -> None:
-    """Refuse to pin nothing."""
+    """Reject an empty pinned fact."""
     if not fact.strip():
         raise InvalidInput("A pinned fact cannot be blank.")
 
 
 def remove_pin(facts: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """Take the fact of that number (from 1) out."""
+    """Return the facts without the one with that number (from 1). Raises ``NotFound`` if there is none."""
     if not 1 <= number <= len(facts):
         raise NotFound(f"There is no pinned fact {number}; there are {len(facts)}.")
     return facts[: number - 1] + facts[number:]
 
 
 def check_owner(turn_id: str, owner: str | None, asking: str) -> None:
-    """Discard a write to a turn that another worker owns."""
+    """Raise ``TurnLost`` if another worker owns the turn."""
     if owner != asking:
         raise TurnLost(f"Turn {turn_id} belongs to {owner or 'nobody'}, not to {asking}; nothing was written.")
 
 
 def check_phase(turn_id: str, phase: Phase, allowed: frozenset[Phase]) -> None:
-    """Refuse a step the turn's phase does not allow."""
+    """Raise ``WrongPhase`` if the turn is not in an allowed phase."""
     if phase not in allowed:
         wanted = " or ".join(sorted(allowed))
         raise WrongPhase(f"Turn {turn_id} is {phase}; this needs {wanted}.")
 
 
 def check_finalising(turn_id: str, phase: Phase, end: TurnEnd) -> None:
-    """Refuse to make a turn final out of turn: after a step, or without one a question asked back or a stop."""
+    """Raise ``WrongPhase`` unless the turn has a step, or ends without one by a clarifying question or a stop."""
     check_phase(turn_id, phase, OPEN_PHASES)
     if phase is Phase.CONTEXT_PREPARED and (end.outcome not in STEPLESS or end.step is not None):
         raise WrongPhase(f"Turn {turn_id} is {phase}: without a step only a question asked back or a stop is final.")
@@ -340,13 +340,13 @@ def check_finalising(turn_id: str, phase: Phase, end: TurnEnd) -> None:
 
 
 def texts_of(turn: Turn) -> dict[ChunkSide, str | None]:
-    """Give the texts that the offsets of chunks count in; None for a side that the turn does not have."""
+    """Return the text of each side, to which chunk offsets refer; None for a side that the turn does not have."""
     answer = None if turn.answer is None else turn.answer.rendered_text
     return {"user": turn.user_message.rendered_text, "tool": side_text(turn, "tool") or None, "assistant": answer}
 
 
 def check_span(start: int, end: int, text: str | None) -> None:
-    """Refuse a span that does not lie within its message."""
+    """Reject a span outside its message."""
     if text is None:
         raise InvalidInput("The turn has nothing on that side to take a chunk from.")
     if not 0 <= start < end <= len(text):
@@ -354,7 +354,7 @@ def check_span(start: int, end: int, text: str | None) -> None:
 
 
 def check_namespace(name: str, dim: int, known: int | None) -> None:
-    """Refuse vectors that cannot be kept together: of no name, of no size, or of another size than is known."""
+    """Reject a namespace without a name, or with an invalid or different dimension."""
     check_name("A namespace's name", name, least=1)
     if not 0 < dim <= LARGEST_VECTOR:
         raise InvalidInput(f"A vector of {name} has {dim} numbers; it may have 1 to {LARGEST_VECTOR}.")
@@ -363,7 +363,7 @@ def check_namespace(name: str, dim: int, known: int | None) -> None:
 
 
 def check_vector(name: str, dim: int, body: bytes) -> None:
-    """Refuse a vector of another size than its namespace's others."""
+    """Reject a vector whose dimension differs from its namespace."""
     if dim_of(body) != dim:
         raise InvalidInput(
             f"A vector of {name} has {dim} numbers in {HEAD + dim} bytes; this one has {len(body)} bytes."
@@ -371,24 +371,24 @@ def check_vector(name: str, dim: int, body: bytes) -> None:
 
 
 def check_branch_of(turn_id: str, is_of: str, asked: str) -> None:
-    """Refuse to commit a turn on a branch that is not its own."""
+    """Reject the commit of a turn on another branch than its own."""
     if is_of != asked:
         raise InvalidInput(f"Turn {turn_id} is a turn of branch {is_of}, not of {asked}.")
 
 
 def check_head(branch_id: str, head: str, expected: str | None) -> None:
-    """Refuse to build on a state that is not the head; None: on whatever is."""
+    """Raise ``HeadMoved`` if the head is not the expected one; None accepts any head."""
     if expected not in (None, head):
         raise HeadMoved(f"The head of branch {branch_id} is {head}, not {expected}.", head=head)
 
 
 def not_settled(turn_seq: int, phase: str) -> OutOfOrder:
-    """Say which turn has to be settled first."""
+    """Return the error that names the turn to be committed first."""
     return OutOfOrder(f"Turn {turn_seq} of the branch is {phase}: it has to be settled first.")
 
 
 def drafted_state(draft: StateDraft, head: State, turn_seq: int) -> State:
-    """Build the state that follows the head: what the draft leaves open, and the pins, are the head's."""
+    """Return the state after the head; pins and fields missing in the draft are taken from the head."""
     summary = head.summary if draft.summary is None else draft.summary
     inherited = head.token_count_est if draft.summary is None else len(summary) // 4
     covers = head.covers_turn_seq if draft.covers_turn_seq is None else draft.covers_turn_seq

@@ -1,6 +1,6 @@
-"""Synchronous calls of asynchronous verbs: an event loop on an OS thread of its own, for which the caller waits.
+"""Run coroutines from synchronous code, on an event loop in a separate OS thread.
 
-The caller may have an event loop or none, and be on any OS thread.
+The caller may be on any OS thread, with or without an event loop of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PATIENCE_SECONDS = 5.0
 LOOP_SECONDS = 0.2
 """The same for a caller inside an event loop: the turn may be answered on that very loop."""
 LOOK_SECONDS = 0.02
-"""How often to look whether it has ended."""
+"""Polling interval while waiting for the turn to end."""
 
 
 class LoopThread:
-    """An event loop on a thread of its own."""
+    """An event loop in a separate thread."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -34,7 +34,7 @@ class LoopThread:
         self._thread.start()
 
     def wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine and give its result."""
+        """Run a coroutine and return its result."""
         with self._closing:
             if self._closed:
                 raise LedgerClosed("The ledger is closed.")
@@ -42,13 +42,13 @@ class LoopThread:
         return future.result()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a coroutine that nobody waits for; what it raises is its own."""
+        """Start a coroutine in the background; its exceptions are not raised here."""
         with self._closing:
             if not self._closed:
                 asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a last coroutine, let the others come to their end, and stop. Closing twice does nothing."""
+        """Run a last coroutine, wait for the others, and stop the thread. Closing twice does nothing."""
         with self._closing:
             if self._closed:
                 return

@@ -1,9 +1,9 @@
-"""What a store promises about memories.
+"""The contract for memories.
 
-Every verb takes the owner, and knows nothing of anybody else's: what is another's is not there. A memory is kept once
-for the same words on the same shelf, with every turn that said it. What is said later wins over what was said earlier
-of the same thing (``about``), as long as somebody says it: when its last turn is deleted, what it made untrue holds
-again. What was forgotten leaves a hash and a time: no turn from before can bring it back, nor what it made untrue.
+Methods see the memories of one owner only. Equal text in one scope (the user, or one conversation) is stored once, with
+all turns that it was extracted from. A later memory supersedes an earlier one about the same subject (``about``); when
+the last source turn of the later one is deleted, the earlier one is valid again. A forgotten memory leaves a hash and a
+time: turns from before that time cannot restore it, nor the memories that it superseded.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Memories(Protocol):
     """Facts kept across conversations."""
 
     async def add(self, new: NewMemory) -> Memory:
-        """Keep a fact that comes from no turn; one that is there is kept once. ``InvalidInput`` for an empty one."""
+        """Store a fact without a source turn; an existing one is returned. Raises ``InvalidInput`` if it is empty."""
         ...
 
     async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
-        """Keep what a turn says, and nothing else of it: what it was once said to say goes. Gives what it says.
+        """Replace all memories extracted from this turn, and return the new ones.
 
-        Doing so twice changes nothing. A turn that is not there says nothing.
+        Idempotent. For an unknown turn nothing is stored.
         """
         ...
 
     async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
-        """Read those that are there and the owner's, in the order of the ids."""
+        """Return the owner's memories with these ids, in the order of the ids."""
         ...
 
     async def list(
@@ -47,9 +47,10 @@ class Memories(Protocol):
         limit: int = 50,
         after: Position | None = None,
     ) -> tuple[Memory, ...]:
-        """Read the owner's, the newest first; ``superseded``: also what was true once.
+        """Return the owner's memories, newest first; with ``superseded``, also superseded ones.
 
-        ``thread``: that thread's alone; empty: those that are no thread's. ``after``: what stands behind it.
+        ``thread`` selects those of one conversation; an empty string selects those of none. ``after`` continues a
+        listing after this position.
         """
         ...
 
@@ -60,53 +61,54 @@ class Memories(Protocol):
         ...
 
     async def recall(self, asked: Recall) -> MemoryRecall:
-        """Find what may matter to a turn: the user's own memories and its thread's, living and not expired.
+        """Return memories that may be relevant to a turn: valid ones of the user and of the turn's conversation.
 
-        What was learned on a line that was left is there only where the turn sees it, or a person asked for it. What
-        the turn does not see makes nothing untrue for it. What its thread alone says of a thing holds in place of what
-        the user says elsewhere of the same.
+        Memories from an abandoned branch are included only if the turn sees that branch or a person asked to keep them.
+        Memories that the turn does not see supersede nothing for it. A memory of the conversation takes precedence over
+        one of the user about the same subject.
         """
         ...
 
     async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
-        """Tell what a turn may take for true in place of each: itself, or what was said since.
+        """Return for each memory the one that is valid for the turn: itself, or the one that superseded it.
 
-        One is missing where that was forgotten, or where the turn may not see it any more.
+        An id is missing if its successor was forgotten or is not visible to the turn.
         """
         ...
 
     async def edit(self, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
-        """Put other words in its place; the old ones are gone as if forgotten. ``NotFound`` where there is none.
+        """Replace the text of a memory; the old text is treated as forgotten. Raises ``NotFound`` if it is unknown.
 
-        From now on it is true, and about what the new words are about; another with the same words goes into it.
+        The memory is valid from now on and is about the subject of the new text. Another memory with equal text is
+        merged into it.
         """
         ...
 
     async def forget(
         self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None, thread: SessionId | None = None
     ) -> int:
-        """Remove memories, and all that has the same words; tell how many are gone. Unknown ones count for nothing.
+        """Delete memories and all others with the same text; return how many. Unknown ids are ignored.
 
-        ``at``: what was said until then cannot bring them back; None: until now. ``thread``: only what is its own.
+        Turns up to ``at`` (default: now) cannot restore them. ``thread`` limits this to one conversation's memories.
         """
         ...
 
     async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
-        """Note that they stood in a prompt; to the hour, so that most times nothing is written."""
+        """Record that memories were placed in a prompt, at most once an hour for each."""
         ...
 
     async def expire(self, owner: Owner, oldest: datetime) -> int:
-        """Remove what was neither said nor shown since then; tell how many."""
+        """Delete memories that were neither stated nor placed in a prompt since ``oldest``; return how many."""
         ...
 
 
 def words_of(content: str) -> set[str]:
-    """Give the words a memory is found by; all of them are about the user."""
+    """Return the search terms of a memory, without "user", which most memories contain."""
     return set(terms(content)) - {"user"}
 
 
 def check_memory(new: NewMemory) -> None:
-    """Refuse a fact that says nothing, or is no single sentence any more."""
+    """Raise ``InvalidInput`` for a fact that is empty, too long, or more than one line."""
     if not new.content.strip():
         raise InvalidInput("A memory says something; this one is empty.")
     if len(new.content) > LONGEST_MEMORY or "\n" in new.content:
@@ -117,7 +119,7 @@ def check_memory(new: NewMemory) -> None:
 
 
 def sees(lineage: Lineage, branch_id: BranchId, turn_seq: int) -> bool:
-    """Tell whether a turn of a branch is one of a lineage."""
+    """Return whether a lineage includes this turn of the branch."""
     return any(
         stretch.branch_id == branch_id
         and stretch.first <= turn_seq

@@ -17,27 +17,27 @@ from contextinfinity.domain.turn import PrefixHashes
 from contextinfinity.errors import BranchBusy, NotFound
 
 MOST_CANDIDATES = 20
-"""Turns with equal words that are looked at; more are too many to tell apart."""
+"""Turns with equal content that are compared; more cannot be told apart."""
 MOST_CONTINUATIONS = 3
-"""How far different continuations are counted."""
+"""Different continuations are counted up to this number."""
 
 
 def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
-    """Say that a message cannot stand where its sender thought."""
+    """Return the error for a message whose branch has continued in the meantime."""
     return BranchBusy(f"Branch {branch_id} has gone on after turn {turn_seq}.")
 
 
 def not_on_branch(branch_id: BranchId, turn_id: TurnId) -> NotFound:
-    """Say that a retry names a turn that its branch does not have."""
+    """Return the error for a retry of a turn that is not on the branch."""
     hint = "Name a turn of the branch that the message goes to."
     return NotFound(f"retry_of: there is no turn {turn_id} on branch {branch_id}.", hint=hint)
 
 
 class PrefixHashStore(Protocol):
-    """Where threads of one owner left off, by what was said in them. ``session_id``: only in that one."""
+    """Finds stored conversations of one owner by their content; ``session_id`` limits a search to one of them."""
 
     async def end(self, owner: Owner, answered: int, *, session_id: SessionId | None = None) -> PrefixHashEnd | None:
-        """Find the turn up to which exactly this was said, and a branch to go on from it.
+        """Return the turn whose stored prefix has this hash, and a branch to continue it on.
 
         A free turn comes first, on the branch made last; a branch that was forked after the turn and has no turn of
         its own comes after those that own it. If none is free: a turn of the newest thread, with its continuations.
@@ -47,7 +47,7 @@ class PrefixHashStore(Protocol):
     async def exchanges(
         self, owner: Owner, alone: int, *, session_id: SessionId | None = None
     ) -> tuple[PrefixHashEnd, ...]:
-        """Find the turns that say just this exchange, whatever is in front of it: each once, free ones first.
+        """Return the turns with exactly this exchange, regardless of what precedes them; free ones first.
 
         At most ``MOST_CANDIDATES`` + 1. Imported turns are found only at the end of a branch.
         """

@@ -1,8 +1,8 @@
-"""Turns that were held while the ledger was away, and come into it when it is there again.
+"""The contract for replaying turns that were spooled while the ledger was unavailable.
 
-A landing says how far a turn has come: accepted, begun, asked of a provider, ended. It lands in one transaction,
-after whatever its branch holds by then. Landing it a second time, or further than before, adds only what is missing,
-so a process that is killed between a landing and the end of its spool does no harm.
+A ``ReplayedTurn`` holds how far a turn came: accepted, begun, sent to a provider, ended. It is written in one
+transaction, at the end of its branch. Replay is idempotent: a repeated or longer replay adds only what is missing, so a
+process may be killed between a replay and the removal of its spool.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ from contextinfinity.domain.turn import NewStep, NewTurn, Turn, TurnEnd
 
 
 class ReplayedTurn(Struct, frozen=True, kw_only=True):
-    """A held turn, as far as it has come."""
+    """A spooled turn with its progress."""
 
     turn_id: TurnId
     new: NewTurn | None = None
-    """How it was accepted, with its id and owner; None: the ledger had accepted it before it went away."""
+    """The accepted turn with its id and owner; None if the ledger accepted it before the outage."""
     said_at: datetime | None = None
     begun: bool = False
-    """It was its branch's turn to be answered."""
+    """Whether answering had begun."""
     steps: tuple[NewStep, ...] = ()
     end: TurnEnd | None = None
     failed: bool = False
-    """It ended as Failed, not with an answer that counts."""
+    """Whether the turn ended as Failed."""
 
     @property
     def has_to_begin(self) -> bool:
-        """Whether it cannot land while another turn of its branch is being answered."""
+        """Whether it cannot be replayed while another turn of its branch is being answered."""
         return self.begun or bool(self.steps) or (self.end is not None and not self.failed)
 
 
 class ReplayStore(Protocol):
-    """The way back into a ledger."""
+    """Writes spooled turns to the ledger."""
 
     async def land(self, landing: ReplayedTurn) -> Turn:
-        """Write what the ledger does not have of a turn; what is final there stays as it is.
+        """Write the missing parts of a turn; a final turn does not change.
 
-        While another turn of its branch is being answered or waits in front of it, the turn only takes its place at
-        the end of the branch and is returned as Accepted: land it again later. ``Gone`` when the turn was deleted;
-        ``NotFound`` when its branch is gone, or the turn itself where the ledger should have it; nothing is written
-        then.
+        While an earlier turn of the branch waits or is being answered, the turn is only appended to the branch and
+        returned as Accepted: replay it again later. Raises ``Gone`` if the turn was deleted, and ``NotFound`` if its
+        branch is deleted or the ledger lacks a turn that it had accepted; nothing is written then.
         """
         ...

@@ -1,4 +1,4 @@
-"""SQL lives in `.sql` files, each statement under a name with a line that says what it is for.
+"""Loads named statements from `.sql` files. Each has a name and a line that states its purpose.
 
     -- name: insert_turn
     -- TX-0: a turn begins with nothing but its message.
@@ -16,12 +16,12 @@ from types import MappingProxyType
 
 
 def load(package: str, filename: str) -> Mapping[str, str]:
-    """Read the named statements of a file that lies beside the modules of ``package``."""
+    """Return the named statements of a file in a package."""
     return parse((files(package) / filename).read_text("utf-8"), filename)
 
 
 def load_folder(package: str, folder: str) -> Mapping[str, str]:
-    """Read the statements of all `.sql` files of a folder into one mapping; a name may be in one file only."""
+    """Return the statements of all `.sql` files of a folder; names must be unique across the files."""
     statements: dict[str, str] = {}
     for file in sorted((files(package) / folder).iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".sql"):
@@ -33,7 +33,7 @@ def load_folder(package: str, folder: str) -> Mapping[str, str]:
 
 
 def load_dialect(package: str) -> dict[str, str]:
-    """Return the statements of the ledger by name, with those in their place that a backend's folder ``sql`` has."""
+    """Return the ledger's statements by name, overridden by those in the backend's folder ``sql``."""
     return {**load_folder("contextinfinity.storage.ledger", "sql"), **load_folder(package, "sql")}
 
 

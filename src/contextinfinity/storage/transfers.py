@@ -1,4 +1,4 @@
-"""Whole conversations out of a ledger and into another one: the contract."""
+"""The contract for exporting whole conversations and restoring them in another ledger."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from contextinfinity.domain.transfer import (
 
 
 class TransferStore(Protocol):
-    """Conversations with everything that belongs to them. What all verbs of a store share, these share."""
+    """Conversations with everything that belongs to them. The rules of ``storage.contract`` apply."""
 
     async def owners(self) -> tuple[Owner, ...]:
         """Return everybody who has a conversation or a memory."""
         ...
 
     async def outline(self, session_id: SessionId) -> SessionOutline | None:
-        """Read a session, its branches and what was deleted from it."""
+        """Return a session, its branches and its tombstones."""
         ...
 
     async def states(
         self, session_id: SessionId, *, after: StateId | None = None, limit: int = 500
     ) -> tuple[StateTransfer, ...]:
-        """Read the states of a session, ordered by their ids, those behind ``after``."""
+        """Return the states of a session after id ``after``, ordered by id."""
         ...
 
     async def turns(
         self, session_id: SessionId, *, after: tuple[int, str] = (0, ""), limit: int = 200
     ) -> tuple[TurnTransfer, ...]:
-        """Read the turns that have ended, ordered by (turn_seq, id), those behind ``after``."""
+        """Return the finished turns after ``after``, ordered by (turn_seq, id)."""
         ...
 
     async def memories(
         self, owner: Owner, *, thread: SessionId | None = None, after: MemoryId | None = None, limit: int = 500
     ) -> tuple[MemoryTransfer, ...]:
-        """Read the memories of a user, or of one thread alone, ordered by their ids."""
+        """Return the memories of a user, or of one conversation only, ordered by id."""
         ...
 
     async def restore(
         self, outline: SessionOutline, states: Sequence[StateTransfer], turns: Sequence[TurnTransfer]
     ) -> bool:
-        """Create a session as it was, in one transaction; False: it is there already, and nothing is written.
+        """Restore a session in one transaction; return False and write nothing if it exists.
 
-        Its texts and blobs have to be kept before. ``InvalidInput`` where the parts do not fit together or break a
-        rule of the ledger, ``AccessDenied`` where the id belongs or belonged to another owner.
+        Store its texts and blobs first. Raises ``InvalidInput`` if the parts are inconsistent or violate a constraint,
+        and ``AccessDenied`` if the id belongs or belonged to another owner.
         """
         ...
 

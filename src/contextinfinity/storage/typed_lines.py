@@ -1,4 +1,4 @@
-"""The file of lines typed at the prompt of ``cix chat``: one JSON object a line, the oldest first, mode 0600.
+"""The file of lines typed at the prompt of ``cix chat``: one JSON object per line, oldest first, mode 0600.
 
 Each line names the conversation in which it was typed and when, so that it can be deleted with it. Files of older
 releases hold bare JSON strings, whose conversation is not known.
@@ -29,7 +29,7 @@ class TypedLine(NamedTuple):
 
 
 def read(file: Path) -> list[TypedLine]:
-    """Read all lines; none from a file that is not there. A line that cannot be decoded is empty and of no session."""
+    """Return all lines; none if the file is missing. An undecodable line is returned empty and without a session."""
     try:
         found = file.read_bytes().splitlines()
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def append(file: Path, lines: Sequence[TypedLine]) -> None:
 
 
 def keep_only(file: Path, is_kept: Callable[[TypedLine], bool]) -> None:
-    """Remove all other lines."""
+    """Remove all lines that ``is_kept`` does not select."""
     _rewrite(file, lambda lines: list(filter(is_kept, lines)))
 
 
@@ -61,7 +61,7 @@ def forget(file: Path, session: SessionId) -> None:
 
 
 def _rewrite(file: Path, choose: Callable[[list[TypedLine]], list[TypedLine]]) -> None:
-    """Rewrite a file in place; one that a kill cut off in the middle is rewritten the next time."""
+    """Rewrite a file in place; if the process is killed half way, the next rewrite repairs it."""
     with suppress(FileNotFoundError), _locked(file) as descriptor:
         lines = read(file)
         kept = choose(lines)

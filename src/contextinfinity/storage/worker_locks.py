@@ -1,7 +1,7 @@
-"""A lock a worker: held while its process lives, free the moment it dies, whatever killed it.
+"""One file lock per worker, held while its process lives.
 
-The operating system lets go of a file lock when a process ends, so a free lock is proof of death, at once
-and without a clock. A lock file that is not there counts as free.
+The operating system releases a file lock when its process ends, however it ends. A free lock, or a missing lock file,
+therefore proves that the worker is dead, at once and without a timeout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextinfinity.storage.folders import make_private
 from contextinfinity.storage.journal.entries import FULL
 
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-"""Why a folder will not take a file, however often that is tried."""
+"""Errors for which creating a file in the folder is not retried."""
 
 
 class WorkerLocks:
@@ -34,7 +34,7 @@ class WorkerLocks:
         try:
             make_private(self._folder)
             handle = locked(path, os.O_CREAT)
-            while handle is None or not is_at(handle, path):  # somebody who tidied up removed it under our hands
+            while handle is None or not is_at(handle, path):  # a concurrent clean-up removed it
                 handle = locked(path, os.O_CREAT)
         except OSError as error:
             kind = LedgerReadOnly if error.errno in UNWRITABLE else LedgerFull if error.errno in FULL else LedgerFailed
@@ -42,17 +42,17 @@ class WorkerLocks:
         self._held[worker] = handle
 
     def release(self, worker: WorkerId) -> None:
-        """Let go of it and remove its file. A lock of another process that is free is removed too."""
+        """Release the lock and remove its file; also removes the free lock file of another process."""
         path = self._path(worker)
         with suppress(FileNotFoundError, NotADirectoryError):
             handle = self._held.pop(worker, None) or locked(path)
-            if handle is not None:  # removed only while we hold it, so that nobody else does
+            if handle is not None:  # remove it only while holding it
                 if is_at(handle, path):
                     path.unlink()
                 os.close(handle)
 
     def is_free(self, worker: WorkerId) -> bool:
-        """Tell whether no process holds it."""
+        """Return whether no process holds the worker's lock."""
         if worker in self._held:
             return False
         try:
@@ -69,12 +69,12 @@ class WorkerLocks:
         return self._path(worker).exists() and self.is_free(worker)
 
     def release_all(self) -> None:
-        """Let go of every lock this process holds."""
+        """Release every lock this process holds."""
         for worker in list(self._held):
             self.release(worker)
 
     def stray(self, known: set[WorkerId]) -> list[Path]:
-        """Name the free lock files of workers nobody knows: what a process that died while entering left."""
+        """Return free lock files of unknown workers, left by processes that died while registering."""
         files = self._folder.glob("*.lock") if self._folder.is_dir() else ()
         return sorted(path for path in files if path.stem not in known and self.is_free(path.stem))
 
@@ -89,11 +89,11 @@ class ProcessLocks:
         self._held: set[WorkerId] = set()
 
     def hold(self, worker: WorkerId) -> None:
-        """Note a worker as alive."""
+        """Mark a worker as alive."""
         self._held.add(worker)
 
     def release(self, worker: WorkerId) -> None:
-        """Note that a worker has left."""
+        """Mark a worker as gone."""
         self._held.discard(worker)
 
     def is_free(self, worker: WorkerId) -> bool:
@@ -101,12 +101,12 @@ class ProcessLocks:
         return worker not in self._held
 
     def release_all(self) -> None:
-        """Note that all have left."""
+        """Mark all workers as gone."""
         self._held.clear()
 
 
 def locked(path: Path, flags: int = 0) -> int | None:
-    """Open a lock file and lock it; None when somebody else has it."""
+    """Open a lock file and lock it; return None if another process holds it."""
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,7 +117,7 @@ def locked(path: Path, flags: int = 0) -> int | None:
 
 
 def is_at(handle: int, path: Path) -> bool:
-    """Tell whether an open file is still the one of that name."""
+    """Return whether an open file is still the one at that path."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
