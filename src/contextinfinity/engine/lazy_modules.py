@@ -1,7 +1,7 @@
-"""Modules that take long to import, for their word lists and patterns: loaded in a thread, never on the event loop.
+"""Modules that are slow to import because of word lists and patterns: loaded in a thread, never on the event loop.
 
-Code that needs one awaits ``loaded`` before its import statement, which is instant then. A process that lives longer
-than a short command loads all of them ahead of need.
+Code that needs one awaits ``loaded`` before its import statement, which is then instant. A process that outlives a
+short command preloads all of them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ FOR_FOLDS = ("contextinfinity.compaction.boundary", "contextinfinity.librarian.o
 FOR_THE_INDEX = ("contextinfinity.engine.indexing",)
 ALL = (*FOR_A_TURN, *FOR_THE_INDEX, *FOR_MEMORIES, *FOR_FOLDS)
 PRELOAD_SECONDS = 0.3
-"""How long after the start everything is loaded; a short command ends before that."""
+"""The delay of preloading after the start; a short command ends before that."""
 
 _done: set[str] = set()
 
 
 async def loaded(*names: str) -> None:
-    """Make sure that modules are imported; the event loop goes on meanwhile."""
+    """Import modules in a thread, so that the event loop is not blocked."""
     for name in names:
         if name not in _done:
             await asyncio.to_thread(import_module, name)
@@ -41,7 +41,7 @@ async def loaded(*names: str) -> None:
 
 
 def load_all() -> None:
-    """Import all of them and load the tokenizer now: for a process that forks others."""
+    """Import all modules and load the tokenizer now, for a process that will fork."""
     counter_of("scripted", "scripted").count("a")
     for name in ALL:
         import_module(name)
@@ -49,7 +49,7 @@ def load_all() -> None:
 
 
 async def preload(count: Callable[[str], int]) -> None:
-    """Load the tokenizer, which ``count`` uses, and all slow modules a moment after the start."""
+    """Load the tokenizer, which ``count`` uses, and all slow modules shortly after the start."""
     await asyncio.sleep(PRELOAD_SECONDS)
     try:
         await asyncio.to_thread(count, "a")

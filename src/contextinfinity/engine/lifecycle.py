@@ -1,7 +1,7 @@
-"""An engine at work: it opens, takes on messages, keeps house and closes.
+"""The life cycle of an engine: start, accept messages, background maintenance, close.
 
-Entering recovers what a crash left, leaving finishes what runs or marks it. Every minute journals whose time is over
-are removed and what dead workers left is brought to its end. What people do with an engine is in ``engine``.
+Starting recovers from a crash; closing finishes the running turns or marks them as interrupted. Every minute, expired
+journals are removed and the turns of dead workers are ended. The public operations are in ``engine``.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from contextinfinity.telemetry.counters import count
 log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 16
-"""Messages that may wait on a branch."""
+"""The maximum number of messages that wait on a branch."""
 HOUSEKEEPING_SECONDS = 60.0
 INDEX_SECONDS = 2.0
-"""How long after the start, and how often, the index is brought in step; a short command ends before that."""
+"""The first interval between indexing runs, which doubles up to a minute; a short command ends before the first run."""
 LONGEST_SWEEP_SECONDS = 600.0
-"""How long what was deleted may be wiped out at a time, behind all else."""
+"""The time limit of a background sweep of deleted text."""
 WIPE_SECONDS = 5.0
-"""How often to look whether deleted text that another process kept in the log can be wiped."""
+"""The interval for checking whether deleted text in a log that another process used can be wiped."""
 MARK_SECONDS = 2.0
-"""How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
+"""The time limit for recording the end of an interrupted turn; after it, recovery does that."""
 
 
 class Lifecycle:
-    """One process's share of the work on a ledger."""
+    """One process that works on a ledger."""
 
     def __init__(self, store: Store, journals: JournalFolder, models: Models, setup: Setup | None = None) -> None:
         self.store = store
@@ -63,18 +63,18 @@ class Lifecycle:
         self.worker_lease = WorkerLease(store.workers)
         self.tasks: set[asyncio.Task[None]] = set()
         self.unindexed = asyncio.Event()
-        """To be set when turns came that no job will index."""
+        """Set this when turns were added that no job will index."""
         self.cleaner = Cleaner(store, self.setup.copies)
         self._journals = journals
         self.streams_folder = journals.folder
-        """The folder of the journals, which is in the data_dir."""
+        """The folder of the journals, inside the data_dir."""
         self._running: dict[TurnId, RunningTurn] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False
         self._upkeep: set[asyncio.Task[None]] = set()
         self._watching_cancels: asyncio.Task[None] | None = None
         self._unwritable: LedgerReadOnly | LedgerFull | None = None
-        """Why this engine only reads: its ledger could not be written when it was last tried."""
+        """Why this engine is read-only: the error of the last attempt to write."""
         self._beginning = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -90,8 +90,8 @@ class Lifecycle:
         return self
 
     async def _begin_work(self) -> None:
-        """Register this process as a worker, finish what dead ones left, and start the background work."""
-        await self.cleaner.finish()  # while nobody reads here, so that the log can be emptied
+        """Register this process as a worker, recover the turns of dead workers, and start the background tasks."""
+        await self.cleaner.finish()  # before anything reads here, so that the log can be emptied
         async with AsyncExitStack() as undo:
             await undo.enter_async_context(self.worker_lease)
             self._take_up_work(self.worker_lease.worker.id)
@@ -112,7 +112,7 @@ class Lifecycle:
         await self.close()
 
     async def close(self, *, answer_seconds: float = 5.0, job_seconds: float = 2.0) -> None:
-        """Let answers and jobs finish for that long; mark what is still running then, and let go of everything.
+        """Let turns and jobs finish for the given times, interrupt the rest, and release all resources.
 
         Closing twice does nothing.
         """
@@ -131,13 +131,13 @@ class Lifecycle:
         await self._let_go()
 
     async def accept_turn(self, new: NewTurn, options: SendOptions, *, found: bool) -> Turn:
-        """Make a message durable (TX-0) and begin to answer it: the way in for every door.
+        """Make a message durable (TX-0) and start to answer it; every API calls this.
 
-        ``found`` says whether its thread existed. Once the message is durable it is answered, even if its caller has
-        left. ``LedgerReadOnly`` or ``LedgerFull`` where nothing can be written.
+        ``found`` says whether its thread existed. A durable message is answered even if its caller disconnects.
+        Raise ``LedgerReadOnly`` or ``LedgerFull`` if nothing can be written.
         """
         async with self._beginning:
-            if self._unwritable is not None:  # the disk may have room by now
+            if self._unwritable is not None:  # the ledger may be writable again
                 await self._begin_work()
         new = replace(new, queue_limit=QUEUE_LIMIT, begin=True)
         accepting = asyncio.create_task(self._accept(new, options), name="accept")
@@ -176,7 +176,7 @@ class Lifecycle:
         while True:
             try:
                 turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
-            except WorkerLost:  # housekeeping makes us a new worker in a moment
+            except WorkerLost:  # housekeeping registers a new worker in a moment
                 if self._closed:
                     raise
                 self.worker_lease.lost.set()
@@ -187,9 +187,10 @@ class Lifecycle:
                 return turn
 
     def _is_to_be_begun(self, turn: Turn) -> bool:
-        """Tell a new turn from one that its request made before.
+        """Return whether the turn is new and must be started here.
 
-        That one is answered here or elsewhere, or is over, or will be in a moment: its worker died.
+        An idempotent repeat returns an existing turn, which runs here or elsewhere, has ended, or will be
+        recovered.
         """
         is_waiting = turn.phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED)
         is_known = turn.id in self._running or turn.id in self._parts.taken_over
@@ -198,7 +199,7 @@ class Lifecycle:
     def _accepted(self, done: asyncio.Task[Turn]) -> None:
         self._accepting.discard(done)
         if not done.cancelled():
-            done.exception()  # its caller hears of it, or has gone
+            done.exception()  # marks it as retrieved; the caller gets it, unless it has disconnected
 
     def _begin(self, turn: Turn, options: SendOptions) -> None:
         running = self._running[turn.id] = RunningTurn(turn, options)
@@ -215,12 +216,12 @@ class Lifecycle:
         task.add_done_callback(over)
 
     async def _keep_house(self) -> None:
-        """Every minute: remove journals whose time is over, and bring to an end what dead workers left.
+        """Every minute remove expired journals and recover the turns of dead workers.
 
-        A journal is needed until the turn of its step is settled, so none is removed after a recovery that failed.
-        When we ourselves were declared dead, we go on as a new worker.
+        A journal is needed until its turn is settled, so none is removed after a failed recovery. If this
+        worker was declared dead, it registers again as a new one.
         """
-        settled = True  # the start has seen to that
+        settled = True  # recovered at start
         while True:
             try:
                 if settled:
@@ -232,12 +233,12 @@ class Lifecycle:
                     await self._enter_again()
                 await recover(self._parts, await self.worker_lease.find_dead())
                 settled = True
-            except Exception as error:  # whatever it is, it must not end the housekeeping
+            except Exception as error:  # housekeeping must go on after any failure
                 log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
     async def _keep_index(self) -> None:
-        """Now and then do what is missing in the index: of imports, of older releases, after a crash."""
+        """Periodically index what is missing: imports, data of older releases, gaps after a crash."""
         pause, is_looked_over = INDEX_SECONDS, False
         while self.setup.retrieval is not None:
             await wait_for_any(self.unindexed, seconds=pause)
@@ -251,14 +252,15 @@ class Lifecycle:
                     await look_over(self._parts)
                     is_looked_over = True
                 await bring_in_step(self._parts)
-            except Exception as error:  # whatever it is: what was said is found by its words meanwhile
+            except Exception as error:  # until it succeeds, messages are found by keywords only
                 count("indexing_failed")
                 log.warning("the index has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
 
     async def _keep_clean(self) -> None:
-        """Delete what is past its time to live: soon after the start, then every few hours, whatever went wrong.
+        """Delete expired conversations soon after the start and then every few hours; the next run retries
+        failures.
 
-        While another process keeps deleted text in the log, look every few seconds whether it can be wiped.
+        While another process keeps deleted text in the log, check every few seconds whether it can be wiped.
         """
         every = self.setup.clean_up_every.total_seconds()
         due = time.monotonic() + min(HOUSEKEEPING_SECONDS, every)
@@ -272,11 +274,11 @@ class Lifecycle:
                     await self.cleaner.sweep(LONGEST_SWEEP_SECONDS)
                 elif not await self.store.deletions.is_wiped():
                     await self.cleaner.sweep()
-            except Exception as error:  # whatever it is: the next run tries again
+            except Exception as error:  # the next run retries
                 log.warning("the clean-up has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
 
     async def _enter_again(self) -> None:
-        """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""
+        """Register as a new worker: other workers have taken over our turns, and our results for them are discarded."""
         await _stop(set(self.tasks))
         await self.job_runner.stop()
         await self.worker_lease.__aexit__(None, None, None)
@@ -287,7 +289,7 @@ class Lifecycle:
 
 
 async def _stop(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for what they still have to write; not for ever, the ledger may take nothing any more."""
+    """Cancel tasks and wait for their last writes, with a time limit in case the ledger cannot be written."""
     waiting, patience = tasks, MARK_SECONDS
     while waiting:
         for task in waiting:

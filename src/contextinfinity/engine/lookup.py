@@ -1,8 +1,8 @@
-"""Find threads, branches and turns by what a caller names, for one owner or for all.
+"""Find threads, branches and turns by the ids that a caller passes, for one owner or for all.
 
-Every look-up takes the owner that the caller acts for. What belongs to another owner does not exist: the error is the
-one for an unknown id. ``owner=None`` finds the things of every owner; only the command line and the library, which have
-the files themselves, may pass it.
+Every look-up takes the owner that the caller acts for. Objects of another owner raise the same error as an unknown id.
+``owner=None`` finds the objects of every owner; only the command line and the library, which have direct access to the
+files, may pass it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ class Lookup(Lifecycle):
     """The look-ups of an engine."""
 
     async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
-        """Find a thread by our id or by the name its owner gave it; without ``owner``, a name is one of ``local``'s."""
+        """Return a thread by our id or by its owner's name for it; raise ``NotFound`` if there is none.
+
+        Without ``owner``, a name is looked up for the owner ``local``.
+        """
         session = await self.store.sessions.get(thread_id) if is_id(thread_id) else None
         if session is None or owner not in (None, session.owner):
             session = await self.store.sessions.find(owner or Owner(), thread_id)
@@ -32,7 +35,7 @@ class Lookup(Lifecycle):
         return session
 
     async def thread(self, thread_id: str, owner: Owner | None) -> Session | None:
-        """Find the thread that a message is sent to; None for a name that the owner has not used yet."""
+        """Return the thread that a message is sent to; None for a name that the owner has not used yet."""
         bearable = () if is_ours(thread_id) else (NotFound,)
         with suppress(*bearable):
             return await self.session(thread_id, owner)
@@ -48,7 +51,7 @@ class Lookup(Lifecycle):
         return branch.id
 
     async def turn(self, turn_id: TurnId, owner: Owner | None = None) -> Turn:
-        """Read a turn."""
+        """Return a turn; raise ``NotFound`` if it does not exist or belongs to another owner."""
         turn = await self.store.turns.get(turn_id) if is_id(turn_id) else None
         if turn is not None and owner is not None:
             session = await self.store.sessions.get(turn.session_id)

@@ -1,4 +1,4 @@
-"""What is remembered, for people: to be looked at, added to, edited, forgotten, and held against what was said."""
+"""List, add, edit, delete and audit memories on behalf of a user."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from contextinfinity.text.orders import neutral
 
 PAGE = 500
 WEIGHT = 7
-"""What a person wrote down themselves belongs into every prompt, as far as there is room."""
+"""The weight of memories written by a person: high enough for every prompt, as far as there is room."""
 HINT = "`cix memories list` shows those there are."
 
 
 class MemoryEditing:
-    """The memories of a ledger, each found by its owner only.
+    """The memories of a ledger; an owner can access only their own.
 
-    ``thread`` is one of our ids or the id its owner gave a thread; ``NotFound`` for one the owner does not have.
+    ``thread`` is our id of a thread or the owner's own; raise ``NotFound`` for a thread the owner does not have.
     """
 
     def __init__(self, store: Store, remembering: Remembering | None) -> None:
@@ -41,10 +41,10 @@ class MemoryEditing:
         limit: int = 50,
         after: Position | None = None,
     ) -> tuple[Memory, ...]:
-        """Read an owner's memories, the newest first.
+        """Return a page of an owner's memories, newest first.
 
-        ``thread``: that thread's alone; empty: those that are no thread's. Whoever did not say who they are has those
-        of a thread only: they are many.
+        ``thread`` selects the memories of one thread, an empty string those of no thread. For anonymous users
+        the result is empty without a thread: they share one owner.
         """
         if owner.user_id == ANONYMOUS and not thread:
             return ()
@@ -53,7 +53,7 @@ class MemoryEditing:
         return await self._store.memories.list(owner, thread=thread, superseded=superseded, limit=limit, after=after)
 
     async def everything(self, owner: Owner, *, superseded: bool = True) -> tuple[Memory, ...]:
-        """Read all of an owner's memories."""
+        """Return all memories of an owner."""
         found: list[Memory] = []
         after: Position | None = None
         while page := await self.list(owner, superseded=superseded, limit=PAGE, after=after):
@@ -64,7 +64,7 @@ class MemoryEditing:
     async def find(
         self, owner: Owner, question: str, *, thread: str | None = None, limit: int = 50
     ) -> tuple[Memory, ...]:
-        """Find memories by what they are about, the best first; ``thread``: among that thread's alone."""
+        """Search memories by meaning, best first; ``thread`` limits the search to that thread's memories."""
         session = await self._own(owner, thread) if thread else nobodys(owner)
         recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
         known = await known_from(recalled, question, self._remembering.most)
@@ -73,16 +73,19 @@ class MemoryEditing:
         return tuple(memory for memory in found if memory.tags == shelf)[:limit]
 
     async def add(self, owner: Owner, content: str, *, thread: str | None = None) -> Memory:
-        """Keep a fact that a person writes down; with ``thread`` for that thread alone."""
+        """Store a fact that a person wrote, with ``thread`` only for that thread.
+
+        Raise ``InvalidInput`` if the text is empty or too long.
+        """
         session_id = (await self._own(owner, thread)).id if thread else None
         return await self._store.memories.add(await _written(owner, content, session_id))
 
     async def edit(self, owner: Owner, memory_id: MemoryId, content: str) -> Memory:
-        """Put other words in a memory's place; the old ones are gone."""
+        """Replace the text of a memory; the old text is deleted."""
         return await self._store.memories.edit(owner, memory_id, await _written(owner, content, None))
 
     async def forget(self, owner: Owner, memory_id: MemoryId) -> None:
-        """Remove a memory for good: no turn that was said before brings it back."""
+        """Delete a memory permanently: no earlier turn recreates it. Raise ``NotFound`` if there is none."""
         found = await self._store.memories.read(owner, [memory_id]) if is_id(memory_id) else ()
         if not found:
             raise NotFound(f"There is no memory {memory_id}.", hint=HINT)
@@ -90,8 +93,8 @@ class MemoryEditing:
         await self._store.memories.forget(owner, [memory_id], thread=thread or None)
 
     async def audit(self, owner: Owner) -> tuple[MemoryFinding, ...]:
-        """Hold an owner's memories against what was said, against each other, and against the time."""
-        from contextinfinity.memory.audit import audit  # its phrases take time to load
+        """Check an owner's memories against their source messages, against each other, and for expiry."""
+        from contextinfinity.memory.audit import audit  # slow to import: phrase lists
 
         memories = await self.everything(owner, superseded=False)
         texts = {memory.id: await self._said(memory) for memory in memories}
@@ -140,13 +143,13 @@ async def _written(owner: Owner, content: str, thread: SessionId | None) -> NewM
 
 
 async def _told(text: str) -> StatedFact:
-    """Read what a person wrote as if they had said it, so that what they say later can make it untrue."""
+    """Extract the fact from a written text as from a message, so that later statements can supersede it."""
     drawn = await draw_offline(as_said(text), now())
     return drawn.told[0] if len(drawn.told) == 1 else StatedFact(content=text, start=0, end=len(text))
 
 
 def shelf_of(owner: Owner, tags: Sequence[str]) -> str | None:
-    """Read the thread that tags name, by our id or its owner's; empty: they name the user. ``InvalidInput`` else."""
+    """Return the thread that tags name, or an empty string if they name the user; raise ``InvalidInput`` for others."""
     thread: str | None = None
     for tag in tags:
         kind, _, name = tag.partition(":")

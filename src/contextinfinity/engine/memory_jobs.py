@@ -1,8 +1,8 @@
-"""Memories of a turn: which facts its user states, and which memories they want forgotten.
+"""Extract memories from a turn: the facts its user states, and the memories they want forgotten.
 
-This reads and works out an ``Extraction``; the transaction that ends the job writes it. Only what the user said in a
-finished turn is used: nothing of the answer, of retrieved text, of summaries or of clarifications. The extraction also
-names the memories that the prompt of the turn showed.
+This computes an ``Extraction``; the transaction that ends the job writes it. Only the user's message of a finished turn
+is used, never the answer, retrieved text, summaries or clarifications. The extraction also lists the memories that the
+prompt of the turn showed.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from contextinfinity.text.keywords import terms
 from contextinfinity.text.orders import neutral
 
 FINISHED: frozenset[TurnOutcome] = frozenset({"completed", "incomplete", "paused", "cancelled"})
-"""Ends of a turn in which somebody was answered, or wanted to be: what failed may be said again."""
+"""The outcomes after which memories are extracted; the message of a failed turn may be sent again."""
 Pause: TypeAlias = Callable[[], Awaitable[None]]
-"""Lets others go first."""
+"""Pauses background work while turns run."""
 PAGE = 64
 MOST_KNOWN = 10_000
-"""Memories among which those to be forgotten are looked for."""
+"""The maximum number of memories that are searched for those to forget."""
 MOST_ATTEMPTS = 3
-"""Times that the memories of one turn are stored while other turns change what they are reconciled with."""
+"""The maximum number of attempts to store the memories of a turn while other turns change related memories."""
 
 
 async def extract_turn(store: Store, texts: TextCache, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
-    """Work out what a turn changes in the memories of its user."""
+    """Compute the memory changes of a turn; also delete the owner's expired memories."""
     changes = await _changes(store, remembering, answered)
     await store.memories.expire(answered.session.owner, now() - remembering.expiry)
     return replace(changes, placed=await _placed(texts, answered.plan), placed_at=now())
@@ -52,7 +52,10 @@ async def extract_turn(store: Store, texts: TextCache, remembering: Remembering,
 async def remember_again(
     store: Store, remembering: Remembering, progress: HowFar | None = None, pause: Pause | None = None
 ) -> int:
-    """Draw the memories of every turn again, oldest first; what was forgotten or edited stays so. Gives how many."""
+    """Extract the memories of every turn again, oldest first; return how many were stored.
+
+    Memories that were forgotten or edited are not restored.
+    """
     kept, done, after = 0, 0, None
     while page := await store.index.turns(after=after, limit=PAGE):
         for turn in page:
@@ -68,7 +71,7 @@ async def remember_again(
 
 
 async def _remember(store: Store, remembering: Remembering, answered: AnsweredTurn) -> int:
-    """Store the memories of a turn, again while other turns change what they are reconciled with."""
+    """Store the memories of a turn; retry while other turns change related memories."""
     before, kept = None, 0
     for _ in range(MOST_ATTEMPTS):
         changes = await _changes(store, remembering, answered)
@@ -85,14 +88,14 @@ async def _remember(store: Store, remembering: Remembering, answered: AnsweredTu
 
 
 async def _changes(store: Store, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
-    """Work out what a turn changes in its owner's memories as they are now."""
+    """Compute the changes that a turn makes to its owner's current memories."""
     session, turn = answered.session, answered.turn
     none = Extraction(owner=session.owner, only_thread=own_shelf(session))
     if is_off_record(turn):
         return none
     said_at = _said_at(answered)
     if said_at <= now() - remembering.expiry:
-        return none  # what is known of it stays for as long as it is shown
+        return none  # too old: existing memories stay until they expire
     drawn = await remembering.draw(_typed(turn), said_at) if turn.outcome in FINISHED else ExtractedMemories()
     if not (drawn.told or drawn.unwanted) or _answers_a_question(answered):
         return replace(none, new=())
@@ -109,34 +112,36 @@ async def _changes(store: Store, remembering: Remembering, answered: AnsweredTur
 
 
 def is_off_record(turn: Turn) -> bool:
-    """Tell whether nobody knows whose words these are: an application sent them and did not say."""
+    """Return whether no memories may be extracted, because the author of the message is unknown."""
     return isinstance(turn.metadata, dict) and turn.metadata.get("off_record") is True
 
 
 def _typed(turn: Turn) -> str:
-    """Give what was typed: the first piece of text, since further ones are what was brought along."""
+    """Return the first text block: further blocks are attachments, not typed text."""
     return next((block.text for block in turn.user_message.blocks if isinstance(block, TextBlock)), "")
 
 
 def _said_at(answered: AnsweredTurn) -> datetime:
-    """Return when a message was written, of an imported one too; never later than now, or no correction would win."""
+    """Return when a message was written, also for imports; never later than now, or corrections could not supersede
+    it.
+    """
     times = [one.created_at for one in answered.origins if one.side == "user" and one.created_at is not None]
     return min(min(times, default=answered.turn.created_at), now())
 
 
 def _answers_a_question(answered: AnsweredTurn) -> bool:
-    """Return whether a message answers a clarification: then it is about the question, not about the user."""
+    """Return whether the message answers a clarification: then it is about the question, not about the user."""
     return bool(answered.earlier) and answered.earlier[-1].outcome == "clarification"
 
 
 async def _meant(store: Store, session: Session, unwanted: ForgetRequest, said_at: datetime) -> list[MemoryId]:
-    """Name the memories that a request to forget means."""
+    """Return the memories that a request to forget refers to."""
     known = await store.memories.list(session.owner, thread=own_shelf(session), superseded=True, limit=MOST_KNOWN)
     return [each.id for each in meant(unwanted, known) if (each.valid_from or each.created_at) <= said_at]
 
 
 def own_shelf(session: Session) -> SessionId | None:
-    """Name the only shelf that who speaks may use: of whoever did not say who they are, that of the conversation."""
+    """Return the thread that an anonymous user's memories are limited to; None for identified users."""
     return session.id if session.owner.user_id == ANONYMOUS else None
 
 
@@ -175,7 +180,7 @@ async def _new(session: Session, facts: Sequence[StatedFact], said_at: datetime)
 
 
 async def _near(store: Store, session: Session, told: Sequence[StatedFact]) -> list[Memory]:
-    """Read what is known in much the same words."""
+    """Return existing memories that share words with the facts."""
     words = {word for fact in told for word in terms(fact.content)} - {"user"}
     asked = Recall(
         owner=session.owner,
@@ -190,7 +195,7 @@ async def _near(store: Store, session: Session, told: Sequence[StatedFact]) -> l
 
 
 async def _placed(texts: TextCache, plan: Plan | None) -> tuple[MemoryId, ...]:
-    """Name the memories that a prompt showed."""
+    """Return the memories that a prompt showed."""
     if plan is None:
         return ()
     text = None if plan.front is None else await texts.read(plan.front)

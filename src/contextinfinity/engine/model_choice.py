@@ -1,7 +1,7 @@
-"""Who answers: what the router is told of a request and of the models, and what is made of its word.
+"""Choose the model that answers: build the router's input and apply its result.
 
-The router itself knows values only (``routing``). A model that failed a moment ago is passed over for a while, where
-somebody else may answer.
+The router itself works on plain values (``routing``). A model that failed recently is skipped for a while if another
+one can answer.
 """
 
 from __future__ import annotations
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EARLIER = 3
-"""How many of the user's last messages help to tell what a new one is for."""
+"""The number of the user's previous messages used to classify a new one."""
 
 
 def home_of(parts: Parts, asked: SendOptions, owner: Owner, branch_model: str | None) -> Model:
-    """Give the model that answers unless something speaks for another."""
-    from contextinfinity.routing.router import home_of  # what it knows of words takes time to load
+    """Return the model that answers if no rule matches."""
+    from contextinfinity.routing.router import home_of  # slow to import: word lists
 
     query = _query(parts, asked, owner, branch_model, text="")
     return parts.models.by_name[home_of(query, parts.models.by_name, parts.setup.router)]
 
 
 def choose(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMaterial) -> Route:
-    """Have the router choose; where no model can take the request, the branch's own is asked all the same."""
+    """Return the router's choice; if no model can take the request, return the branch's own model.
+
+    Results of tool calls go to the model that made the calls.
+    """
     from contextinfinity.routing.router import route
 
     home = material.recalled.home
@@ -60,7 +63,7 @@ def choose(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMateria
 
 
 def asked_back(turn: Turn, recalled: PriorContext) -> Route:
-    """Give the route of a message that is answered by a question; in a chat it has a label all the same."""
+    """Return the route of a clarification; in a chat it has an intent label as well."""
     from contextinfinity.routing.intent import UNKNOWN, intent_of
     from contextinfinity.routing.router import labels
 
@@ -70,7 +73,7 @@ def asked_back(turn: Turn, recalled: PriorContext) -> Route:
 
 
 def chat_notes(session: Session, route: Route, artifacts: int) -> dict[str, Json]:
-    """Give what a turn of a chat keeps in its metadata: the label of its question, and how much was retrieved."""
+    """Return the metadata of a chat turn: its intent label and the number of retrieved passages."""
     if session.kind != "chat":
         return {}
     return {"intent": route.intent, "confidence": route.confidence, "result_count": artifacts}
@@ -81,7 +84,7 @@ def _said_before(recalled: PriorContext) -> tuple[str, ...]:
 
 
 def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Route | None:
-    """Say who answers after a model failed, if anybody does; it is passed over for a while."""
+    """Return the fallback route after a failure, or None; the failed model is skipped for a while."""
     from contextinfinity.routing.router import next_after
 
     kind = problem.code if problem.code in KINDS else "provider"
@@ -94,7 +97,7 @@ def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Rout
 
 
 def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
-    """Give the model that called the tools whose results a message brings: it goes on with its own work."""
+    """Return the model whose tool calls this message answers, or None."""
     if not (earlier and earlier[-1].outcome == "paused" and has(turn.user_message.blocks, ToolResultBlock)):
         return None
     before = earlier[-1]
@@ -103,7 +106,7 @@ def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
 
 
 def _described(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMaterial) -> RouteQuery:
-    """Tell the router what is asked. All that would be shown is counted only where a rule goes by it."""
+    """Describe the request to the router; the whole context is counted only if a rule depends on it."""
     recalled, message = material.recalled, turn.user_message
     measure = Measure(recalled.home.counter, cache=recalled.rendered)
     alone, front = measure.message(message), measure.text("\n".join((recalled.system, *recalled.state.pinned_facts)))
@@ -130,7 +133,7 @@ def _described(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMat
 
 
 def _has_to_call(asked: SendOptions) -> bool:
-    """Tell whether an answer without a call of a tool would not do."""
+    """Return whether the caller requires a tool call."""
     choice = None if asked.terms is None else asked.terms.wishes.tool_choice
     return choice is not None and (choice == "required" or choice.startswith(":"))
 
@@ -149,7 +152,7 @@ def _query(parts: Parts, asked: SendOptions, owner: Owner, branch_model: str | N
 
 
 def _facts(parts: Parts, model: Model, home: Model) -> ModelFacts:
-    """Tell the router of a model. The branch's own is given up for a failure only where the settings name others."""
+    """Describe a model to the router; the branch's model is marked unavailable only if fallbacks are configured."""
     from contextinfinity.routing.router_inputs import ModelFacts
 
     may_go = model.name != home.name or parts.setup.router.fallbacks
@@ -164,7 +167,7 @@ def _facts(parts: Parts, model: Model, home: Model) -> ModelFacts:
 
 
 def has(blocks: tuple[ContentBlock, ...], kind: type[ContentBlock]) -> bool:
-    """Tell whether blocks, or results of tools among them, hold a block of that kind."""
+    """Return whether the blocks, including those inside tool results, contain a block of that type."""
     return any(
         isinstance(block, kind) or (isinstance(block, ToolResultBlock) and has(block.content, kind)) for block in blocks
     )

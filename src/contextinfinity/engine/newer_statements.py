@@ -1,4 +1,4 @@
-"""Find newer statements about what was retrieved, so that outdated ones are placed with a mark only."""
+"""Find newer statements about retrieved passages, so that outdated passages are marked as superseded."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from contextinfinity.engine.history_search import SearchOutcome
 
 STATEMENTS, SIMILAR = 3, 8
-"""For how many of the best statements newer ones are looked for, and among how many similar ones."""
+"""The number of best statements to check, and of similar chunks to compare with each."""
 
 
 async def newer_statements(
     parts: Parts, looked: SearchOutcome, good: Sequence[Candidate], scope: Scope
 ) -> list[Candidate]:
-    """Return newer statements similar to the best ones: they may supersede them in other words than the question's."""
+    """Return newer statements similar to the best ones: they may supersede them in words that the question lacks."""
     known = {one.chunk.id for one in looked.candidates}
     stated = [one for one in good if may_state(one) and one.chunk.id in looked.placed.places][:STATEMENTS]
     found: list[Candidate] = []
@@ -44,7 +44,7 @@ async def newer_statements(
 
 
 async def answered_later(parts: Parts, need: Need, looked: SearchOutcome, good: Sequence[Candidate]) -> dict[int, int]:
-    """Return the turns of best exchanges that a turn shown word for word supersedes, each with that turn."""
+    """Return a map from the turns of the best passages to the newer, verbatim turns that supersede them."""
     if need.scope is not None or need.first_shown >= need.turn.turn_seq or not looked.vector:
         return {}
     rivals = [one for one in good if may_be_outdated(one) and one.chunk.id in looked.placed.places]
@@ -71,6 +71,6 @@ async def answered_later(parts: Parts, need: Need, looked: SearchOutcome, good: 
 
 
 def with_mark(piece: PackedPassage, later: Mapping[int, int]) -> PackedPassage:
-    """Mark a piece that a turn shown word for word supersedes, unless it is marked already."""
+    """Mark a passage that a verbatim turn supersedes, unless it is marked already."""
     seq = 0 if piece.superseded_by else later.get(piece.turn_seq, 0)
     return msgspec.structs.replace(piece, superseded_by=seq) if seq else piece

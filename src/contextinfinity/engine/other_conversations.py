@@ -1,8 +1,8 @@
-"""What no memory holds: a question about the user is looked for in the user's other conversations.
+"""Search the user's other conversations for a question about the user that no memory answers.
 
-Only for a user who said who they are, only in conversations of the same owner, only among the user's own words, and
-only what the active branch of that conversation shows. What was forgotten or corrected is not brought back. Each piece
-says in which conversation and when it was said.
+This applies only to identified users, to conversations of the same owner, to the user's own messages, and to turns on
+the active branch of a conversation. Forgotten or corrected statements are not shown. Each passage names its
+conversation and date.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from contextinfinity.text.keywords import terms
 from contextinfinity.text.vocabulary import everywhere
 
 MOST: Final = 2
-"""Pieces that are shown at most."""
+"""The maximum number of passages."""
 TOKENS: Final = 400
-"""Tokens that they may take."""
+"""The maximum number of tokens of all passages."""
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _OWNING: Final = everywhere("first_person", "owning")
@@ -42,7 +42,7 @@ _ADVICE: Final = re.compile(rf"\W*(?:{'|'.join(everywhere('first_person', 'advic
 async def said_elsewhere(
     parts: Parts, recalled: PriorContext, need: Need, missing: list[LeftOut]
 ) -> tuple[Artifact, ...]:
-    """Find what the user said in other conversations, where a question about them has no answer at hand."""
+    """Return passages from other conversations, if a question about the user has no answer in the context."""
     owner, text = recalled.session.owner, need.turn.user_message.rendered_text
     if owner.user_id == ANONYMOUS or parts.setup.retrieval is None or parts.setup.remembering is None:
         return ()
@@ -54,7 +54,7 @@ async def said_elsewhere(
 
 
 def asks_about_user(text: str) -> bool:
-    """Return whether a text asks for something about its writer ("What is my dentist called?") and for no advice."""
+    """Return whether a text asks for a fact about its writer ("What is my dentist called?") and not for advice."""
     if not asks(text) or _ADVICE.match(text) or any(word in text for word in _ADVICE_INSIDE):
         return False
     said = {match[0].lower() for match in _WORD.finditer(text)}
@@ -62,7 +62,7 @@ def asks_about_user(text: str) -> bool:
 
 
 def is_at_hand(text: str, recalled: PriorContext) -> bool:
-    """Return whether a memory, or a turn that is shown, has most words of a question."""
+    """Return whether a memory or a shown turn contains most words of the question."""
     wanted = _content(text)
     known = () if recalled.known is None else (*recalled.known.asked, *recalled.known.standing)
     shown = [turn.user_message.rendered_text for turn in recalled.earlier]
@@ -70,7 +70,7 @@ def is_at_hand(text: str, recalled: PriorContext) -> bool:
 
 
 async def _found(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    from contextinfinity.engine.history_search import bring_back  # its word lists take time to load
+    from contextinfinity.engine.history_search import bring_back  # slow to import: word lists
 
     wanted = _content(need.turn.user_message.rendered_text)
     pieces = [piece for piece in await bring_back(parts, need, missing) if wanted & _content(piece.text)]
@@ -78,12 +78,12 @@ async def _found(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Arti
 
 
 def _content(text: str) -> set[str]:
-    """Return the words of a text that carry content, as the index knows them."""
+    """Return the indexed forms of the content words of a text."""
     return {term for match in _WORD.finditer(text) if carries_content(match[0].lower()) for term in terms(match[0])}
 
 
 async def _is_shown(parts: Parts, need: Need, piece: Artifact) -> bool:
-    """Return whether the owner's conversation shows the turn on its active branch, and the user is known to say it."""
+    """Return whether the passage is on its conversation's active branch, still true, and written by the user."""
     session = await parts.store.sessions.get(piece.conversation)
     chunk = await parts.store.chunks.get(piece.chunk_id)
     if session is None or chunk is None or need.scope is None or session.owner != need.scope.owner:
@@ -96,7 +96,7 @@ async def _is_shown(parts: Parts, need: Need, piece: Artifact) -> bool:
 
 
 async def _still_holds(parts: Parts, owner: Owner, turn: Turn) -> bool:
-    """Return whether all facts of a turn are living memories, so that none was forgotten or corrected."""
+    """Return whether no fact of the turn was forgotten or corrected."""
     if parts.setup.remembering is None:
         return False
     drawn = await parts.setup.remembering.draw(turn.user_message.rendered_text, turn.created_at)

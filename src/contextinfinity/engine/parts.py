@@ -1,4 +1,4 @@
-"""The means to answer a turn, put together once: the ledger, the journals, the models, and which worker we are."""
+"""The dependencies of a running turn, created once per engine: ledger, journals, models, setup, worker id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from contextinfinity.storage.journal import JournalFolder
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The means to answer."""
+    """What is needed to answer a turn."""
 
     store: Store
     journals: JournalFolder
@@ -31,21 +31,21 @@ class Parts:
     caches: Caches
     setup: Setup = field(default_factory=Setup)
     running: Mapping[TurnId, RunningTurn] = field(default_factory=dict)
-    """The turns that are being answered here."""
+    """The turns that run in this process."""
     taken_over: dict[TurnId, None] = field(default_factory=dict)
-    """Turns of dead workers that are ours now and not brought to an end yet, oldest first."""
+    """Turns taken over from dead workers that are not ended yet, oldest first."""
     recovering: asyncio.Lock = field(default_factory=asyncio.Lock)
     branches: TurnNotification = field(default_factory=TurnNotification)
-    """Told whenever a turn ends: a branch may be free."""
+    """Notified whenever a turn ends, because a branch may be free."""
     folds: Broadcast = field(default_factory=Broadcast)
-    """Told of folding, as it goes on."""
+    """Receives the events of folds."""
     run_job: Callable[[Job], None] | None = None
     """Runs a job that this worker has claimed; None: jobs are left to other processes."""
     look_seconds: float = 0.05
-    """How often to look for what other processes do."""
+    """The polling interval for changes by other processes."""
 
     def budget_of(self, model: Model, terms: Terms | None = None) -> Budget:
-        """Share out a model's real window; ``terms``: of a client that sends the whole conversation."""
+        """Return the token budget for a model's window; ``terms``: those of a client that resends the conversation."""
         limit, configured = model.abilities.context_limit, model.configured_window
         ceilings = replace(self.setup.ceilings, reserve=model.max_output_tokens)
         if terms is None:

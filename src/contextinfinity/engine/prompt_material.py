@@ -1,4 +1,4 @@
-"""From what was recalled to the material of a prompt, for the model that answers."""
+"""Build the material of a prompt from the recalled context, for the model that answers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from contextinfinity.prompt.shrink import held_cuts
 from contextinfinity.prompt.tasks import shown_with_opening
 
 LONGEST_REWRITING = 300
-"""A question made explicit that is longer, in characters, makes nothing clearer."""
+"""A rewritten question of more characters is not shown: it would not be clearer."""
 UNREAD = "[Older turns are kept, and not shown here.]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptMaterial:
-    """All that a turn's prompts are made from, whoever answers."""
+    """What the prompts of a turn are made from, independent of the model."""
 
     recalled: PriorContext
     explicit: str | None
@@ -44,29 +44,29 @@ class PromptMaterial:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What the prompts for one model are made from, what they have to fit into, and why their front is new."""
+    """What the prompts for one model are made from, their limits, and why their front is new."""
 
     sections: Sections
     frame: Frame
     measure: Measure
     front: str
-    """The hash under which the front is kept."""
+    """The hash of the stored front."""
     reason: str | None
     workspace: tuple[str, ...] = ()
-    """The hashes under which the parts of a workspace are kept."""
+    """The hashes of the stored workspace parts."""
     remembered: tuple[MemoryReference, ...] = ()
-    """The memories that ride with the question."""
+    """The memories shown with the question, outside the front."""
     missing: tuple[LeftOut, ...] = ()
 
 
 async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, model: Model) -> Prepared:
-    """Put together what a model will see."""
+    """Build the sections, limits and front of the prompts for a model."""
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
     await learn_from(parts, recalled.earlier, model)
     terms = recalled.terms
     budget, missing = parts.budget_of(model, terms), [*recalled.missing]
     measure = Measure(model.counter, tools=model.abilities.tools, cache=recalled.rendered)
-    home = recalled.home  # a front outlasts one that answers a single message
+    home = recalled.home  # the front is sized for the branch's model, not for one that answers a single message
     standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
     candidate = new_front(parts, recalled, turn, standing)
     front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
@@ -115,7 +115,7 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
 
 
 def cuts_before(recalled: PriorContext) -> Shrunk | None:
-    """Return the cuts of the request before on the branch, as far as they concern turns that are still shown."""
+    """Return the cuts of the branch's previous request that concern turns still shown."""
     if recalled.last is None or not recalled.last.same_branch or recalled.last.plan.shrunk is None:
         return None
     cuts = held_cuts(recalled.last.plan.shrunk)
@@ -124,12 +124,12 @@ def cuts_before(recalled: PriorContext) -> Shrunk | None:
 
 
 def shown_form(explicit: str | None, asked: SendOptions) -> str | None:
-    """Give a message's explicit form where it is shown beside it: short, and to nobody who brings their own terms."""
+    """Return the rewritten question if it is shown: it must be short, and the caller must not bring their own terms."""
     return explicit if explicit and len(explicit) <= LONGEST_REWRITING and asked.terms is None else None
 
 
 def new_front(parts: Parts, recalled: PriorContext, turn: Turn, standing: tuple[MemoryLine, ...]) -> Front:
-    """Put together the front as it would be if it were new."""
+    """Build the front from the current state."""
     state, terms = recalled.state, recalled.terms
     standing = () if recalled.is_as_sent else standing
     return Front(
@@ -146,7 +146,7 @@ def new_front(parts: Parts, recalled: PriorContext, turn: Turn, standing: tuple[
 
 
 def the_best(artifacts: Sequence[Artifact], attached: int, most: int, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    """Keep what was attached, and of what was retrieved, the best first, as much as the model gives room for."""
+    """Keep the attachments and the best retrieved passages that fit; record the rest in ``missing``."""
     sums = list(accumulate(artifact.tokens for artifact in artifacts))
     kept = max(attached, bisect_right(sums, most))
     if kept < len(artifacts):
@@ -156,7 +156,7 @@ def the_best(artifacts: Sequence[Artifact], attached: int, most: int, missing: l
 
 
 async def learn_from(parts: Parts, earlier: list[Turn], model: Model) -> None:
-    """Compare what was counted for the last turn of the same model with what its provider reported."""
+    """Calibrate the token counter with the input tokens reported for the model's last turn."""
     turn = earlier[-1] if earlier else None
     if turn is None or model.counter.taught or turn.rounds or not turn.usage.input_tokens:
         return

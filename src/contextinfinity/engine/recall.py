@@ -1,7 +1,7 @@
-"""What was said and is known before a message, read once a turn: read-only, before the message is touched.
+"""Read the context of a message once per turn: history, state, memories. Nothing is written.
 
-History and the committed state come from the ledger. Memories, retrieved text and the contextualised question come
-through seams; one that fails is left out, and the plan and the log say so: a request never fails for want of them.
+History and the committed state come from the ledger. Memories, retrieved text and the rewritten question are optional
+stages: if one fails, the request is sent without it, and the plan and the log record that.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ T = TypeVar("T")
 
 SYSTEM = "You are a helpful assistant."
 NEAR = 40
-"""How many turns back the request before this one is looked for: more than can wait on a branch."""
+"""How many turns back the previous request is searched: more than can wait on a branch."""
 FAR_TOO_MANY = 8
-"""Characters for each token of the window: older turns beyond that fit under no circumstances."""
+"""Characters per token of the window beyond which older turns are not read: they could not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PriorContext:
-    """What stands before a message: nothing of it depends on who will answer."""
+    """The context of a message, independent of the model that answers."""
 
     session: Session
     state: State
     earlier: list[Turn]
-    """The turns that the summary does not stand for, oldest first."""
+    """The turns that the summary does not cover, oldest first."""
     last: PreviousFront | None
-    """The request before this one."""
+    """The previous request of the lineage."""
     home: Model
-    """Who answers unless something speaks for another."""
+    """The model that answers by default."""
     branch_model: str | None = None
-    """The model that the branch stays with; None where it has none yet."""
+    """The model that the branch stays with; None if it has none yet."""
     memories: str = ""
     known: StandingMemories | None = None
-    """The memories that may be shown; ``memories`` are what a rewriter gets of them."""
+    """The memories that may be shown; ``memories`` is their text for the rewriter."""
     missing: list[LeftOut] = field(default_factory=list)
-    """What the request goes without; every stage may add to it."""
+    """What was omitted from the request; every stage may append to it."""
     opening: tuple[Turn, ...] = ()
-    """Where the first of these goes on with a task: the turn that opens it, and the last one that is not shown."""
+    """If the first shown turn continues a task: the turn that opened the task, and the last hidden turn."""
     has_more: bool = False
-    """Whether there are turns between the summary and these: where none are, some may have been deleted."""
+    """Whether unread turns exist between the summary and ``earlier``; a gap may also be due to deletions."""
     terms: Terms | None = None
     rendered: RenderCache = field(default_factory=RenderCache)
-    """What earlier requests of the branch rendered and counted of ``earlier``."""
+    """The cached rendering and token counts of ``earlier``."""
 
     @property
     def system(self) -> str:
@@ -79,23 +79,23 @@ class PriorContext:
 
     @property
     def is_as_sent(self) -> bool:
-        """Whether the model gets what the client sent and nothing else: nothing of it was folded yet."""
+        """Whether the prompt is exactly what the client sent, because nothing was folded yet."""
         return self.terms is not None and (self.terms.only_last is not None or not self.state.covers_turn_seq)
 
     def first_shown(self, turn: Turn) -> int:
-        """Name the first turn that stands there word for word."""
+        """Return the number of the first turn shown verbatim."""
         return self.earlier[0].turn_seq if self.earlier else turn.turn_seq
 
     def unread(self, turn: Turn) -> tuple[int, int] | None:
-        """Name the turns that were not even read: more than any window could hold; folding will see to them."""
+        """Return the range of turns that were not read because no window could hold them; None if there are none."""
         first, begin = self.first_shown(turn), self.state.covers_turn_seq + 1
         return (begin, first - 1) if self.has_more and first > begin else None
 
 
 def needs_fold(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
-    """Tell whether turns have to be folded before this request: some were not read, or they arrived and do not fit.
+    """Return whether turns must be folded before this request: some were not read, or imported turns do not fit.
 
-    Turns that were answered here are folded in the background; until then the shrinker makes them fit.
+    Turns that were answered here are folded in the background; until then the prompt is shrunk to fit.
     """
     if recalled.terms is not None and recalled.terms.only_last is not None:
         return False
@@ -104,13 +104,13 @@ def needs_fold(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
 
 
 def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
-    """Tell whether the turns fit into a request to the branch's model, or to any where a rule goes by the context."""
+    """Return whether the turns fit into a request to the branch's model, or to any model if a rule depends on size."""
     by_context = any(rule.goes_by_context for rule in parts.setup.router.rules)
     models = parts.models.by_name.values() if by_context else (recalled.home,)
     terms, earlier = recalled.terms, recalled.earlier
     limit = max(parts.budget_of(model, terms).input_limit for model in models)
     characters = sum(map(length, (*earlier, turn)))
-    if characters < limit and not any(each.rounds for each in earlier):  # as nearly always: a token has a character
+    if characters < limit and not any(each.rounds for each in earlier):  # fast path: a token has at least one character
         return True
     measure, state = Measure(recalled.home.counter, cache=recalled.rendered), recalled.state
     front = measure.text("\n".join((recalled.system, *state.pinned_facts, state.summary)))
@@ -120,7 +120,7 @@ def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
 
 
 async def recall(parts: Parts, running: RunningTurn, session: Session | None = None) -> PriorContext:
-    """Read what was said before a message, and what is known of who says it; ``session`` if it was just read."""
+    """Read the context of a turn; ``session`` avoids reading the session again."""
     turn, missing = running.turn, list[LeftOut]()
     session = session or await session_of(parts.store, turn)
     state, earlier, rendered = await stands_before(parts, running)
@@ -151,7 +151,9 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
 
 
 async def stands_before(parts: Parts, running: RunningTurn) -> tuple[State, list[Turn], RenderCache]:
-    """Read the state and the turns that its summary does not cover; or as many as the caller sent, and no state."""
+    """Read the state and the turns that its summary does not cover; with ``only_last`` just the turns that were
+    sent.
+    """
     state, terms = await parts.store.states.head(running.turn.branch_id), running.asked.terms
     if terms is None or terms.only_last is None:
         return state, *await settled_before(parts, running, state.covers_turn_seq)
@@ -163,7 +165,7 @@ async def stands_before(parts: Parts, running: RunningTurn) -> tuple[State, list
 
 
 async def opening_of(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> tuple[Turn, ...]:
-    """Read the opening of the task that the first shown turn goes on with, and the last turn before that one."""
+    """If the first shown turn continues a task, read the turn that opened it and the last turn that is not shown."""
     first = earlier[0] if earlier else turn
     if not state.covers_turn_seq or not goes_on(first.user_message):
         return ()
@@ -179,13 +181,13 @@ async def opening_of(parts: Parts, turn: Turn, state: State, earlier: list[Turn]
 
 
 async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> bool:
-    """Tell whether a branch has turns that neither the summary covers nor were read."""
+    """Return whether the branch has turns that the summary does not cover and that were not read."""
     first, covers = earlier[0].turn_seq if earlier else turn.turn_seq, state.covers_turn_seq
     return bool(await read_back(parts.store.turns, turn.branch_id, after=covers, before=first, room=1))
 
 
 async def session_of(store: Store, turn: Turn) -> Session:
-    """Read the session of a turn."""
+    """Return the session of a turn; raise ``NotFound`` if it was deleted."""
     session = await store.sessions.get(turn.session_id)
     if session is None:
         raise NotFound(f"There is no thread {turn.session_id} any more.")
@@ -193,12 +195,12 @@ async def session_of(store: Store, turn: Turn) -> Session:
 
 
 def largest_window(parts: Parts) -> int:
-    """Tell how many tokens the model with the most room takes; who answers is not known yet."""
+    """Return the largest context window of all models."""
     return max(model.abilities.context_limit for model in parts.models.by_name.values())
 
 
 async def settled_before(parts: Parts, running: RunningTurn, covers: int) -> tuple[list[Turn], RenderCache]:
-    """Read the earlier turns; where one is still being answered on the branch we came from, wait for its end."""
+    """Read the earlier turns; wait for those that are still running on the parent branch, unless cancelled."""
     room = largest_window(parts) * FAR_TOO_MANY
     while True:
         news = parts.branches.listen()
@@ -214,9 +216,9 @@ async def settled_before(parts: Parts, running: RunningTurn, covers: int) -> tup
 async def before_this(
     parts: Parts, session: Session, earlier: list[Turn], turn: Turn
 ) -> tuple[PreviousFront | None, str | None]:
-    """Find the request before this one in the lineage, with its front, and the model that the branch stays with.
+    """Return the previous request of the lineage with its front, and the model that the branch stays with.
 
-    Turns that failed before any request are passed over; whom a failed turn was given to binds nobody.
+    Turns without a request are skipped; the route of a failed turn does not determine the model.
     """
     before = earlier or await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)
     last, home = None, None
@@ -248,9 +250,9 @@ async def before_this(
 async def retrieve(
     parts: Parts, running: RunningTurn, recalled: PriorContext, explicit: str | None, terms: tuple[str, ...] = ()
 ) -> tuple[Artifact, ...]:
-    """Bring back what was said before and matters now, after what the caller attached.
+    """Return the attachments, then the relevant earlier passages, then those of other conversations.
 
-    It is packed for the branch's model; one that answers instead may have room for less of it.
+    The budget is that of the branch's model; a fallback model may get fewer of them.
     """
     turn, missing = running.turn, recalled.missing
     if recalled.is_as_sent or (recalled.terms is not None and goes_on(turn.user_message)):
@@ -267,24 +269,24 @@ async def retrieve(
         terms=terms,
     )
     found = await run_optional("retrieval", missing, lambda: brought_back(parts, need, missing)) or ()
-    from contextinfinity.engine.other_conversations import said_elsewhere  # it needs this module
+    from contextinfinity.engine.other_conversations import said_elsewhere  # circular import
 
     return (*attached, *found, *await said_elsewhere(parts, recalled, need, missing))
 
 
 async def brought_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    """Bring back what was said before and matters now; nothing while all that was said stands there word for word."""
+    """Retrieve relevant earlier passages; return none while the whole conversation is shown verbatim."""
     if (found := parts.setup.helpers.retrieve) is not None:
         return tuple(sorted(await found(need.turn, need.explicit), key=lambda artifact: -artifact.score))
     if parts.setup.retrieval is None or need.first_shown <= 1 or need.room <= 0:
         return ()
-    from contextinfinity.engine.history_search import bring_back  # what it knows of words takes time to load
+    from contextinfinity.engine.history_search import bring_back  # slow to import: word lists
 
     return await bring_back(parts, need, missing)
 
 
 async def wanted(is_so: bool, stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
-    """Do a stage unless the caller does without it; the plan says so."""
+    """Run an optional stage, unless the caller disabled it; either way ``missing`` records an omission."""
     if is_so:
         return await run_optional(stage, missing, work)
     missing.append(LeftOut(what=stage, reason="it was not asked for"))
@@ -295,15 +297,15 @@ log = logging.getLogger(__name__)
 
 
 def in_words(error: Exception) -> str:
-    """Say what went wrong, also where the error itself says nothing."""
+    """Describe an error, including those without a message."""
     return "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
 
 
 async def run_optional(stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
-    """Do without a stage that fails, and say so."""
+    """Run an optional stage; on failure return None and record it in ``missing``."""
     try:
         return await work()
-    except Exception as error:  # whatever it is, the question is answered without it
+    except Exception as error:  # any failure: the request is sent without the stage
         log.warning("%s failed, the request goes on without it: %s", stage, in_words(error), exc_info=True)
         count("stages_left_out")
         missing.append(LeftOut(what=stage, reason=f"it failed: {in_words(error)}"[:200]))

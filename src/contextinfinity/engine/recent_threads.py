@@ -1,13 +1,13 @@
-"""Compare a resent conversation with the threads that its owner talked in last, where its prefix hash leads nowhere.
+"""Compare a resent conversation with its owner's most recent threads, if its prefix hash matches none.
 
-Some clients change what they resend in ways that no normalisation of single messages covers:
+Some clients change what they resend in ways that normalising single messages does not cover:
 
-    own exchanges in between    an agent adds and moves messages of its own (examples, files, acknowledgements) and
-                                strips what it appended to one; every answer given here is still there, in order
-    an edited answer            everything is the same up to an answer, which was changed in part
-    its own summary             an agent had the conversation summarised here and begins again with that summary
+    inserted exchanges          an agent adds and moves messages of its own (examples, files, acknowledgements) and
+                                strips what it appended to one; every answer given here is still present, in order
+    an edited answer            everything is identical up to an answer, which was changed in part
+    the client's own summary    an agent had the conversation summarised here and starts again with that summary
 
-Only the newest threads are compared: a client goes on with what it talked about last.
+Only the newest threads are compared: a client continues its latest conversation.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from contextinfinity.domain.turn import COMPACTION, SIDE, Phase, Turn
 from contextinfinity.storage.contract import Store
 
 NEWEST = 8
-"""Threads that are compared."""
+"""The number of threads that are compared."""
 PAGE = 100
 MIN_ANSWER_CHARACTERS = 80
-"""What the answers given here have in all before a conversation is recognised by them."""
+"""The minimum total length of the answers by which a conversation is recognised."""
 MIN_SUMMARY_CHARACTERS = 100
 MIN_QUOTED = 12
 COMPARED = 4_000
-"""Characters of two answers that are compared."""
+"""The number of characters of two answers that are compared."""
 SIMILAR = 0.5
-"""The share of an answer that is left where it was edited."""
+"""The minimum similarity of an edited answer."""
 
 _HIDDEN = re.compile(r"<(analysis|scratchpad|thinking)>.*?</\1>", re.DOTALL)
 _TAG = re.compile(r"</?[a-z_]+>")
 
 
 class RecentThread(Struct, frozen=True, kw_only=True):
-    """A thread that its owner talked in lately, with the newest turns of its active branch that did not fail."""
+    """A recent thread of an owner, with the newest turns of its active branch that did not fail."""
 
     session: Session
     turns: tuple[Turn, ...]
 
 
 class EditedAnswer(Struct, frozen=True, kw_only=True):
-    """Where a resent conversation leaves a stored one: behind ``follows``, with an answer that was edited."""
+    """The point where a resent conversation differs from a stored one: an edited answer after turn ``follows``."""
 
     thread: RecentThread
     follows: int
     exchanges: int
-    """How many exchanges of the sent conversation are stored."""
+    """The number of sent exchanges that are stored."""
     turn: Turn
-    """The stored turn with the answer that was edited."""
+    """The stored turn whose answer was edited."""
 
 
 async def read_recent(store: Store, owner: Owner) -> tuple[RecentThread, ...]:
-    """Read the threads that an owner talked in last; those of side requests are left out."""
+    """Read an owner's most recent threads, without those of side requests."""
     found = []
     for session in await store.sessions.list(owner, limit=NEWEST):
         if session.kind == "thread" and not session.metadata.get(SIDE):
@@ -70,7 +70,7 @@ async def read_recent(store: Store, owner: Owner) -> tuple[RecentThread, ...]:
 
 
 def is_quoted(text: str, thread: RecentThread) -> bool:
-    """Tell whether a text holds a message of a thread, or the beginning of an answer."""
+    """Return whether a text contains a message of a thread, or the beginning of an answer."""
     for turn in reversed(thread.turns):
         asked = plain_text(turn.user_message).partition("\n\n")[0].strip()
         told = turn.text[:COMPARED].strip()
@@ -82,7 +82,7 @@ def is_quoted(text: str, thread: RecentThread) -> bool:
 def holding_all_answers(
     exchanges: Sequence[tuple[Message, Message]], threads: Sequence[RecentThread]
 ) -> RecentThread | None:
-    """Find the one thread of which every answer that was given here was resent, in order, behind its question."""
+    """Find the only thread all of whose answers were resent, in order, each after its question."""
     found = [thread for thread in threads if _holds_all(exchanges, thread.turns)]
     return found[0] if len(found) == 1 else None
 
@@ -98,7 +98,7 @@ def _holds_all(exchanges: Sequence[tuple[Message, Message]], turns: Sequence[Tur
 
 
 def _is_same(turn: Turn, message: Message, answer: Message) -> bool:
-    """Tell whether an exchange is a turn, from whose message paragraphs at the end may have been stripped."""
+    """Return whether an exchange equals a turn, except for paragraphs stripped from the end of the message."""
     if turn.answer is None or not says_the_same(turn.answer, answer):
         return False
     if says_the_same(turn.user_message, message):
@@ -110,7 +110,7 @@ def _is_same(turn: Turn, message: Message, answer: Message) -> bool:
 def with_edited_answer(
     exchanges: Sequence[tuple[Message, Message]], threads: Sequence[RecentThread]
 ) -> EditedAnswer | None:
-    """Find the one thread that a conversation repeats from its beginning up to an answer that was edited."""
+    """Find the only thread that a conversation repeats from its beginning up to an edited answer."""
     found = [place for thread in threads if (place := _edited(exchanges, thread)) is not None]
     return found[0] if len(found) == 1 else None
 
@@ -137,7 +137,9 @@ def _are_similar(one: Message, other: Message) -> bool:
 async def continued_from(
     store: Store, messages: Sequence[Message], threads: Sequence[RecentThread]
 ) -> tuple[RecentThread, Turn] | None:
-    """Find the thread whose summary, which its client asked for here, begins a conversation; also return that turn."""
+    """Find the thread whose summary, made here for the client, starts the conversation; also return the summary's
+    turn.
+    """
     texts = [message.rendered_text for message in messages if message.role == "user"]
     for thread in threads:
         if (turn_id := thread.session.metadata.get(COMPACTION)) is None:
@@ -149,7 +151,7 @@ async def continued_from(
 
 
 def _begins_with_summary(text: str, summary: str) -> bool:
-    """Tell whether a text holds nearly all lines of a summary; clients take out its tags and what it reasoned."""
+    """Return whether a text contains nearly all lines of a summary; clients remove its tags and reasoning."""
     lines = [line.strip() for line in _TAG.sub("\n", _HIDDEN.sub("", summary)).splitlines()]
     whole = sum(map(len, lines))
     return whole >= MIN_SUMMARY_CHARACTERS and sum(len(line) for line in lines if line in text) >= 0.9 * whole

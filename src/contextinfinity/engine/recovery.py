@@ -1,10 +1,10 @@
-"""After a crash: what dead workers left is brought to an end, from the ledger and the journals alone.
+"""Crash recovery: end the turns of dead workers, using only the ledger and the journals.
 
     Accepted, ContextPrepared   → Failed, "interrupted"
-    Responding                  → final if the journal holds the provider's last word; else Failed with what was shown
-    ResponseFinalized and later → their jobs are queued, and go on
+    Responding                  → final if the journal has the provider's final event; else Failed with the partial text
+    ResponseFinalized and later → their jobs are queued again
 
-Only dead owners' turns are touched. Running it twice, or in two processes at once, changes nothing more.
+Only turns of dead workers are changed. Recovery is idempotent, also when two processes run it at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from contextinfinity.storage.journal import END, REASONING, JournalEntry, Journa
 
 log = logging.getLogger(__name__)
 
-# Prepared here, while there is one thread: msgspec takes the process down when two prepare one type at once.
+# Created here, in a single thread: msgspec crashes the process if two threads build a decoder for one type at once.
 _LAST_WORD = msgspec.json.Decoder(Finished)
 _OUTPUT = msgspec.json.Decoder(ToolOutputItem)
 
@@ -58,28 +58,28 @@ async def _recover_once(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
         try:
             settled += await settle(parts, turn_id)
             del parts.taken_over[turn_id]
-        except LedgerError as error:  # it is ours now: nobody else would look again, so we do, next time
+        except LedgerError as error:  # the turn is ours now: retry with the next recovery
             log.warning("turn %s cannot be brought to its end yet: %s", turn_id, error)
     return settled
 
 
 async def settle(parts: Parts, turn_id: TurnId) -> int:
-    """End one turn whose worker is gone."""
+    """End one turn of a dead worker; return 1, or 0 if another worker has ended it."""
     turn = await parts.store.turns.get(turn_id)
     if turn is None:
         return 0
     end, is_final = await reconstruct(parts, turn)
     settle_turn = parts.store.turns.finalise if is_final else parts.store.turns.fail
-    with suppress(TurnLost, WrongPhase):  # another worker was here first
+    with suppress(TurnLost, WrongPhase):  # another worker was faster
         await settle_turn(turn.id, parts.worker, end)
         return 1
     return 0
 
 
 async def reconstruct(parts: Parts, turn: Turn, why: Problem = INTERRUPTED) -> tuple[TurnEnd, bool]:
-    """Say how a turn ended, from the journal of its last step: (end, whether it is final).
+    """Reconstruct the end of a turn from the journal of its last step; return (end, whether it is final).
 
-    ``why`` it ended counts where the journal does not say.
+    ``why`` is the error to record if the journal contains none.
     """
     steps = await parts.store.turns.steps(turn.id) if turn.phase is Phase.RESPONDING else ()
     unclosed = [step for step in steps if step.outcome is None]
@@ -92,12 +92,12 @@ async def reconstruct(parts: Parts, turn: Turn, why: Problem = INTERRUPTED) -> t
 
 
 def has_words(step: Step) -> bool:
-    """Tell whether a step said something in words."""
+    """Return whether a step produced text."""
     return any(isinstance(block, TextBlock) and block.text for block in blocks_of(step.items))
 
 
 def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[TurnEnd, bool]:
-    """Read what a step said before it broke off, and end its journal."""
+    """Reconstruct the end of a step from its journal, and end the journal."""
     entries = _entries(journals, step)
     _end_journal(journals, step)
     text = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
@@ -112,7 +112,7 @@ def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[Tur
 
 
 def after_last_word(step: Step, finished: Finished, entries: Sequence[JournalEntry], why: Problem) -> TurnEnd:
-    """Say how a step ended whose provider had said all: as it said, unless tools were being run."""
+    """Return the end of a step that the provider completed; it is incomplete if tools were running."""
     outputs = [_OUTPUT.decode(msgspec.json.encode(e.payload)) for e in entries if e.event_type == "output"]
     ended = from_finished(finished, step.id, outputs)
     outcome, problem = _known_end(entries)
@@ -126,7 +126,7 @@ def after_last_word(step: Step, finished: Finished, entries: Sequence[JournalEnt
 
 
 def cut_off(step: Step, text: str, entries: Sequence[JournalEntry], why: Problem) -> TurnEnd:
-    """Say how a step ended that its provider did not end: stopped by a person, failed, or cut by the crash."""
+    """Return the end of a step without a final event: cancelled, failed, or interrupted by the crash."""
     answer = say("assistant", text) if text else None
     items = (AssistantItem(blocks=answer.blocks),) if answer else ()
     outcome, problem = _known_end(entries)
@@ -140,7 +140,7 @@ def cut_off(step: Step, text: str, entries: Sequence[JournalEntry], why: Problem
 
 
 def _known_end(entries: Sequence[JournalEntry]) -> tuple[str | None, Problem | None]:
-    """Read how the step ended from its journal's last line, where its worker came to write one."""
+    """Return the outcome and error in the journal's last line, if its worker wrote one."""
     known = entries[-1].payload if entries and entries[-1].event_type == END else {}
     with suppress(msgspec.ValidationError):
         return known.get("outcome"), msgspec.convert(known.get("error"), Problem)
@@ -148,7 +148,7 @@ def _known_end(entries: Sequence[JournalEntry]) -> tuple[str | None, Problem | N
 
 
 def _entries(journals: JournalFolder, step: Step) -> list[JournalEntry]:
-    """Read a journal as far as it can be read: one that is damaged must not keep the engine from starting."""
+    """Read the valid entries of a journal; a damaged one is logged and must not prevent the start."""
     entries: list[JournalEntry] = []
     try:
         for entry in journals.read(step.id):
@@ -162,7 +162,7 @@ def _entries(journals: JournalFolder, step: Step) -> list[JournalEntry]:
 
 
 def _is_whole(entry: JournalEntry) -> bool:
-    """Tell whether an entry is what we would have written."""
+    """Return whether the payload of an entry is valid."""
     try:
         match entry.event_type:
             case "text":
@@ -183,6 +183,6 @@ def _is_whole(entry: JournalEntry) -> bool:
 
 
 def _end_journal(journals: JournalFolder, step: Step) -> None:
-    """Close the journal, so that watchers come to an end and its hour begins."""
-    with suppress(LedgerError, Refused):  # refused: its worker died between the journal's end and the turn's
+    """End the journal, so that watchers finish and its retention time starts."""
+    with suppress(LedgerError, Refused):  # refused: the worker died between ending the journal and ending the turn
         journals.open(step.id, step.provider).end({"outcome": "interrupted"})

@@ -1,7 +1,7 @@
-"""Requests that come more than once.
+"""Repeated requests.
 
-Under an idempotency key a request is carried out once, however often it comes. Without a key, a message that repeats
-one that just failed is its retry: both are kept, and the model is shown one (``prompt.render``).
+A request with an idempotency key is executed once. Without a key, a message that repeats one that just failed is a
+retry: both are stored, and the model is shown one (``prompt.render``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> IdempotencyKey:
-    """Name a request by its caller and the caller's key, and hash what it asks for."""
+    """Return the idempotency key of a request: hashes of caller and key, and of the request's content.
+
+    Raise ``InvalidInput`` if the caller's key is empty, too long or not printable.
+    """
     if not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
         raise InvalidInput(f"A key has 1 to {LONGEST_KEY} visible characters.")
     return IdempotencyKey(key=_hash((owner, key)), asked=_hash(asked))
@@ -38,15 +41,15 @@ def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> IdempotencyK
 def for_message(
     owner: Owner, key: str | None, thread_id: str, content: object, how: Mapping[str, object]
 ) -> IdempotencyKey | None:
-    """Name a message that is sent under a key, if it is; its metadata say nothing of what is asked for."""
+    """Return the idempotency key of a message, or None without a key; metadata is not part of the content hash."""
     if key is None:
         return None
-    how = {name: value for name, value in how.items() if name not in ("metadata", "terms")}  # only ``/v1`` has terms
+    how = {name: value for name, value in how.items() if name not in ("metadata", "terms")}  # only /v1 sets terms
     return once_of(owner, key, {"thread_id": thread_id, "content": content, "how": how})
 
 
 def for_session(once: IdempotencyKey) -> IdempotencyKey:
-    """Name the part of such a request that makes a session."""
+    """Derive the key of the session that such a request creates."""
     return IdempotencyKey(key=_hash(("session", once.key)), asked=once.asked)
 
 
@@ -56,7 +59,7 @@ def _hash(value: object) -> str:
 
 
 async def failed_just_now(store: Store, branch_id: BranchId, message: Message) -> TurnId | None:
-    """Name the newest turn of a branch where it said the same and came to nothing; None: not as far as is known."""
+    """Return the newest turn of a branch if it failed with the same message; None if not, or if the ledger is away."""
     with suppress(LedgerAway):
         newest = await store.turns.history(branch_id, limit=1)
         return newest[-1].id if newest and is_same(newest[-1], message) else None
@@ -64,11 +67,11 @@ async def failed_just_now(store: Store, branch_id: BranchId, message: Message) -
 
 
 def is_same(turn: Turn, message: Message) -> bool:
-    """Tell whether a turn said the same as a message and failed, without a word."""
+    """Return whether a turn with the same message failed without any text."""
     return turn.phase is Phase.FAILED and came_to_nothing(turn) and says_the_same(turn.user_message, message)
 
 
 def all_the_same(turns: Sequence[Turn], message: Message) -> bool:
-    """Tell whether turns that stand in a row are tries of one message, so that the next one shows none of them."""
+    """Return whether consecutive turns are all retries of one message, so that the next retry hides all of them."""
     is_row = all(later.retry_of == earlier.id for earlier, later in pairwise(turns))
     return is_row and all(is_same(turn, message) for turn in turns)

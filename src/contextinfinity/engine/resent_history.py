@@ -1,4 +1,4 @@
-"""Resent conversations: a client sends all messages with every request; its thread is found, and goes on."""
+"""Handle clients that resend the whole conversation with every request: find the stored thread and continue it."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import as_sent_field, message_of
 
 OFF_RECORD = {"off_record": True}
-"""Kept with turns of which nothing is to be remembered."""
+"""The metadata of turns from which no memories are extracted."""
 TRIES = 20
-"""How often a place is looked for that other requests keep taking."""
+"""The maximum number of attempts to find a position while other requests take it."""
 DELIVERED_SECONDS = 1.0
-"""How long answered requests are collected before they are noted."""
+"""How long delivered requests are collected before they are recorded together."""
 RETRIED_WITHIN = timedelta(minutes=5)
-"""How long after its connection broke a request is joined by a retry: SDKs wait a minute at most before they retry."""
+"""How long after a broken connection a retry may join the request; SDKs retry within a minute."""
 
 
 class ResentHistory:
-    """Conversations that are resent with every request."""
+    """Accepts conversations that are resent with every request."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,10 +58,10 @@ class ResentHistory:
         self._left = set[asyncio.Task[None]]()
 
     async def begin(self, talk: SentConversation, owner: Owner, asked: SendOptions) -> tuple[Turn, bool]:
-        """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there.
+        """Store the new messages of a conversation and start to answer; also return whether its thread existed.
 
-        Every request is its own, with two exceptions: requests under one Idempotency-Key share an answer, and a marked
-        retry joins an identical request whose connection broke before it was answered.
+        Every request gets its own turn, with two exceptions: requests with the same Idempotency-Key share one,
+        and a marked retry joins an identical request whose connection broke before it was answered.
         """
         self._engine.models.named(asked.model)
         session = None if talk.thread_id is None else await self._engine.thread(talk.thread_id, owner)
@@ -88,19 +88,20 @@ class ResentHistory:
             made = await self._continuing.made_under(request, said)
             if made is not None and made.phase is not Phase.FAILED:
                 return await self.read(made.turn_id), True
-            after = "" if made is None else made.turn_id  # a try that failed is no answer
+            after = "" if made is None else made.turn_id  # a failed turn may be repeated
             once = once_of(owner, f"v1 {talk.key} {after}", {"body": talk.body})
             return await self._begin(replace(coming, once=once), asked)
 
     async def note_broken(self, turn_id: TurnId) -> None:
-        """Record that the connection of a turn's request broke before it was answered."""
-        with suppress(LedgerError):  # without the record a retry is a request of its own
+        """Record that the connection of a turn's request broke before the answer was delivered."""
+        with suppress(LedgerError):  # without the record a retry gets its own turn
             await self._engine.store.trails.note_broken(turn_id)
 
     def stop_when_left(self, turn_id: TurnId, owner: Owner, talk: SentConversation, seconds: float) -> None:
-        """Stop a turn whose client left, after a grace time, unless a retry joined it or somebody else reads it.
+        """Cancel a turn whose client disconnected, after a grace period, unless a retry joined it or it has
+        readers.
 
-        A client that sent an Idempotency-Key comes back for the answer: its turn goes on.
+        With an Idempotency-Key the turn is not cancelled: the client will ask for the answer again.
         """
         if talk.key is None:
             task = asyncio.create_task(self._stop_left(turn_id, owner, talk.body, seconds), name="left")
@@ -109,18 +110,18 @@ class ResentHistory:
 
     async def _stop_left(self, turn_id: TurnId, owner: Owner, body: int, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        with suppress(LedgerError, NotFound):  # then it goes on
+        with suppress(LedgerError, NotFound):  # the turn continues
             turn = await self.read(turn_id)
             if turn.phase not in UNFINISHED or self._engine.is_watched(turn_id):
                 return
             left = await self._engine.store.trails.join_broken(owner, body, since=now() - RETRIED_WITHIN)
-            if left == turn_id:  # taken as a retry takes it: nobody can join it any more
+            if left == turn_id:  # joined like a retry, so that no retry can join it any more
                 await self._engine.cancel(left)
-            elif left is not None:  # an identical request, which somebody reads
+            elif left is not None:  # another, identical request that still has readers
                 await self.note_broken(left)
 
     def note_delivered(self, turn_id: TurnId) -> None:
-        """Record that a turn's request was answered: in a moment, with all others of that time in one transaction."""
+        """Record that a turn's request was answered, in a transaction shared with others of the same second."""
         self._delivered.append(turn_id)
         if self._noting is None or self._noting.done():
             self._noting = asyncio.create_task(self._note_delivered(), name="delivered")
@@ -132,7 +133,7 @@ class ResentHistory:
             await self._engine.store.trails.note_delivered(delivered)
 
     async def _broken(self, owner: Owner, body: int) -> Turn | None:
-        """Give the turn of an identical request whose connection broke a moment ago."""
+        """Return the turn of an identical request whose connection broke recently."""
         with suppress(LedgerError):
             turn_id = await self._engine.store.trails.join_broken(owner, body, since=now() - RETRIED_WITHIN)
             return None if turn_id is None else await self.read(turn_id)
@@ -150,7 +151,7 @@ class ResentHistory:
         return await self._placed(coming, message, _as_sent(asked, said))
 
     async def _placed(self, coming: IncomingConversation, message: NewTurn, asked: SendOptions) -> tuple[Turn, bool]:
-        """Find the place of a message and accept it there; find it again if another request was quicker."""
+        """Find the position of a message and accept it there; search again if another request took the position."""
         tries = TRIES
         while True:
             try:
@@ -173,10 +174,10 @@ class ResentHistory:
         link: dict[str, Json] = {} if spot.continues is None else {CONTINUES: spot.continues}
         missing = tuple(replace(one, metadata={**link, **(message.metadata or {})} or None) for one in spot.missing)
         place = await self._continuing.make(coming, replace(spot, missing=missing))
-        assert place.branch_id is not None  # noqa: S101 - made by now
+        assert place.branch_id is not None  # noqa: S101 - set by ``make``
         trail = PrefixHashes(
             asked=said.asked if place.is_whole else None,
-            before=said.before if place.is_whole and not place.side else None,  # it is no continuation
+            before=said.before if place.is_whole and not place.side else None,  # a side request is not a continuation
             body=coming.body,
             alone=said.alone,
             follows=place.follows,
@@ -209,7 +210,9 @@ class ResentHistory:
         return turn
 
     async def _reasoning_before(self, place: MatchTarget, message: Message) -> dict[str, Json]:
-        """Show the model the reasoning that led to calls whose results a message brings, as its client would do."""
+        """Return metadata that shows the model its reasoning before the tool calls whose results this message
+        contains.
+        """
         if place.branch_id is None or not any(isinstance(block, ToolResultBlock) for block in message.blocks):
             return {}
         before = None if place.follows is None else place.follows + 1
@@ -226,9 +229,9 @@ class ResentHistory:
         return as_sent_field({turn.id: shown}, {turn.id: (turn.user_message, turn.answer)})
 
     async def _go_on_there(self, turn: Turn) -> None:
-        """Make the branch that was spoken on last the active one: it is what people who open the thread expect."""
+        """Activate the branch of the newest message, which people expect to see when they open the thread."""
         sessions = self._engine.store.sessions
-        with suppress(LedgerError, NotFound):  # it is a matter of looks
+        with suppress(LedgerError, NotFound):  # only affects the display
             session = await sessions.get(turn.session_id)
             if session is not None and session.active_branch != turn.branch_id:
                 await sessions.activate(session.id, turn.branch_id)
@@ -236,34 +239,34 @@ class ResentHistory:
                 await sessions.note(session.id, SIDE, None)
 
     async def _note_compaction(self, turn: Turn, place: MatchTarget) -> None:
-        """Record with a thread that its client has it summarised: what begins with that summary goes on with it."""
+        """Record that the client had a thread summarised: a conversation that starts with the summary continues it."""
         if place.side == PURPOSE_SUMMARY and (place.about or place.is_fork):
-            with suppress(LedgerError, NotFound):  # without the record it is a thread of its own
+            with suppress(LedgerError, NotFound):  # without the record it becomes a thread of its own
                 await self._engine.store.sessions.note(place.about or turn.session_id, COMPACTION, turn.id)
 
     async def read(self, turn_id: str) -> Turn:
-        """Read a turn; ``NotFound`` if there is none."""
+        """Return a turn; raise ``NotFound`` if there is none."""
         turn = await self._engine.store.turns.get(turn_id)
         if turn is None:
             raise NotFound(f"There is no turn {turn_id}.")
         return turn
 
     def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
-        """Count the tokens of a request as the model does, as far as that is known."""
+        """Estimate the tokens of a request with the model's counter."""
         measure = Measure(self._engine.models.named(model).counter)
         offered = sum(measure.text(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
         return measure.text(system) + offered + sum(map(measure.message, messages))
 
 
 def _side_request(talk: SentConversation, asked: SendOptions) -> SideRequest | None:
-    """Recognise a side request; a client that says where a message belongs means it."""
+    """Return the side request, if it is one; None if the client says where the message belongs."""
     if asked.terms is None or talk.thread_id is not None or talk.is_new or talk.appends or talk.beside is not None:
         return None
     return side_request_of(asked.terms.system, talk.messages, has_tools=bool(asked.terms.tools))
 
 
 def _as_sent(asked: SendOptions, said: HashedConversation) -> SendOptions:
-    """Set how many earlier turns are shown where only what was sent may be shown."""
+    """If only the sent messages may be shown, set ``only_last`` to the number of sent exchanges."""
     if asked.terms is None or asked.terms.only_last is None:
         return asked
     sent = len(said.exchanges) + (said.greeting is not None)

@@ -1,8 +1,8 @@
-"""From a prompt to a final answer: one provider call, or as many as its tools and its size take.
+"""Get the final answer for a prompt: one provider call, or several because of tools, size or failures.
 
-A call that was too large is made again with less; one that failed is made to another model where the route has one; a
-call that asks for tools is followed by another with their results. When the provider has said its last word, or a
-person has, or it broke off, the journal is ended and the turn made final (TX-A).
+A prompt that is too large is sent again with less; after a failure the call is repeated with the route's fallback
+model; tool calls are followed by a request with their results (the tool loop). When the provider finishes, the user
+cancels or the stream breaks off, the journal is ended and the turn is made final (TX-A).
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_REASON = 300
-"""Characters of the reason for a route that a plan keeps; it stays small."""
+"""The maximum length of a route's reason in a plan, in characters."""
 UPSTREAM = "upstream_error"
-"""The metadata field of a turn that keeps what the vendor said of a failure."""
+"""The metadata field that stores the vendor's error of a failed turn."""
 MANY_LINES = 64
-"""Rounds of the running task that stand as lines before they fold."""
+"""The number of tool rounds that may be shortened to lines before they are folded."""
 SIZE_RETRIES = 3
 """How often a prompt that was too large is sent again, smaller each time."""
 TOO_LARGE = "The prompt was too large for the model; it is sent again with less."
 ANY_SIZE = 2**62
 SMALLER = 75
-"""What a prompt that was refused may take the next time, in percent of what it took."""
+"""The size of the next prompt after a rejection, in percent of the rejected one."""
 
 OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
     Completed: "completed",
@@ -79,21 +79,21 @@ OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
 
 @dataclass(kw_only=True)
 class Attempt:
-    """One model's try at answering."""
+    """One model's attempt to answer."""
 
     model: Model
     route: Route
     prepared: Prepared
     sections: Sections
     limit: int
-    """How many tokens its prompt may take."""
+    """The maximum number of tokens of its prompt."""
     terms: Terms | None = None
     rejections: int = 0
 
     def refit(self, parts: Parts, rejected: int | None = None) -> None:
-        """Fit later prompts into the model's window as it is known now; ``rejected``: and below that size.
+        """Fit later prompts into the model's currently known window, and below ``rejected`` tokens if given.
 
-        The last retry after rejections is the floor: everything that may leave the prompt leaves it.
+        The last retry uses the minimum: everything that can be omitted from the prompt is omitted.
         """
         if self.terms is not None and self.terms.only_last is not None:
             return
@@ -106,7 +106,7 @@ class Attempt:
             self.limit = 0 if self.rejections == SIZE_RETRIES else min(self.limit, rejected * SMALLER // 100)
 
     def put_together(self) -> Assembled:
-        """Make a prompt within the limit, and its account."""
+        """Build a prompt within the limit, and its plan."""
         reason = None if self.sections.rounds else self.prepared.reason
         frame, measure = self.prepared.frame, self.prepared.measure
         with timed("assemble"):
@@ -124,12 +124,12 @@ class Attempt:
 
 
 def kept(route: Route) -> Route:
-    """Return a route as a plan keeps it: who answers, and why, in whole sentences."""
+    """Return a route as a plan stores it: the model and a shortened reason."""
     return replace(route, reason=_in_short(route.reason), fallbacks=(), considered=())
 
 
 def _in_short(reason: str) -> str:
-    """Leave out sentences of a long reason; the last one, which names who answers, stays."""
+    """Drop sentences of a long reason, but keep the last one, which names the model."""
     *others, last = re.split(r"(?<=[.!?]) ", reason)
     while others and len(" ".join([*others, last])) > LONGEST_REASON:
         others.pop()
@@ -137,7 +137,10 @@ def _in_short(reason: str) -> str:
 
 
 async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, route: Route) -> None:
-    """Ask the model until it has said its last word, or another where it fails, and make the answer final."""
+    """Call the model until the answer is complete, with fallbacks and the tool loop, and make the answer final.
+
+    A ``ProviderError`` before the first request is raised if there is no fallback.
+    """
     attempt = await begin(parts, running, material, route)
     closes: StepEnd | None = None
     inputs: tuple[ToolOutputItem, ...] = ()
@@ -150,7 +153,7 @@ async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, 
             if assembled.plan.shrink_steps:
                 log.info("turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps))
             heard = await ask(parts, running, attempt.model, assembled, closes, inputs)
-        except ProviderError as error:  # before anything was sent
+        except ProviderError as error:  # raised before anything was sent
             other = somebody_else(parts, running, attempt, problem_of(error))
             if other is None:
                 note_upstream(running, error.upstream)
@@ -183,7 +186,7 @@ async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, 
 
 
 async def begin(parts: Parts, running: RunningTurn, material: PromptMaterial, route: Route) -> Attempt:
-    """Prepare a model's try."""
+    """Prepare an attempt with the route's model."""
     model = parts.models.named(route.model)
     prepared = await prepare(parts, running, material, model)
     attempt = Attempt(
@@ -194,28 +197,28 @@ async def begin(parts: Parts, running: RunningTurn, material: PromptMaterial, ro
         limit=prepared.frame.budget.input_limit,
         terms=running.asked.terms,
     )
-    if attempt.terms is not None and attempt.terms.only_last is not None:  # it goes out as it came, or not at all
+    if attempt.terms is not None and attempt.terms.only_last is not None:  # sent unchanged, without size retries
         attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
     return attempt
 
 
 def note_upstream(running: RunningTurn, upstream: Mapping[str, Json]) -> None:
-    """Keep what the vendor said of a failure with the turn, for clients that know the vendor."""
+    """Store the vendor's error in the turn's metadata, for clients that speak the vendor's API."""
     if running.asked.terms is not None and upstream:
         running.notes[UPSTREAM] = dict(upstream)
 
 
 def learn(model: Model, assembled: Assembled, heard: StepProgress) -> None:
-    """Learn from a provider's reply how it counts, or how large its window is."""
+    """Calibrate the token counter or the context window from a provider's reply."""
     model.learn(assembled.plan, heard.finished)
     if heard.window is not None:
         has_pictures = any(has(message.blocks, ImageBlock) for message in assembled.prompt.messages)
-        tokens = 0 if has_pictures else assembled.tokens  # what pictures take is a guess, and proves nothing
+        tokens = 0 if has_pictures else assembled.tokens  # the tokens of images are only estimated
         model.learn_window(tokens, heard.max_output_tokens, heard.window)
 
 
 def failed(parts: Parts, running: RunningTurn, attempt: Attempt, heard: StepProgress) -> Route | None:
-    """Say who answers instead of a model that failed before anything of its answer was shown; None: nobody."""
+    """Return the fallback route if the model failed before any text was shown; None if there is none."""
     if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
         parts.models.away.forget(attempt.model.name)
         return None
@@ -225,26 +228,29 @@ def failed(parts: Parts, running: RunningTurn, attempt: Attempt, heard: StepProg
 
 
 def somebody_else(parts: Parts, running: RunningTurn, attempt: Attempt, problem: Problem) -> Route | None:
-    """Say who answers after a problem; nobody once tools were run: what was thought belongs to who thought it."""
+    """Return the fallback route after a problem.
+
+    None after tool calls, because reasoning blocks are model-specific, and after a cancellation.
+    """
     if running.rounds or running.cancelled.is_set():
         return None
     return instead(parts, attempt.route, attempt.model, problem)
 
 
 async def in_emergency(parts: Parts, running: RunningTurn, assembled: Assembled) -> bool:
-    """Tell whether the earlier turns are over twice the trigger because folding them failed."""
+    """Return whether the earlier turns exceed twice the trigger because folding failed."""
     budget = assembled.plan.budget
     turns = sum(section.tokens for section in assembled.plan.sections if section.name == "turns")
     if budget is None or turns <= 2 * budget.fold_trigger or not parts.setup.folds:
         return False
     jobs: Sequence[Job] = ()
-    with suppress(LedgerAway):  # what cannot be told now is told with the next message
+    with suppress(LedgerAway):  # checked again with the next message
         jobs = await parts.store.jobs.list(branch_id=running.turn.branch_id)
     return any(job.job_type == "fold_branch" and job.last_error is not None for job in jobs)
 
 
 def with_fewer_turns(prepared: Prepared) -> Prepared:
-    """Let the earlier turns take no more than twice the trigger: the oldest of them stand as lines."""
+    """Limit the earlier turns to twice the trigger; the oldest are shortened to lines."""
     most = 2 * prepared.frame.budget.fold_trigger
     return dataclasses.replace(prepared, frame=replace(prepared.frame, most_turns=most))
 
@@ -252,9 +258,10 @@ def with_fewer_turns(prepared: Prepared) -> Prepared:
 async def fold_if_due(
     parts: Parts, running: RunningTurn, material: PromptMaterial, attempt: Attempt, assembled: Assembled
 ) -> None:
-    """Ask for a fold once the word-for-word part is too long for the branch's model, or had to be shortened for it.
+    """Queue a fold if the verbatim part exceeds the trigger of the branch's model, or was shortened for it.
 
-    Never in the answer's way. What a model with less room had to leave out is no reason.
+    The fold runs after a delay, in the background. Cuts for another model with a smaller window are no reason to
+    fold.
     """
     plan, home = assembled.plan, material.recalled.home
     if running.asked.terms is not None:
@@ -270,9 +277,9 @@ async def fold_if_due(
 
 
 def lines_are_many(plan: Plan, recalled: PriorContext) -> bool:
-    """Tell whether turns of a resent conversation that left the prompt are worth a fold.
+    """Return whether the shortened turns of a resent conversation are worth a fold.
 
-    Whole tasks always are; rounds of the running task, which a line each stands for, once they are many.
+    Completed tasks always are; rounds of the running task only if there are more than ``MANY_LINES``.
     """
     if plan.shrunk is None or not plan.shrunk.lines_to:
         return False
@@ -282,35 +289,35 @@ def lines_are_many(plan: Plan, recalled: PriorContext) -> bool:
 
 
 def too_large(heard: StepProgress) -> bool:
-    """Tell whether a call came to nothing because the prompt did not fit."""
+    """Return whether the call failed because the prompt was too large, before any text."""
     return heard.problem is not None and heard.problem.code == "size" and not heard.pieces
 
 
 def told(heard: StepProgress) -> tuple[Message, ...]:
-    """Give what a step adds to the next one's prompt: what the model said, thought and called, and what came of it."""
+    """Return the messages that a step adds to the next prompt: text, reasoning, tool calls and their results."""
     said = heard.finished.items if heard.finished else ()
     return render_rounds((*said, *heard.outputs), running=True)
 
 
 async def announce(parts: Parts, running: RunningTurn, heard: StepProgress, attempt: int, reason: str) -> None:
-    """Tell watchers that a prompt is sent again, and why."""
+    """Write a retry event to the journal, so that watchers see that the prompt is sent again and why."""
     running.journal = running.journal or parts.journals.open(heard.step.id, heard.step.provider)
     take(Retry(attempt=attempt, reason=reason, wait_seconds=0), heard, running.journal)
 
 
 async def going_on(running: RunningTurn, heard: StepProgress) -> StepEnd:
-    """End the journal of a step that another one follows, and say how the step ended."""
+    """End the journal of a step that is followed by another one, and return the step's end."""
     finished = heard.finished
     went_well = finished is not None and not isinstance(finished.outcome, Failed)
     ended = from_finished(finished, heard.step.id) if finished and went_well else how_it_ended(running, heard)
     step = (await end_journal(running, ended)).step
     note_step(heard.step, step)
-    assert step is not None  # noqa: S101 - both ways above give one
+    assert step is not None  # noqa: S101 - both branches above set it
     return step
 
 
 async def end(parts: Parts, running: RunningTurn, heard: StepProgress) -> None:
-    """End the journal, then make the turn final or failed."""
+    """End the journal, then finalise the turn or mark it as failed."""
     ended = running.noted(await end_journal(running, how_it_ended(running, heard)))
     note_step(heard.step, ended.step)
     if final(ended):
@@ -320,7 +327,7 @@ async def end(parts: Parts, running: RunningTurn, heard: StepProgress) -> None:
 
 
 async def finalise(parts: Parts, running: RunningTurn, ended: TurnEnd) -> None:
-    """Make the answer final (TX-A) and claim the job that commits the turn."""
+    """Make the answer final (TX-A), claim the job that commits the turn, and hand it to the job runner."""
     turns, run_job = parts.store.turns, parts.run_job
     if run_job is None:
         turn = await insist(lambda: turns.finalise(running.turn.id, parts.worker, ended))
@@ -332,17 +339,17 @@ async def finalise(parts: Parts, running: RunningTurn, ended: TurnEnd) -> None:
 
 
 async def end_journal(running: RunningTurn, ended: TurnEnd) -> TurnEnd:
-    """Say in the journal that nothing more follows there; note how much of it was shown and durable."""
+    """End the journal of the step; return the turn's end with the bytes shown and durable."""
     if (journal := running.journal) is None:
         return ended
-    with suppress(LedgerError):  # what the disk refuses here, the transaction that follows tries to keep
+    with suppress(LedgerError):  # the following transaction stores the text anyway
         await journal.finish({"outcome": ended.outcome, "error": msgspec.to_builtins(ended.error)})
     counts = journal.durability()
     return with_counts(ended, counts.displayed, counts.durable)
 
 
 def how_it_ended(running: RunningTurn, heard: StepProgress) -> TurnEnd:
-    """Say how a turn ended, from what was heard."""
+    """Return the end of a turn from the progress of its last step."""
     if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
         ended = from_finished(heard.finished, heard.step.id, heard.outputs)
         if (problem := heard.problem) is not None:
@@ -364,7 +371,7 @@ def how_it_ended(running: RunningTurn, heard: StepProgress) -> TurnEnd:
 
 
 def from_finished(finished: Finished, step_id: StepId, outputs: Sequence[ToolOutputItem] = ()) -> TurnEnd:
-    """Say how a turn ended that the provider itself ended, perhaps while its tools ran."""
+    """Return the end of a turn from the provider's final event and the outputs of its tools."""
     items = (*finished.items, *outputs)
     blocks = blocks_of(items)
     response = None if finished.response is None else finished.response.encode()
@@ -384,19 +391,22 @@ def _unfinished(heard: StepProgress) -> Problem:
 
 
 def final(end: TurnEnd) -> bool:
-    """Tell whether a turn ended with an answer that counts: one the provider or a person ended."""
+    """Return whether the answer is final: it was completed or cancelled, without an error."""
     return end.error is None
 
 
 def with_counts(end: TurnEnd, displayed: int, durable: int) -> TurnEnd:
-    """Note how much was shown and how much of it was durable by then."""
+    """Record how many bytes were shown, and how many of them were durable."""
     if end.step is None:
         return end
     return replace(end, step=replace(end.step, displayed_bytes=displayed, durable_bytes=durable))
 
 
 async def insist(write: Callable[[], Awaitable[T]], pause: float = 0.1, longest: float = 5.0) -> T:
-    """Write the end of a turn, as often as it takes: what was shown must not be lost to a disk that is full for now."""
+    """Retry a write with back-off until it succeeds: an answer must not be lost to a disk that is full for a while.
+
+    ``LedgerClosed`` is raised at once.
+    """
     while True:
         try:
             return await write()

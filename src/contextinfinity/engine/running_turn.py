@@ -1,4 +1,4 @@
-"""A message on its way: the options it was sent with, and the turn that is being answered."""
+"""The options of a message, and the in-memory state of the turn that answers it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contextinfinity.storage.journal import Journal
 from contextinfinity.telemetry.turn_metrics import note_turn
 
 MOST_UNHEARD = 100
-"""How many events are kept for one who follows and is slow."""
+"""The maximum number of buffered events for a slow follower."""
 
 
 class SendFields(TypedDict, total=False):
@@ -42,41 +42,41 @@ class SendFields(TypedDict, total=False):
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """What a caller decides who brings their own instructions, tools and wishes; calls of tools are theirs to run."""
+    """The terms of an API caller with its own instructions, tools and options; it runs the tool calls itself."""
 
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     response_format: Json = None
     wishes: RequestOptions = RequestOptions()
     form: str = ""
-    """The wire form that the caller speaks (``domain.sent_form``)."""
+    """The wire format of the caller (``domain.sent_form``)."""
     sent: Json = None
-    """The system text and the tools as they were sent (``Prompt.sent``)."""
+    """The system text and the tools as sent (``Prompt.sent``)."""
     params: Json = None
-    """The other parameters as they were sent, and headers, for a provider of the same wire: {params, headers}."""
+    """The other parameters and headers as sent, for a provider with the same wire format: {params, headers}."""
     only_last: int | None = None
-    """Show so many earlier turns and nothing else: the caller wants just what they sent."""
+    """Show this many earlier turns and nothing else: exactly what the caller sent."""
 
 
 class SendOptions(Struct, frozen=True, kw_only=True):
-    """How a message is sent and answered, beyond what it says and in which thread."""
+    """The options of a message besides its content and thread."""
 
     user_id: str | None = None
     org_id: str | None = None
     branch_id: BranchId | None = None
     model: str | None = None
-    """The model that the caller names; None: the router chooses."""
+    """The requested model; None: the router chooses."""
     use_memory: bool = True
     use_query_rewriter: bool = True
     may_ask_back: bool = True
     attach: tuple[ChunkId, ...] = ()
     retry_of: TurnId | None = None
     key: str | None = None
-    """The caller's own name of the request: one that comes again under its key joins the turn it made."""
+    """The caller's idempotency key: a repeated request with the same key joins the first one's turn."""
     metadata: Json = None
-    """Kept with the turn, as a JSON object."""
+    """Metadata to store with the turn, as a JSON object."""
     terms: Terms | None = None
-    """What a client of ``/v1`` brings along."""
+    """The terms of a ``/v1`` client."""
     workspace: WorkspaceText | None = None
     """The files and symbols of the repository that the conversation is about."""
 
@@ -87,30 +87,31 @@ class SendOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def acting(self) -> Owner | None:
-        """Return the owner that look-ups are limited to; None if the caller named none."""
+        """The owner that look-ups are limited to; None if the caller named none."""
         return acting_owner(self.user_id, self.org_id)
 
 
 def acting_owner(user_id: str | None, org_id: str | None) -> Owner | None:
-    """Return the owner that a caller names; None if they name neither user nor organisation."""
+    """Return the owner that a caller names; None if neither user nor organisation is given."""
     return None if user_id is None and org_id is None else Owner(user_id=user_id or "local", org_id=org_id or "")
 
 
 class TurnNotification:
-    """An event that others wait for, again and again.
+    """A repeatable notification.
 
-    A task takes the present event first, looks, and then waits for it, so that it misses nothing in between.
+    A task gets the current event first, checks its condition, and then waits for the event, so that it misses
+    nothing.
     """
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
     def listen(self) -> asyncio.Event:
-        """Take the event that the next ``tell`` will set."""
+        """Return the event that the next ``tell`` sets."""
         return self._next
 
     def tell(self) -> None:
-        """Wake everybody who listens."""
+        """Wake all waiters."""
         self._next.set()
         self._next = asyncio.Event()
 
@@ -123,13 +124,13 @@ class Broadcast:
         self._news = TurnNotification()
 
     def tell(self, event: CompactionEvent) -> None:
-        """Tell all who follow."""
+        """Send an event to all followers."""
         for follower in self._followers:
             follower.append(event)
         self._news.tell()
 
     async def follow(self) -> AsyncIterator[CompactionEvent]:
-        """Give what happens from now on."""
+        """Yield the events from now on."""
         heard = deque[CompactionEvent](maxlen=MOST_UNHEARD)
         self._followers.append(heard)
         try:
@@ -143,56 +144,56 @@ class Broadcast:
 
 
 class Cancellation(asyncio.Event):
-    """Set when somebody wants a turn stopped; ``stops`` is the work that is cancelled by it."""
+    """Set when a turn is to be cancelled; ``stops`` is the task that it cancels."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stops: asyncio.Task[Any] | None = None
 
     def set(self) -> None:
-        """Ask for the turn to be stopped."""
+        """Request the cancellation of the turn."""
         if self.stops is not None and not self.is_set():
             self.stops.cancel()
         super().set()
 
 
 class RunningTurn:
-    """A turn that is being answered in this process, as its watchers see it."""
+    """A turn that runs in this process, with the state that its watchers need."""
 
     def __init__(self, turn: Turn, asked: SendOptions | None = None) -> None:
         self.turn = turn
         self.asked = asked or SendOptions()
         self.steps: list[StepId] = []
         self.opened: list[NewStep] = []
-        """The calls that are durable, the one under way among them."""
+        """The durable steps, including the current one."""
         self.rounds = 0
-        """How often its model was asked again after tools were run."""
+        """The number of rounds of the tool loop."""
         self.has_spoken = False
-        """Whether an earlier step said something in words."""
+        """Whether an earlier step produced text."""
         self.tools_ran = False
-        """Whether tools ran since the last words."""
+        """Whether tools ran since the last text."""
         self.notes: dict[str, Json] = {}
-        """What is added to the turn's metadata when it ends."""
+        """Metadata that is added to the turn when it ends."""
         self.latency_ms: dict[str, float] = {}
         self.journal: Journal | None = None
         self.cancelled = Cancellation()
         self.news = TurnNotification()
         self.ended = False
         self.readers = 0
-        """How many watch it in this process."""
+        """The number of watchers in this process."""
 
     def move(self, turn: Turn) -> None:
-        """Note where the turn stands now."""
+        """Update the turn and notify its watchers."""
         if self.turn.outcome is None:
             note_turn(turn)
         self.turn = turn
         self.news.tell()
 
     def noted(self, end: TurnEnd) -> TurnEnd:
-        """Add what was noted and measured here to the end of the turn."""
+        """Add the collected metadata and latencies to the end of the turn."""
         return replace(end, metadata=self.notes, latency_ms=dict(self.latency_ms))
 
     def end(self) -> None:
-        """Say that nothing more will come."""
+        """Mark the turn as ended in this process and notify its watchers."""
         self.ended = True
         self.news.tell()

@@ -1,8 +1,8 @@
-"""Messages of a resent conversation that differ in bytes from the stored ones they were matched with.
+"""Messages of a resent conversation that differ in bytes from the stored messages they match.
 
-Messages are compared after a normalisation (``domain.trail``), so a client's own messages may differ from the stored
-ones: in reminder blocks, white space, ids. The model is shown the client's. A turn keeps the messages of its request
-that the prompt would otherwise show differently; requests that follow it inherit them, so that only changes are kept.
+Messages are compared after normalisation (``domain.trail``), so a client's own messages may differ from the stored
+ones: in reminder blocks, white space, ids. The model is shown the client's version. A turn stores the messages of its
+request that the prompt would otherwise show differently; later requests inherit them, so that only changes are stored.
 """
 
 from __future__ import annotations
@@ -28,30 +28,28 @@ from contextinfinity.storage.contract import Store
 
 PAGE = 100
 MOST_KNOWN = 10_000
-"""Requests of which is remembered what they sent."""
+"""The number of requests whose hashes are kept in memory."""
 
 _lines = msgspec.json.Encoder()
 
 
 class SentMessages:
-    """Finds which messages of a request the prompt would not show as they were sent."""
+    """Finds the messages of a request that the prompt would not show as they were sent."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: OrderedDict[TurnId, bytes] = OrderedDict()
-        """By a turn that this process accepted: the exact hash of all messages of its request."""
+        """The exact hash of all messages of a request, by the turn that this process accepted for it."""
 
     async def differing(self, target: MatchTarget, said: HashedConversation, kept: Message) -> dict[str, Json]:
-        """Compare what was sent with the branch up to the turn that it follows; ``kept``: the message as it is stored.
+        """Compare the sent messages with the branch; return the metadata field that stores the differences.
 
-        Return the metadata field that keeps what differs.
-
-        Turns are read backwards, only as far as needed: what an earlier request sent and this one repeats is shown as
-        it was sent.
+        ``kept`` is the new message as stored. Turns are read backwards and only as far as needed: if the
+        previous request of this process sent the same messages, only the newest turn is compared.
         """
         rows = rows_of(said.history)
         before = _hash([message for row in rows[:-1] for message in row])
-        assert target.branch_id is not None  # noqa: S101 - made by now
+        assert target.branch_id is not None  # noqa: S101 - set by ``make``
         turns, place = list[Turn](), None if target.follows is None else target.follows + 1
         while rows and (target.is_rearranged or len(_stored_rows(turns)) <= len(rows)):
             limit = PAGE if turns else 1
@@ -74,7 +72,7 @@ class SentMessages:
         return as_sent_field(found, {**stored, THIS: (kept,)})
 
     def note(self, turn_id: TurnId, said: HashedConversation) -> None:
-        """Remember what the request of a turn sent."""
+        """Store the hash of the messages that a turn's request sent."""
         self._known[turn_id] = _hash([message for row in rows_of([*said.history, *said.sent]) for message in row])
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
@@ -83,10 +81,10 @@ class SentMessages:
 def differing_turns(
     turns: Sequence[Turn], rows: Sequence[list[Message]], message: Message, form: str = ""
 ) -> dict[str, tuple[Message, ...]]:
-    """Return the turns that the prompt would show differently from the rows that were sent, with what was sent.
+    """Return the sent messages of those turns that the prompt would show differently.
 
-    The last row is the end of the last turn. Turns in front of the first row are left as they are; a failed turn
-    behind it, which was not sent, is not shown.
+    The last row matches the end of the last turn. Turns before the first row are not compared; a failed turn after
+    it, which was not sent, is hidden.
     """
     groups = _stored_rows(turns)
     wanted: dict[TurnId, list[Message]] = {}
@@ -94,7 +92,7 @@ def differing_turns(
     for group, row in zip(groups[len(groups) - count :], rows[len(rows) - count :], strict=True):
         stored = side_of([side for _, side in group])
         sent = next((part for part in (row, row[1:]) if part and says_the_same(side_of(part), stored)), None)
-        if sent is None:  # a client's own summary of what it dropped
+        if sent is None:  # the client's own summary of dropped messages
             continue
         if not wanted and group[0][1].role == "assistant" and (first := group[0][0]).answer is not None:
             wanted[first.id] = [first.user_message]
@@ -108,9 +106,9 @@ def differing_turns(
 def rearranged_turns(
     turns: Sequence[Turn], rows: Sequence[list[Message]], message: Message, form: str
 ) -> tuple[dict[str, tuple[Message, ...]], tuple[Message, ...]]:
-    """Do the same where rows were added, moved or dropped; also return the rows behind the last stored one.
+    """Do the same if rows were added, moved or dropped; also return the rows after the last stored one.
 
-    A row that is not stored is shown with the next one that is. A stored one that was not sent is not shown.
+    A row that is not stored is shown with the next stored one. A stored row that was not sent is hidden.
     """
     groups, sides = _stored_rows(turns), [side_of(row) for row in rows]
     sent = [(side.role == "assistant", plain_text(side), side) for side in sides]
@@ -131,7 +129,7 @@ def rearranged_turns(
 
 
 def _key_of(stored: Message, sent: Sequence[tuple[bool, str, Message]], keys: Sequence[object]) -> object:
-    """Return the key of the sent row that says the same, or the same without paragraphs at its end."""
+    """Return the key of the sent row with the same content, or with only final paragraphs stripped."""
     is_answer, text = stored.role == "assistant", plain_text(stored)
     for (other, start, side), key in zip(sent, keys, strict=True):
         if other is is_answer and says_the_same(side, stored):
@@ -144,7 +142,7 @@ def _key_of(stored: Message, sent: Sequence[tuple[bool, str, Message]], keys: Se
 def _shown_otherwise(
     turns: Sequence[Turn], wanted: Mapping[TurnId, Sequence[Message]], message: Message, form: str
 ) -> dict[str, tuple[Message, ...]]:
-    """Return the messages of those turns, from the first wanted one on, that the prompt would show differently."""
+    """Return the wanted messages of turns that the prompt would show differently."""
     if not wanted:
         return {}
     first_sent = next(number for number, turn in enumerate(turns) if turn.id in wanted)
@@ -158,14 +156,14 @@ def _shown_otherwise(
 
 
 def _alike(stored: Sequence[Message], sent: Sequence[Message], form: str) -> bool:
-    """Tell whether a model is shown the same for what is stored as for what was sent."""
+    """Return whether stored and sent messages look the same to a model."""
     if tuple(stored) == tuple(sent):
         return True
     return bool(form) and all_in_form(form, stored) == all_in_form(form, sent)
 
 
 def _stored_rows(turns: Sequence[Turn]) -> list[list[tuple[Turn, Message]]]:
-    """Group the messages of turns that did not fail by the side that says them; each with its turn."""
+    """Group the messages of turns that did not fail by side, each with its turn."""
     said = [
         (turn, side)
         for turn in turns
@@ -177,5 +175,5 @@ def _stored_rows(turns: Sequence[Turn]) -> list[list[tuple[Turn, Message]]]:
 
 
 def _hash(messages: Sequence[Message]) -> bytes:
-    """Hash messages exactly, without a normalisation."""
+    """Hash messages exactly, without normalisation."""
     return blake2b(_lines.encode_lines(messages), digest_size=16).digest()

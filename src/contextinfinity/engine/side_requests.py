@@ -1,13 +1,14 @@
-"""Side requests: what clients ask a model about a conversation, beside the conversation itself.
+"""Side requests: requests of a client about a conversation, outside the conversation itself.
 
 Chat clients and agents ask for titles, tags, suggestions, summaries and memories of a conversation, often with the same
-model and the same messages. Such a request is answered and kept like any other, but nobody talks in it:
+model and the same messages. Such a request is answered and stored like any other, but it is not part of the
+conversation:
 
-    it repeats a stored conversation     a branch of that thread, which never becomes the active one
-    it stands alone                      a thread of its own, which lists leave out
+    it repeats a stored conversation     it gets a branch of that thread, which never becomes the active one
+    it has no history                    it gets a thread of its own, which lists omit
 
 A side request is recognised by its instruction (its system text, or a long last message) and by its shape. A wrong
-guess corrects itself: as soon as a person goes on from the answer, the branch becomes the active one, the thread is
+guess corrects itself: as soon as a person continues from the answer, the branch becomes active and the thread is
 listed.
 """
 
@@ -23,11 +24,11 @@ from contextinfinity.domain.turn import SIDE, Turn
 
 PURPOSE_SUMMARY = "summary"
 SUMMARY_WITHIN = 4
-"""Messages at the beginning of a conversation among which a summary is looked for."""
+"""The number of messages at the beginning of a conversation that may contain a summary."""
 INSTRUCTION_CHARACTERS = 400
-"""People write shorter messages than programs: only a last message of this length is read as an instruction."""
+"""Only a last message of at least this length is read as an instruction: people write shorter ones."""
 SYSTEM_LOOKED_AT, MESSAGE_LOOKED_AT = 600, 2_000
-"""Characters of an instruction that are read: its purpose stands at its beginning."""
+"""The number of characters of an instruction that are read: its purpose comes first."""
 
 _MAKE = (
     r"(?:generat|creat|writ|produc|provid|suggest|captur|summari[sz]|extract|analy[sz]|determin|identif|output|"
@@ -53,21 +54,21 @@ _LONG_ANSWERS = (
 
 
 class SideRequest(Struct, frozen=True, kw_only=True):
-    """What a request seems to be for, beside a conversation."""
+    """The purpose of a request that is not part of a conversation."""
 
     purpose: str
-    """``title`` stands for every short answer about a conversation, ``summary`` for longer ones."""
+    """``title`` for all short answers about a conversation, ``summary`` for longer ones."""
 
     @property
     def needs_quote(self) -> bool:
-        """Whether it is one only where it quotes a conversation: people have other texts summarised, too."""
+        """Whether it must quote a conversation to be a side request: people also have other texts summarised."""
         return self.purpose == PURPOSE_SUMMARY
 
 
 def side_request_of(system: str, messages: Sequence[Message], *, has_tools: bool) -> SideRequest | None:
-    """Recognise a side request by its instruction; whether it belongs to a conversation is for the caller to find.
+    """Recognise a side request by its instruction; the caller must find the conversation it belongs to.
 
-    With tools only a long last message can be the instruction: an agent's system text speaks of many things.
+    With tools only a long last message can be the instruction: an agent's system text covers many subjects.
     """
     said = [message for message in messages if message.role != "system" and message.blocks]
     if not said or said[-1].role == "assistant":
@@ -88,7 +89,7 @@ def _purpose(instruction: str) -> str:
 
 
 def purpose_of(turn: Turn | None) -> str | None:
-    """Return what the side request of a turn was for; empty where it read like one and was a conversation."""
+    """Return the purpose of a turn's side request; empty if it only looked like one; None if it did not."""
     if turn is None or not isinstance(turn.metadata, dict) or SIDE not in turn.metadata:
         return None
     return str(turn.metadata[SIDE])

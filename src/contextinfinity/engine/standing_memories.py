@@ -1,7 +1,7 @@
-"""Memories in a prompt: those that stand in its front for an epoch, and those that ride with one question.
+"""Memories in a prompt: those in its front, stable for an epoch, and those shown with one question.
 
-A front and a plan name memories by id and by the hash of their text. The text is kept in one place only, so that what
-is forgotten is gone from every request of the past too; what a person took out or changed makes the next front new.
+A front and a plan refer to memories by id and text hash. The text is stored in one place only, so that a deleted memory
+disappears from all past requests as well; a deletion or an edit makes the next front new.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from contextinfinity.text.keywords import terms
 
 DIGEST = 16
 QUESTION = 2000
-"""Characters of a question by which memories are looked for."""
+"""The number of characters of a question that are used to search memories."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandingMemories:
-    """What may be shown of a user: what always matters and what matters now, the best first."""
+    """The memories of a user that may be shown: permanent ones, and those relevant to the question, best first."""
 
     standing: tuple[MemoryLine, ...] = ()
     asked: tuple[MemoryLine, ...] = ()
@@ -42,12 +42,12 @@ class StandingMemories:
 
     @property
     def text(self) -> str:
-        """All of it for a rewriter: what matters now first."""
+        """The text of all memories for the rewriter, relevant ones first."""
         return lines(fitting(dict.fromkeys((*self.asked, *self.standing))))
 
 
 async def known_to(memories: Memories, setup: Setup, session: Session, turn: Turn) -> StandingMemories | None:
-    """Find what is known of who says something."""
+    """Return the memories for a turn; None if there are none to give."""
     remembering = setup.remembering
     if remembering is None:
         given = await setup.helpers.memories(turn)
@@ -60,7 +60,7 @@ async def known_to(memories: Memories, setup: Setup, session: Session, turn: Tur
 async def recall(
     memories: Memories, remembering: Remembering, session: Session, branch_id: str, words: str
 ) -> MemoryRecall:
-    """Read what may matter to a message of a conversation."""
+    """Read the memories that may be relevant to a message; for an anonymous user only those of the thread."""
     recalled = await memories.recall(_asked(remembering, session, branch_id, words))
     if session.owner.user_id != ANONYMOUS:
         return recalled
@@ -81,7 +81,7 @@ def _asked(remembering: Remembering, session: Session, branch_id: str, words: st
 
 
 def nobodys(owner: Owner) -> Session:
-    """Stand in for a conversation where memories are asked for outside of one."""
+    """Return a placeholder session for memory searches outside a conversation."""
     moment = now()
     return Session(
         id=new_id(), owner=owner, kind="thread", active_branch=new_id(), created_at=moment, updated_at=moment
@@ -89,7 +89,7 @@ def nobodys(owner: Owner) -> Session:
 
 
 async def known_from(recalled: MemoryRecall, words: str, most: int) -> StandingMemories:
-    """Choose from what was found."""
+    """Rank the memories that were found."""
     if not recalled.standing and not recalled.found:
         return StandingMemories(most=most)
     (question,) = await placed_texts([words])
@@ -99,7 +99,7 @@ async def known_from(recalled: MemoryRecall, words: str, most: int) -> StandingM
 
 
 async def placed_texts(texts: Sequence[str]) -> list[Embedding]:
-    """Place texts by the embedder that comes with us: it needs no network, and memories are placed by no other."""
+    """Embed texts with the built-in embedder: it needs no network, and memories use no other."""
     from contextinfinity.embedders.static import built_in
 
     is_loaded = built_in.cache_info().currsize
@@ -113,42 +113,42 @@ def _line(memory: Memory) -> MemoryLine:
 
 
 def chosen(known: StandingMemories | None, count: Callable[[str], int], tokens: int) -> tuple[MemoryLine, ...]:
-    """Choose what stands in a new front: whole lines, as far as their share goes."""
+    """Choose the memories of a new front: whole lines that fit into its share."""
     return () if known is None else within(fitting(known.standing, known.most), count, tokens)
 
 
 def for_now(
     known: StandingMemories, front: Front, shown: Sequence[Turn], corrections: Sequence[Memory]
 ) -> tuple[MemoryLine, ...]:
-    """Choose what rides with a question: what makes lines of the front untrue (``corrections``), what matters now."""
+    """Choose the memories shown with a question: corrections of the front, and those relevant now."""
     there, said = {each.id for each in front.standing}, {turn.id for turn in shown}
     return fitting(besides(dict.fromkeys((*map(_line, corrections), *known.asked[:MOST])), there, said))
 
 
 def placed(line: MemoryLine) -> MemoryReference:
-    """Name a memory as a front or a plan keeps it."""
+    """Return the reference to a memory that a front or a plan stores."""
     return MemoryReference(line.id, digest(line.text))
 
 
 def digest(text: str) -> str:
-    """Give the beginning of a text's hash."""
+    """Return the first characters of a text's hash."""
     return text_hash(text).hex()[:DIGEST]
 
 
 def without_memories(front: Front) -> Front:
-    """Give a front as it is kept: memories by name only."""
+    """Return a front as it is stored, without the texts of its memories."""
     return replace(front, memories="") if front.standing else front
 
 
 class RenderedMemories(NamedTuple):
-    """A front with its memories, and what of them is gone."""
+    """A front with the texts of its memories, and the references that could not be resolved."""
 
     front: Front
     removed: list[str]
 
 
 async def written_out(memories: Memories, owner: Owner, front: Front) -> RenderedMemories:
-    """Write the memories of a front out again."""
+    """Resolve the memories of a stored front."""
     if not front.standing:
         return RenderedMemories(front, [])
     there = await memories.read(owner, [each.id for each in front.standing])
@@ -157,14 +157,14 @@ async def written_out(memories: Memories, owner: Owner, front: Front) -> Rendere
 
 
 class Corrected(NamedTuple):
-    """What was said since a front was made that makes lines of it untrue, and whether something went without that."""
+    """Memories that supersede lines of a front, and whether lines were removed without a replacement."""
 
     corrections: tuple[Memory, ...] = ()
     is_unfounded: bool = False
 
 
 async def corrected(memories: Memories, setup: Setup, session: Session, branch_id: str, front: Front) -> Corrected:
-    """Hold the memories of a front against what was said since, as a turn of a branch sees it."""
+    """Find the memories of a front that were corrected or removed since, as seen from a branch."""
     remembering = setup.remembering
     if remembering is None or not front.standing:
         return Corrected()
@@ -175,7 +175,7 @@ async def corrected(memories: Memories, setup: Setup, session: Session, branch_i
 
 
 def written(some: Sequence[MemoryReference], there: Sequence[Memory]) -> tuple[str, list[str]]:
-    """Write memories out again, a line each; gives the text, and those that are gone or say something else by now."""
+    """Resolve references to memories; return their text, and the references to deleted or edited ones."""
     texts = {memory.id: memory.content for memory in there}
     kept = [texts[each.id] for each in some if digest(texts.get(each.id, "")) == each.digest]
     gone = [f"memory {each.id}" for each in some if digest(texts.get(each.id, "")) != each.digest]

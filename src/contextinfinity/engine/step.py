@@ -1,7 +1,7 @@
-"""One provider call: from a prompt to the provider's last word.
+"""One provider call, from the prompt to the provider's final event.
 
-The call and the transaction that records it (TX-P) begin together; nothing is shown before that is durable. Every
-piece goes into the journal first: the journal is the stream, and whoever watches reads it there.
+The call and the transaction that records it (TX-P) start together; nothing is shown before the transaction is durable.
+Every event is written to the journal first: the journal is the stream that watchers read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from contextinfinity.tools.toolbox import Toolbox
 log = logging.getLogger(__name__)
 
 MOST_LOOKS = 100
-"""How often in a second the turns that run here look whether another process wants one of them stopped."""
+"""The maximum number of reads per second for cancellation requests of other processes."""
 INTERRUPTED = Problem(
     code="interrupted",
     message="The process that answered was stopped before the end.",
@@ -55,30 +55,30 @@ INTERRUPTED = Problem(
 
 @dataclass(kw_only=True)
 class StepProgress:
-    """What has come back from a call so far, and what was done about it."""
+    """The progress of a provider call and of its tools."""
 
     step: NewStep
     max_output_tokens: int
-    """The longest answer that was asked for."""
+    """The output limit of the request."""
     new_paragraph: bool = False
-    """Its words follow others of the turn, and tools ran in between."""
+    """Whether its text starts a new paragraph, because tools ran since the last text."""
     pieces: list[str] = field(default_factory=list)
     finished: Finished | None = None
     problem: Problem | None = None
     outputs: list[ToolOutputItem] = field(default_factory=list)
-    """What the tools gave that it asked for."""
+    """The results of the tool calls."""
     stopped: bool = False
-    """A person stopped it while its tools ran."""
+    """Whether the user cancelled the turn while tools ran."""
     interrupted: asyncio.CancelledError | None = None
-    """The process is being stopped."""
+    """Set if the process is being stopped."""
     upstream: dict[str, Json] = field(default_factory=dict)
-    """What the vendor said of a failure (``ProviderError.upstream``)."""
+    """The vendor's error (``ProviderError.upstream``)."""
     window: int | None = None
-    """Of a request rejected for its size: see ``ProviderError.window``."""
+    """For a request rejected because of its size: ``ProviderError.window``."""
 
     @property
     def text(self) -> str:
-        """The words so far."""
+        """The text so far."""
         return "".join(self.pieces)
 
 
@@ -90,7 +90,7 @@ async def ask(
     closes: StepEnd | None = None,
     inputs: tuple[ToolOutputItem, ...] = (),
 ) -> StepProgress:
-    """Ask a model, and hear it to its end or to the moment it is stopped."""
+    """Call a model and read its stream to the end or until the turn is cancelled; failures are part of the result."""
     request = await _request(parts, running, model, assembled)
     written = model.provider.write(request)
     if running.asked.terms is not None:
@@ -112,7 +112,7 @@ async def ask(
     opened = asyncio.create_task(_open(parts, running, step))
 
     async def show() -> Journal:
-        """Begin the journal once the step is durable: from now on watchers see what is said."""
+        """Open the journal once the step is durable; watchers are notified."""
         await asyncio.shield(opened)
         running.journal = parts.journals.open(step.id, step.provider)
         running.news.tell()
@@ -127,7 +127,7 @@ async def ask(
 
 
 async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: Assembled) -> ProviderRequest:
-    """Put together what the provider is asked."""
+    """Build the provider request."""
     terms = running.asked.terms
     return ProviderRequest(
         model_id=model.model_id,
@@ -139,9 +139,9 @@ async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: 
 
 
 def longest(model: Model, tokens: int, terms: Terms) -> int:
-    """Return how long an answer may be: as long as its caller says where that fits behind so many tokens.
+    """Return the output limit: the caller's, if it fits behind a prompt of ``tokens``.
 
-    A model of another wire is not asked for more than its vendor allows.
+    For a provider with another wire format it is limited to what the vendor allows.
     """
     wished, limit = terms.wishes.max_output_tokens, model.abilities.context_limit
     if wished is None:
@@ -151,7 +151,7 @@ def longest(model: Model, tokens: int, terms: Terms) -> int:
 
 
 async def _open(parts: Parts, running: RunningTurn, step: NewStep) -> Turn:
-    """TX-P, with the texts that its plan refers to; watchers are told at once, however long the model is silent."""
+    """Record the step and the texts its plan refers to (TX-P), and notify watchers before the first token."""
     plan = step.plan
     texts = parts.caches.texts.unsaved(plan.front, plan.form, plan.redactions, *plan.workspace)
     turn = await parts.store.turns.open_step(running.turn.id, parts.worker, replace(step, texts=texts))
@@ -162,7 +162,7 @@ async def _open(parts: Parts, running: RunningTurn, step: NewStep) -> Turn:
 
 
 def _accounted(parts: Parts, assembled: Assembled, written: EncodedRequest) -> Plan:
-    """Add to the plan what it takes to write the request again; what is no row of the ledger is kept as a text."""
+    """Add to the plan what is needed to rebuild the request; data that is not in the ledger is stored as text."""
     asked = written.request
     form = {
         "form": written.form,
@@ -180,7 +180,7 @@ def _accounted(parts: Parts, assembled: Assembled, written: EncodedRequest) -> P
 
 
 async def settled(writing: asyncio.Task[Turn]) -> Turn:
-    """Wait for a write that goes on even when we are stopped: what follows must know whether it was done."""
+    """Wait for a write even if this task is cancelled: the caller must know whether it was committed."""
     try:
         return await asyncio.shield(writing)
     except asyncio.CancelledError:
@@ -191,7 +191,7 @@ async def settled(writing: asyncio.Task[Turn]) -> Turn:
 async def listen(
     model: Model, written: EncodedRequest, heard: StepProgress, show: Callable[[], Awaitable[Journal]]
 ) -> None:
-    """Take what the provider says into the journal."""
+    """Write the provider's events to the journal; errors are stored in ``heard``."""
     journal: Journal | None = None
     began = perf_counter()
     try:
@@ -205,7 +205,7 @@ async def listen(
         heard.problem = problem_of(error)
         heard.window = error.window if isinstance(error, ProviderError) else None
         heard.upstream = dict(error.upstream) if isinstance(error, ProviderError) else {}
-    except Exception as error:  # a provider may break in any way; the step must still be closed
+    except Exception as error:  # the step must be closed after any failure
         log.exception("the provider %s broke", model.provider.name)
         heard.problem = Problem(
             code="provider", message=f"{model.provider.name} broke: {type(error).__name__}: {error}"
@@ -213,7 +213,7 @@ async def listen(
 
 
 def take(event: ProviderEvent, heard: StepProgress, journal: Journal) -> None:
-    """Keep one thing the provider said."""
+    """Record one provider event."""
     match event:
         case TextDelta(text=""):
             pass
@@ -236,13 +236,13 @@ def take(event: ProviderEvent, heard: StepProgress, journal: Journal) -> None:
 
 
 def problem_of(error: ContextInfinityError) -> Problem:
-    """Say what went wrong as a turn keeps it; of a provider's failure the kind counts."""
+    """Convert an error into the problem that a turn stores; for a provider error the code is its kind."""
     code = error.kind if isinstance(error, ProviderError) else error.code
     return Problem(code=code, message=error.message, hint=error.hint)
 
 
 async def until_done_or_cancelled(running: RunningTurn, work: asyncio.Task[Any]) -> asyncio.CancelledError | None:
-    """Wait for the end of some work, or cancel it: somebody wants the turn stopped, or the process ends."""
+    """Wait for a task; cancel it if the turn is cancelled or the process stops, and return the latter's error."""
     running.cancelled.stops = work
     if running.cancelled.is_set():
         work.cancel()
@@ -260,9 +260,9 @@ async def until_done_or_cancelled(running: RunningTurn, work: asyncio.Task[Any])
 
 
 async def watch_for_cancels(parts: Parts) -> None:
-    """While turns run here, read whether another process wants one of them stopped: it left a mark on the turn.
+    """Poll the ledger for cancellation requests by other processes, while turns run here.
 
-    However many turns run, all of them together are read no more than so often.
+    The polling rate is limited for all turns together.
     """
     while parts.running:
         await asyncio.sleep(max(5 * parts.look_seconds, len(parts.running) / MOST_LOOKS))
@@ -274,14 +274,15 @@ async def watch_for_cancels(parts: Parts) -> None:
 
 
 GOES_ON = "pause_turn"
-"""The provider paused for reasons of its own, and goes on when it is asked again."""
+"""The provider paused on its own and continues with the next request."""
 
 
 async def run_tools(tools: Toolbox, running: RunningTurn, heard: StepProgress) -> bool:
-    """Run the tools that a call asks for, by the tools' mode; return whether the model is to be asked again.
+    """Run the tool calls of a step according to the tool mode; return whether the model is to be called again.
 
-    Disabled, a call is an error. Parse only, calls are shown and the turn waits until the caller has run them. Enabled,
-    they run here. A call is in the journal, on the disk, before it runs: a tool may do something that cannot be undone.
+    If tools are disabled, a call is an error. With parse_only, calls are shown and the turn waits for the caller to
+    run them. If enabled, they run here. A call is durable in the journal before it runs: tools may have side
+    effects.
     """
     outcome, journal = heard.finished and heard.finished.outcome, running.journal
     if heard.finished is None or journal is None or not isinstance(outcome, Paused):
@@ -309,7 +310,7 @@ async def run_tools(tools: Toolbox, running: RunningTurn, heard: StepProgress) -
 def _leave(
     tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal, *, theirs: bool
 ) -> None:
-    """Show calls that are not run here; ``theirs``: the caller brought the tools."""
+    """Show calls that are not run here; ``theirs`` means that the caller brought the tools."""
     for call in calls:
         _show(journal, call, run=False)
     if tools.mode == "disabled" and not theirs:
@@ -322,7 +323,7 @@ def _leave(
 
 
 async def _run(tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal) -> None:
-    """Run calls, at once or one after the other, and keep what each gave; outputs stand in the order of the calls."""
+    """Run calls, in parallel if allowed, and store their outputs in the order of the calls."""
     if tools.allow_parallel:
         for call in calls:
             _show(journal, call, run=True)

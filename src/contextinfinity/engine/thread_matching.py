@@ -1,13 +1,13 @@
-"""Which thread a whole conversation belongs to: for clients that name none and send everything with every request.
+"""Find the thread of a resent conversation, for clients that send all messages and no thread id.
 
-    all that was sent is stored           its place: the branch goes on, or a fork where something else followed
-    an opening that nobody here answered  a new thread for another question: a few-shot prompt, not one conversation
-    the end of exactly one branch         that branch goes on: the client dropped old messages (``trimmed_history``)
-    all answers of a recent thread        that thread goes on, or a branch of it (``recent_threads``)
-    anything else                         a new thread, which keeps all that was sent
+    everything sent is stored             continue the branch, or fork it if something else follows
+    a prefix that no model here answered  start a new thread for each question: it is a few-shot prompt
+    the end of exactly one branch         continue that branch: the client dropped old messages (``trimmed_history``)
+    all answers of a recent thread        continue that thread, or a branch of it (``recent_threads``)
+    anything else                         start a new thread with everything that was sent
 
-Where a thread is named, the same holds within it, but the end of a branch may be short, and what contradicts all of its
-branches becomes a branch from its beginning. A named thread that is sent nothing but a message goes on where it is.
+For a named thread the same rules apply within it, but the matching end may be short, and a conversation that
+contradicts all of its branches becomes a branch from its beginning. A single message to a named thread continues it.
 """
 
 from __future__ import annotations
@@ -44,40 +44,40 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
 MANY = 5_000
-"""Messages; more are hashed beside the event loop, so that other requests are not kept waiting."""
+"""Conversations with more messages are hashed in a thread, to keep the event loop free."""
 PAGE = 100
 MOST_HELD = 10_000
-"""Turns that are remembered because the ledger does not know them yet."""
+"""The maximum number of spooled turns that are remembered."""
 SUMMARY = "client_summary"
-"""The metadata field that keeps a client's own summary of what it no longer sends."""
+"""The metadata field that stores a client's own summary of messages it no longer sends."""
 
 
 class SentConversation(Struct, frozen=True, kw_only=True):
-    """A conversation as a client sends it: the messages so far, and at the end the one to answer."""
+    """A conversation as sent by a client: the history, and the message to answer at the end."""
 
     messages: tuple[Message, ...]
     form: str = ""
-    """The wire form that the client speaks (``domain.sent_form``); empty: messages are compared as blocks."""
+    """The wire format of the client (``domain.sent_form``); empty: messages are compared as blocks."""
     beside: TurnId | None = None
-    """The turn that answers the same message already: this one stands on a branch beside it."""
+    """The turn that already answers the same message: the new turn gets a branch beside it."""
     end_user: str = ""
-    """Who speaks, where the owner speaks for several: their conversations are kept apart."""
+    """The end user, if the owner acts for several: their conversations are kept apart."""
     thread_id: str | None = None
     """The thread it belongs to, if the client names one."""
     is_new: bool = False
-    """Whether the client asks for a thread of its own, whatever was said before."""
+    """Whether the client asks for a new thread, without matching."""
     body: int = 0
     """A hash of the whole request and its caller (``trail.number_of``)."""
     key: int | None = None
     """A hash of the request's Idempotency-Key and its caller."""
     follows: TurnId | None = None
-    """The turn that the messages go on from."""
+    """The turn that the messages follow."""
     appends: bool = False
-    """Whether all messages are new: they follow ``follows``, or what is said last in ``thread_id``."""
+    """Whether all messages are new: they follow ``follows``, or the end of ``thread_id``."""
     keeps: dict[str, Json] = {}
-    """What is kept with the turn, as its metadata."""
+    """Metadata to store with the turn."""
     is_retry: bool = False
-    """Whether the client marks it as a retry of a request that it did not get an answer to."""
+    """Whether the client marks it as a retry of an unanswered request."""
 
 
 class HashedConversation(Struct, frozen=True, kw_only=True):
@@ -87,32 +87,32 @@ class HashedConversation(Struct, frozen=True, kw_only=True):
     owner: Owner
     end_user: str
     history: tuple[Message, ...]
-    """Everything in front of the message to answer, as it was sent."""
+    """Everything before the message to answer, as sent."""
     greeting: Message | None
-    """What the assistant said before the user said anything."""
+    """A message of the assistant before the first user message."""
     exchanges: tuple[tuple[Message, Message], ...]
-    """Questions and their answers."""
+    """The questions with their answers."""
     trails: tuple[tuple[int, int], ...]
     """The prefix hashes up to each question, and up to each answer."""
     last: tuple[int, ...]
-    """Hashes of the last exchange alone: with all that was asked in a row, and with the last message of that row."""
+    """Hashes of the last exchange alone: with all consecutive questions, and with the last of them."""
     message: Message
     sent: tuple[Message, ...]
-    """The message to answer as it was sent: with system messages around it, and an answer that its client began."""
+    """The message to answer as sent, with the system messages around it and a prefilled answer."""
     form: str
-    """The wire form that the client speaks."""
+    """The wire format of the client."""
     before: int
-    """The prefix hash of everything in front of the message."""
+    """The prefix hash of everything before the message."""
     asked: int
-    """The prefix hash with the message."""
+    """The prefix hash including the message."""
     alone: int
     """The hash of the message alone."""
     blobs: Blobs
-    """The pictures it brings, by their hashes."""
+    """The images of the conversation, by hash."""
 
     @property
     def recorded(self) -> tuple[Exchange, ...]:
-        """Everything in front of the message, as it is recorded in a new place."""
+        """Everything before the message, as it is recorded in a new thread or branch."""
         greeted = () if self.greeting is None else (Exchange(message=self.greeting),)
         told = (
             Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.owner, self.end_user))
@@ -122,85 +122,87 @@ class HashedConversation(Struct, frozen=True, kw_only=True):
 
 
 class MatchTarget(Struct, frozen=True, kw_only=True):
-    """Where a message goes: a branch, or a fork of it, or a new thread; and what is recorded in front of it first."""
+    """Where a message goes: a branch, a fork or a new thread; and what is recorded there before it."""
 
     branch_id: BranchId | None = None
-    """None: a thread is to be made."""
+    """None: a thread must be created."""
     follows: int | None = None
-    """The turn that the message follows, or what is recorded in front of it; None: the last one by then."""
+    """The number of the turn before the message and ``missing``; None: the last turn of the branch."""
     is_fork: bool = False
     missing: tuple[Exchange, ...] = ()
     is_shared: bool = False
-    """Whether other requests could find the same place at the same time and change it."""
+    """Whether concurrent requests could choose the same position."""
     is_whole: bool = True
-    """Whether what was sent is all that is in front of the message; only then its prefix hash is the place's."""
+    """Whether the stored history equals the sent one; only then is its prefix hash recorded."""
     summary: Message | None = None
-    """A client's summary that is to be kept with the turn."""
+    """A client's summary to store with the turn."""
     retry_of: TurnId | None = None
     """The turn that failed there with the same message."""
     side: str = ""
-    """What the message is for, where it is a side request: its branch, or its thread, is not the conversation."""
+    """The purpose of a side request; its branch or thread is not part of the conversation."""
     about: SessionId | None = None
     """The thread that a side request quotes."""
     continues: BranchId | None = None
-    """The branch whose summary the conversation begins with."""
+    """The branch whose summary starts the conversation."""
     is_rearranged: bool = False
-    """Whether messages were sent in another order than they are stored in, or with others in between."""
+    """Whether messages were reordered or others inserted between them."""
 
 
 class IncomingConversation(Struct, frozen=True, kw_only=True):
-    """A conversation that came, and all that decides where its message goes."""
+    """A received conversation with everything that determines its position."""
 
     said: HashedConversation
     session: Session | None = None
-    """The thread that was named."""
+    """The thread that the client named."""
     name: str | None = None
-    """What the client calls it."""
+    """The client's name for the thread."""
     once: IdempotencyKey | None = None
     body: int = 0
     beside: Turn | None = None
-    """The turn that answers the same message; this one goes on a branch beside it."""
+    """The turn that answers the same message; the new turn gets a branch beside it."""
     exact: bool = False
-    """Whether only what was sent may be in front of the message."""
+    """Whether only the sent messages may precede the message."""
     appends: bool = False
-    """Whether all that was sent is new."""
+    """Whether all messages are new."""
     follows: Turn | None = None
-    """The turn that it follows; None: what is said last in ``session``."""
+    """The turn that it follows; None: the last one of ``session``."""
     keeps: dict[str, Json] = {}
-    """What is kept with the turn, as its metadata."""
+    """Metadata to store with the turn."""
     side: SideRequest | None = None
-    """What it reads like, beside a conversation."""
+    """The side request that it looks like."""
 
 
 class ThreadMatching:
-    """Finds or makes the branch on which a conversation goes on."""
+    """Finds or creates the branch on which a conversation continues."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
         self._held: dict[int, tuple[TurnId, int]] = {}
-        """By the prefix hash up to its question: a turn that the ledger did not take yet, and its request."""
+        """Turns that are spooled because the ledger is away, with their requests, by the prefix hash of the
+        question.
+        """
 
     def one_at_a_time(self, *name: Hashable) -> asyncio.Lock:
-        """Give a lock by its name: requests under one key take turns, and so do those that make branches."""
+        """Return a lock by name; it serialises requests with the same key, and those that create branches."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def made_under(self, request: int, said: HashedConversation) -> HashedPrefix | None:
-        """Give the newest turn of a request; ``request`` is the hash of its Idempotency-Key and its body."""
+        """Return the newest turn of a request; ``request`` is the hash of its Idempotency-Key and body."""
         held = await self._held_after(said.asked)
         if held is not None and self._held[said.asked][1] == request:
             return HashedPrefix(turn_id=held.id, phase=held.phase)
         return await self._store.trails.walked(said.owner, PrefixHashes(asked=said.asked, body=request))
 
     def hold(self, turn: Turn, trail: PrefixHashes) -> None:
-        """Remember the place of a turn while the ledger, which would know it, is away."""
+        """Remember the position of a turn that is spooled while the ledger is away."""
         if turn.durability == "local" and trail.asked is not None:
             self._held[trail.asked] = (turn.id, trail.body)
             if len(self._held) > MOST_HELD:
                 del self._held[next(iter(self._held))]
 
     async def _held_after(self, asked: int) -> Turn | None:
-        """Give the turn that is held for the ledger, by the prefix hash up to its question."""
+        """Return the spooled turn with that prefix hash, if it is not in the ledger yet."""
         turn = None if asked not in self._held else await self._store.turns.get(self._held[asked][0])
         if turn is None or turn.durability == "ledger":
             self._held.pop(asked, None)
@@ -208,7 +210,7 @@ class ThreadMatching:
         return turn
 
     async def find(self, coming: IncomingConversation) -> MatchTarget:
-        """Find the place of a message."""
+        """Return the position of a message."""
         said, session = coming.said, coming.session
         if coming.appends:
             return await self._appended(coming)
@@ -228,7 +230,7 @@ class ThreadMatching:
         return _anew(said, session, fork=is_begun) if found is None else await self._past_failures(said, found)
 
     async def _aside(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
-        """Put a side request on a branch of its own; what its client does there with tools belongs to it."""
+        """Give a side request a branch of its own; its tool rounds stay on that branch."""
         if spot.branch_id is None or spot.follows is None or not (coming.side or goes_on(coming.said.message)):
             return spot
         if spot.retry_of is not None:
@@ -240,13 +242,14 @@ class ThreadMatching:
         if spot.retry_of is not None or goes_on(coming.said.message):
             return replace(spot, side=purpose or "")
         if purpose is not None or coming.side is None or coming.session is not None:
-            return spot  # the whole conversation is led under that instruction, or its client names the thread
+            return spot  # the whole conversation has this instruction, or the client names the thread
         return replace(spot, is_fork=True, is_shared=True, side=coming.side.purpose)
 
     async def _appended(self, coming: IncomingConversation) -> MatchTarget:
-        """Find the place of messages that are all new: after a turn, or at the end of a thread.
+        """Return the position of messages that are all new: after a turn, or at the end of a thread.
 
-        Where something else followed the turn, or messages are recorded in front of the last one, it is a fork.
+        It is a fork if something else followed the turn, or if several messages are sent. Raise ``NotFound`` if
+        there is no such thread.
         """
         said, session, turn = coming.said, coming.session, coming.follows
         if turn is None:
@@ -260,7 +263,7 @@ class ThreadMatching:
         return await self._past_failures(said, spot)
 
     async def _by_prefix(self, coming: IncomingConversation) -> MatchTarget | None:
-        """Find the place where exactly what was sent is stored."""
+        """Find the branch with exactly the sent history."""
         said, session = coming.said, coming.session
         if not said.trails:
             return None
@@ -276,9 +279,9 @@ class ThreadMatching:
         return _spot(end)
 
     async def _is_opening(self, coming: IncomingConversation, end: PrefixHashEnd) -> bool:
-        """Tell whether what was sent is an opening that many conversations share, as examples for a model are.
+        """Return whether the history is a prefix shared by many conversations, such as few-shot examples.
 
-        Either different messages followed it already, or no model here answered it, and something else followed.
+        Either many different messages followed it, or no model here answered it and another message followed.
         """
         if end.is_free or coming.side is not None:
             return False
@@ -288,7 +291,7 @@ class ThreadMatching:
         return not turns[0].provider and bool(turns[-1].provider)
 
     async def _asked_again(self, coming: IncomingConversation) -> MatchTarget | None:
-        """Find the place beside the turn of an identical request."""
+        """Return a fork beside the turn of an identical request, or None."""
         made = PrefixHashes(asked=coming.said.asked, body=coming.body)
         walked = await self._store.trails.walked(coming.said.owner, made)
         turn = None if walked is None else await self._store.turns.get(walked.turn_id)
@@ -297,7 +300,7 @@ class ThreadMatching:
         return MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq - 1, is_fork=True, is_shared=True)
 
     async def _by_tail(self, coming: IncomingConversation) -> MatchTarget | None:
-        """Find the one branch whose end was sent."""
+        """Find the only branch that ends with the sent messages."""
         said, session = coming.said, coming.session
         within = None if session is None else session.id
         found = [
@@ -322,7 +325,7 @@ class ThreadMatching:
         return replace(_spot(end), is_whole=False, summary=summary)
 
     async def _matched(self, said: HashedConversation, end: PrefixHashEnd) -> tuple[TailMatch | None, set[str]]:
-        """Compare what was sent with what is stored up to a turn; give also the summaries that are kept there."""
+        """Compare the sent messages with the branch up to a turn; also return the client summaries stored there."""
         sides, read, place = len(rows_of(said.history)), list[Turn](), end.turn_seq + 1
         while len(rows_of(_messages_of(read))) <= sides:
             turns = await self._store.turns.history(end.branch_id, limit=min(sides // 2 + 2, PAGE), before=place)
@@ -335,9 +338,9 @@ class ThreadMatching:
         return match_tail(said.history, stored) if stored else None, kept
 
     async def _past_failures(self, said: HashedConversation, spot: MatchTarget) -> MatchTarget:
-        """Go on past failed turns: as their retry if the message is the same, else on a fork that does not show them.
+        """Skip failed turns: as a retry if the message is the same, otherwise on a fork that hides them.
 
-        A client that sends all that was said has taken back what is not in it.
+        A client that resends the conversation without them has dropped them.
         """
         if spot.is_fork or spot.branch_id is None or spot.follows is None:
             return spot
@@ -351,9 +354,9 @@ class ThreadMatching:
         return replace(spot, is_fork=True, is_shared=True)
 
     async def _failed_first(self, coming: IncomingConversation) -> MatchTarget | None:
-        """Find the place where the same request failed before: its retries share one thread.
+        """Find where the same request failed before: its retries share one thread.
 
-        A partial answer, or what followed, stays on its branch.
+        A partial answer and its successors stay on their branch.
         """
         said = coming.said
         made = await self._store.trails.walked(said.owner, PrefixHashes(asked=said.asked, body=coming.body))
@@ -369,7 +372,7 @@ class ThreadMatching:
         return replace(spot, is_fork=True, is_shared=True)
 
     async def make(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
-        """Make the thread or the fork and record what is missing there; give where the message goes then."""
+        """Create the thread or fork, record the missing exchanges, and return the final position."""
         branch_id = spot.branch_id
         if branch_id is None:
             branch_id = (await self._make(coming, spot.side)).active_branch
@@ -379,7 +382,7 @@ class ThreadMatching:
             return replace(spot, branch_id=branch_id)
         sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
         await keep_pictures(self._store.contents, sides, coming.said.blobs)
-        if coming.appends:  # the same may be said again
+        if coming.appends:  # identical messages may be appended again
             told = [replace(one, asked=None) for one in spot.missing]
         else:
             told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
@@ -390,7 +393,7 @@ class ThreadMatching:
     async def call_names(self, spot: MatchTarget, said: HashedConversation) -> dict[str, str]:
         """Map the client's ids of the last tool calls to the stored ones.
 
-        Some clients give calls new ids for each vendor; a result is found by the id of its call.
+        Some clients rename tool calls for each vendor, but a result refers to the id of its call.
         """
         sent = calls_of(said.exchanges[-1][1]) if said.exchanges and not spot.missing else ()
         if not sent or spot.branch_id is None or spot.follows is None:
@@ -405,7 +408,7 @@ class ThreadMatching:
         new = NewSession(owner=coming.said.owner, external_id=coming.name, once=once, metadata=metadata)
         try:
             return await self._store.sessions.create(new)
-        except AlreadyExists:  # another request was quicker
+        except AlreadyExists:  # another request created it first
             session = None if coming.name is None else await self._store.sessions.find(coming.said.owner, coming.name)
             if session is None:
                 raise
@@ -413,7 +416,7 @@ class ThreadMatching:
 
 
 async def _by_recent(store: Store, coming: IncomingConversation) -> MatchTarget | None:
-    """Find the place of a message in or beside one of the threads that were talked in last."""
+    """Find the position of a message in or beside one of the recent threads."""
     said, side = coming.said, coming.side
     if side is not None and not said.history:
         if not side.needs_quote:
@@ -441,7 +444,7 @@ async def _by_recent(store: Store, coming: IncomingConversation) -> MatchTarget 
 
 
 async def _is_of(store: Store, said: HashedConversation, turn: Turn) -> bool:
-    """Tell whether a turn is of the same end user: their name is part of its hashes."""
+    """Return whether a turn belongs to the same end user, whose name is part of its hashes."""
     if turn.answer is None:
         return False
     number = after(alone(turn.user_message, said.owner, said.end_user), turn.answer)
@@ -466,7 +469,10 @@ def with_call_names(message: Message, names: dict[str, str]) -> Message:
 
 
 def walk(talk: SentConversation, owner: Owner) -> HashedConversation:
-    """Hash a conversation message by message; consecutive messages of one side count as one."""
+    """Hash a conversation message by message; consecutive messages of one side are joined.
+
+    Raise ``InvalidInput`` if there is no user message.
+    """
     messages, blobs = named_by_hash(talk.messages)
     rows = rows_of(messages)
     begun_answer: list[Message] = []
@@ -500,7 +506,7 @@ def walk(talk: SentConversation, owner: Owner) -> HashedConversation:
 
 
 def _last(rows: list[list[Message]], owner: Owner, end_user: str) -> tuple[int, ...]:
-    """Hash the last exchange: with all that was asked in a row, and with its last message, behind a summary."""
+    """Hash the last exchange: with all consecutive questions, and with the last one only (a summary may precede it)."""
     if len(rows) < 3:
         return ()
     questions = (side_of(rows[-3]), side_of(rows[-3][-1:]))
@@ -508,13 +514,13 @@ def _last(rows: list[list[Message]], owner: Owner, end_user: str) -> tuple[int, 
 
 
 def _messages_of(turns: Sequence[Turn]) -> list[Message]:
-    """List what was said in turns that did not fail."""
+    """Return the messages of turns that did not fail."""
     counted = (turn for turn in turns if turn.phase is not Phase.FAILED)
     return [side for turn in counted for side in (turn.user_message, turn.answer) if side is not None]
 
 
 def _spot(end: PrefixHashEnd) -> MatchTarget:
-    """Go on where nothing follows, else on a fork."""
+    """Continue the branch if nothing follows the turn, otherwise fork it."""
     return MatchTarget(
         branch_id=end.branch_id,
         follows=end.turn_seq,
@@ -524,7 +530,7 @@ def _spot(end: PrefixHashEnd) -> MatchTarget:
 
 
 def _anew(said: HashedConversation, session: Session | None, *, fork: bool = False) -> MatchTarget:
-    """Record all that was sent: in a new thread, or on a branch from the beginning of the one that was named."""
+    """Record the whole conversation in a new thread, or on a branch from the beginning of the named one."""
     branch_id = None if session is None else session.active_branch
     return MatchTarget(
         branch_id=branch_id, follows=0, is_fork=fork, missing=said.recorded, is_shared=bool(said.history)
@@ -532,7 +538,7 @@ def _anew(said: HashedConversation, session: Session | None, *, fork: bool = Fal
 
 
 def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:
-    """Give a recorded exchange an id derived from its place, so that recording twice changes nothing."""
+    """Give a recorded exchange an id derived from its position, so that recording is idempotent."""
     said = f"{branch_id} {place} {exchange.asked}".encode()
     turn_id = str(UUID(bytes=sha256(said).digest()[:16], version=5))
     return replace(exchange, id=turn_id)

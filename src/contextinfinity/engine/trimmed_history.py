@@ -1,9 +1,9 @@
-"""Compare the messages that a client sent with the end of a stored branch: for clients that drop old messages.
+"""Compare the sent messages with the end of a stored branch, for clients that drop old messages.
 
 Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.trail``. The sent
-messages match if they equal the last sides of the branch, one by one. Only the very first sent message may be unknown,
-only where messages of the branch were dropped, and only in front of a whole exchange: it is the client's own summary of
-them. Everything else is a contradiction.
+messages match if they equal the last sides of the branch, one by one. Only the first sent message may be unknown, only
+if messages of the branch were dropped, and only before a whole exchange: it is the client's own summary. Everything
+else is a contradiction.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 
 MIN_EXCHANGES = 2
 MIN_USER_CHARACTERS = 200
-"""What has to match before a conversation is recognised by its end: common phrases are shorter."""
+"""The minimum number of matching user characters: common phrases are shorter."""
 
 
 class TailMatch(Struct, frozen=True, kw_only=True):
-    """Sent messages that equal the end of a branch."""
+    """The sent messages that equal the end of a branch."""
 
     summary: Message | None
-    """The message in front that is not stored."""
+    """The first message, if it is not stored."""
     is_whole: bool
-    """Whether they are the whole branch."""
+    """Whether they equal the whole branch."""
     exchanges: int
     user_characters: int
 
     @property
     def is_certain(self) -> bool:
-        """Whether so much matches that no other conversation is likely to end alike."""
+        """Whether enough matches that no other conversation is likely to end the same way."""
         return self.exchanges >= MIN_EXCHANGES and self.user_characters >= MIN_USER_CHARACTERS
 
 
 def rows_of(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group consecutive messages of one side; messages without content are left out.
+    """Group consecutive messages of one side; messages without content are dropped.
 
-    System messages say nothing of their own: they stand in the row that they precede, or at the end of the last one.
+    System messages belong to the row that they precede, or to the last one.
     """
     rows: list[list[Message]] = []
     waiting: list[Message] = []
-    is_answer = False  # the last row
+    is_answer = False  # of the last row
     for message in messages:
         role = message.role
         if role == "system":
@@ -67,7 +67,7 @@ def _is_answer(row: Sequence[Message]) -> bool:
 
 
 def side_of(row: Sequence[Message]) -> Message:
-    """Join the messages of a row, without system messages and as blocks only."""
+    """Join the messages of a row into one, without system messages and wire data."""
     role: Role = "assistant" if _is_answer(row) else "user"
     if len(row) == 1 and row[0].role == role:
         return row[0] if row[0].wire is None else replace(row[0], wire=None)
@@ -76,9 +76,9 @@ def side_of(row: Sequence[Message]) -> Message:
 
 
 def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch | None:
-    """Compare sent messages with a branch; None: they contradict it.
+    """Compare the sent messages with a branch; return None if they contradict it.
 
-    ``stored`` is the whole branch, or the end of it that is longer than ``sent``.
+    ``stored`` is the whole branch, or an end of it that is longer than ``sent``.
     """
     rows, sides = rows_of(sent), [side_of(row) for row in rows_of(stored)]
     first, later = rows[0], rows[1:]
@@ -97,7 +97,7 @@ def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch 
         known, summary = [before, *known], first[0]
     elif len(first) == 1 and first[0].role == "assistant":
         summary = first[0]
-    else:  # it replaces a stored question whose answer follows: an edited question, not a summary
+    else:  # it replaces an answered question: an edit, not a summary
         return None
     asked = [side for side in known if side.role != "assistant"]
     return TailMatch(

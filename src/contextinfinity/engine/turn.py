@@ -1,9 +1,8 @@
-"""The way of a message, read from top to bottom.
+"""The course of a turn, from top to bottom.
 
-The message is accepted before this begins (TX-0, in ``Engine.send``). Then its turn on the branch comes: what was said
-before is recalled, the message made explicit, what belongs to it retrieved, a model chosen; the model answers, and the
-answer becomes final (TX-A). Whatever goes wrong on the way ends the turn with a reason: no turn of a living process is
-left hanging.
+The message was accepted before (TX-0, in ``Engine.send``). When the branch is free, its context is recalled, the
+message is rewritten, relevant passages are retrieved, and a model is chosen; the model answers, and the answer becomes
+final (TX-A). Every failure ends the turn with a reason: a live process leaves no turn open.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 async def answer(parts: Parts, running: RunningTurn) -> None:
-    """Carry an accepted turn to its end."""
+    """Run an accepted turn to its end; errors end the turn and are not raised."""
     collect(running.latency_ms)
     try:
         if await take_place(parts, running):
@@ -47,7 +46,7 @@ async def answer(parts: Parts, running: RunningTurn) -> None:
         raise
     except ContextInfinityError as error:
         await fail(parts, running, problem_of(error))
-    except Exception as error:  # a bug of ours must not leave the branch blocked
+    except Exception as error:  # a bug must not leave the branch blocked
         log.exception("turn %s failed", running.turn.id)
         await fail(parts, running, Problem(code="internal", message=f"{type(error).__name__}: {error}"))
     finally:
@@ -56,7 +55,7 @@ async def answer(parts: Parts, running: RunningTurn) -> None:
 
 
 async def reply(parts: Parts, running: RunningTurn) -> None:
-    """Find out what is meant and what belongs to it, choose who answers, and have it answered; or ask back."""
+    """Gather the prompt material, choose a model and let it answer; or ask for clarification."""
     gathering = asyncio.create_task(gather(parts, running))
     interrupted = await until_done_or_cancelled(running, gathering)
     if interrupted is not None:
@@ -70,7 +69,7 @@ async def reply(parts: Parts, running: RunningTurn) -> None:
 
 
 async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | ClarificationRequest:
-    """Recall what stands before a message, and put together what belongs to it."""
+    """Recall the context of a message, fold it if it does not fit, and gather the prompt material."""
     await loaded(*FOR_A_TURN)
     session: Session | None = await session_of(parts.store, running.turn)
     if session is not None and session.ttl_hours is not None:
@@ -90,7 +89,7 @@ async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | Clarifi
 async def gather_from(
     parts: Parts, running: RunningTurn, recalled: PriorContext
 ) -> PromptMaterial | ClarificationRequest:
-    """Put together what a prompt is made from, or what is to be asked back."""
+    """Rewrite the message and retrieve passages for it; return a clarification if it is ambiguous."""
     meant = await understand(parts, running, recalled)
     if meant.doubt is not None:
         return ClarificationRequest(recalled=recalled, doubt=meant.doubt)
@@ -100,7 +99,7 @@ async def gather_from(
 
 
 async def take_place(parts: Parts, running: RunningTurn) -> bool:
-    """Wait until every earlier turn of the branch is final; False when the turn was cancelled first."""
+    """Wait until every earlier turn of the branch is final; return False if the turn was cancelled first."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
         return True
     while not running.cancelled.is_set():
@@ -109,7 +108,7 @@ async def take_place(parts: Parts, running: RunningTurn) -> bool:
             running.move(await parts.store.turns.prepare(running.turn.id, parts.worker))
             return True
         except BranchBusy:
-            # News come at once from this process; other processes end turns, ask us to stop, and die unseen.
+            # Only this process notifies us; poll for other processes, which may end turns, cancel this one, or die.
             await wait_for_any(news, running.cancelled, seconds=5 * parts.look_seconds)
             turn = await parts.store.turns.get(running.turn.id)
             if turn is not None and turn.cancel_requested:
@@ -121,7 +120,7 @@ async def take_place(parts: Parts, running: RunningTurn) -> bool:
 
 
 async def stop(parts: Parts, running: RunningTurn) -> None:
-    """End a turn that a person stopped before anything was answered: while it waited, or was being understood."""
+    """End a turn that was cancelled before the model was called."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
         end = running.noted(TurnEnd(outcome="cancelled"))
         await finalise(parts, running, end)
@@ -131,9 +130,9 @@ async def stop(parts: Parts, running: RunningTurn) -> None:
 
 
 async def fail(parts: Parts, running: RunningTurn, problem: Problem) -> None:
-    """End a turn that cannot be answered, its open step with it; one that has ended by now stays as it is.
+    """End a turn that cannot be answered, and its open step; a turn that has already ended is not changed.
 
-    What was shown of it stands in the journal, so it ends as it would after a crash.
+    Text that was shown is in the journal, so the turn ends as after a crash.
     """
 
     async def end() -> Turn:
@@ -148,14 +147,14 @@ async def fail(parts: Parts, running: RunningTurn, problem: Problem) -> None:
 
 
 def let_go_of_journal(running: RunningTurn) -> None:
-    """Write no more into it: whoever brings the turn to its end writes its last line."""
+    """Close the journal without ending it: whoever ends the turn writes its last line."""
     if running.journal is not None:
         with suppress(LedgerError):
             running.journal.close()
 
 
 async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:
-    """Wait until one of the events is set, at most that long."""
+    """Wait until one of the events is set, at most ``seconds``."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,10 +1,10 @@
-"""Copies of what the ledger holds: turns of the branches used last, and texts that are stored under their hash.
+"""Caches of ledger data: the turns of recently used branches, and texts stored by hash.
 
 ``TurnCache`` keeps earlier turns as they were read, rendered and counted for the last request of a branch. A settled
-turn never changes, so a request reads only what is new. Before a copy is used, the ledger's digest of the same stretch
-is compared: after a change by any process, an expiry or a deletion everything is read again. Only complete stretches of
-settled turns are kept, within a size. The branch that was idle for longest is dropped first, and every branch after
-``IDLE_SECONDS``, so that text that another process deleted does not stay in memory.
+turn never changes, so a request reads only newer turns. Before a copy is used, it is compared with the ledger's digest
+of the same range: after a change by any process, an expiry or a deletion everything is read again. Only complete ranges
+of settled turns are cached, up to a total size. The least recently used branch is evicted first, and every branch after
+``IDLE_SECONDS``, so that text deleted by another process does not stay in memory.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from contextinfinity.prompt.prompt_sections import RenderCache
 from contextinfinity.storage.contract import Contents, Store, Turns
 
 PAGE = 100
-"""How many turns are read at a time."""
+"""The number of turns that are read at a time."""
 IDLE_SECONDS = 600.0
 MOST_BYTES = 32_000_000
-"""Of turns, as JSON."""
+"""The maximum size of the cached turns, as JSON."""
 MOST_TEXTS = 256
 MOST_UNSAVED = 4096
-"""Texts of steps that are about to be opened; those of turns that failed before are dropped, the oldest first."""
+"""The maximum number of texts waiting to be stored; the oldest, left by failed turns, are dropped first."""
 FRESH_SECONDS = 1800.0
-"""How long a text is taken to be stored: one that nothing refers to may be removed an hour later."""
+"""How long a text is assumed to be stored; unreferenced texts may be removed after an hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CachedTurns:
-    """All turns of a branch after a place, up to the last settled one."""
+    """All turns of a branch after turn ``after``, up to the last settled one."""
 
     after: int
     turns: tuple[Turn, ...]
@@ -51,7 +51,7 @@ class CachedTurns:
 
     @classmethod
     def of(cls, after: int, turns: Sequence[Turn], before: CachedTurns | None) -> CachedTurns:
-        """Extend the stretch ``before`` to these turns, or make a new one."""
+        """Extend the range ``before`` to these turns, or create a new one."""
         new = turns[len(before.turns) :] if before is not None else turns
         return cls(
             after=after,
@@ -64,12 +64,12 @@ class CachedTurns:
 
     @property
     def last(self) -> int:
-        """The place of its last turn."""
+        """The number of the last turn."""
         return self.turns[-1].turn_seq
 
 
 class TurnCache:
-    """The latest turns of the branches that were used last; ``most`` bytes of them."""
+    """An LRU cache of the latest turns of branches, limited to ``most`` bytes."""
 
     def __init__(self, turns: Turns, most: int) -> None:
         self._turns = turns
@@ -83,9 +83,9 @@ class TurnCache:
     async def read(
         self, branch_id: BranchId, *, after: int, before: int, room: float = math.inf
     ) -> tuple[list[Turn], RenderCache]:
-        """Read a branch's turns between two places, oldest first, with what was rendered of them.
+        """Return a branch's turns between two turn numbers, oldest first, with their cached rendering.
 
-        Older ones than fill ``room`` characters are left, as in ``read_back``.
+        Older turns beyond ``room`` characters are omitted, as in ``read_back``.
         """
         kept = await self._valid(branch_id, after, before)
         if kept is not None:
@@ -98,18 +98,18 @@ class TurnCache:
         return turns, RenderCache()
 
     def forget(self) -> None:
-        """Drop everything: something was deleted."""
+        """Empty the cache; call this after a deletion."""
         self._stretches.clear()
         self._size = 0
 
     def drop_idle(self, seconds: float = IDLE_SECONDS) -> None:
-        """Drop the branches that were not read for so long."""
+        """Drop the branches that were not read for ``seconds``."""
         for branch_id, stretch in [*self._stretches.items()]:
             if time.monotonic() - stretch.used_at >= seconds:
                 self._drop(branch_id)
 
     async def _valid(self, branch_id: BranchId, after: int, before: int) -> CachedTurns | None:
-        """Return what is kept of a branch after a place, unless it is outdated or another stretch."""
+        """Return the cached turns of a branch after ``after``; None if they are outdated or cover another range."""
         kept = self._stretches.get(branch_id)
         if kept is None or kept.last >= before:
             return None
@@ -119,7 +119,7 @@ class TurnCache:
             return None
         if after == kept.after:
             return kept
-        left = [turn for turn in kept.turns if turn.turn_seq > after]  # older ones were folded
+        left = [turn for turn in kept.turns if turn.turn_seq > after]  # the older ones were folded
         return CachedTurns.of(after, left, None) if left else None
 
     def _keep(
@@ -128,7 +128,7 @@ class TurnCache:
         end = 0 if before is None else len(before.turns)
         while end < len(turns) and turns[end].phase in (Phase.DONE, Phase.FAILED):
             end += 1
-        if end and turns[end - 1].outcome is None:  # an answer to it may still be logged
+        if end and turns[end - 1].outcome is None:  # its answer may still be logged
             end -= 1
         self._drop(branch_id)
         if end == 0 or self._most <= 0:
@@ -152,12 +152,12 @@ def length(turn: Turn) -> int:
 async def read_back(
     turns: Turns, branch_id: BranchId, *, after: int, before: int, room: float = math.inf
 ) -> list[Turn]:
-    """Read a branch's turns between two places, oldest first; older ones than fill ``room`` characters are left."""
+    """Return a branch's turns between two turn numbers, oldest first, without older ones beyond ``room`` characters."""
     found: list[Turn] = []
     while before - 1 > after and room > 0:
         count = min(PAGE, before - 1 - after)
         page = await turns.history(branch_id, limit=count, before=before)
-        page = tuple(turn for turn in page if turn.turn_seq > after)  # fewer than asked for where some were deleted
+        page = tuple(turn for turn in page if turn.turn_seq > after)  # fewer than requested if some were deleted
         if not page:
             break
         found[:0] = page
@@ -168,9 +168,9 @@ async def read_back(
 
 
 class TextCache:
-    """Texts that are stored once under their hash: fronts, forms, spans.
+    """Texts that are stored once by hash: fronts, request forms, redaction spans.
 
-    A text is stored by the transaction of the step whose plan refers to it (TX-P). One that was stored lately is not
+    A text is stored by the transaction of the step whose plan refers to it (TX-P). A recently stored text is not
     stored again.
     """
 
@@ -181,7 +181,7 @@ class TextCache:
         self._unsaved: dict[str, str] = {}
 
     def keep(self, text: str) -> str:
-        """Return the hash of a text; the step whose plan refers to it stores what ``unsaved`` returns."""
+        """Cache a text and return its hash; the step that refers to it must store what ``unsaved`` returns."""
         sha256 = text_hash(text).hex()
         if time.monotonic() - self._saved_at.get(sha256, -FRESH_SECONDS) >= FRESH_SECONDS:
             self._unsaved[sha256] = text
@@ -194,37 +194,37 @@ class TextCache:
         return sha256
 
     def unsaved(self, *hashes: str | None) -> tuple[str, ...]:
-        """Return those of some texts that have to be stored."""
+        """Return the texts among ``hashes`` that must be stored."""
         return tuple(self._unsaved[sha256] for sha256 in hashes if sha256 in self._unsaved)
 
     def saved(self, texts: tuple[str, ...]) -> None:
-        """Note that texts are stored."""
+        """Record that texts were stored."""
         for sha256 in (text_hash(text).hex() for text in texts):
             self._unsaved.pop(sha256, None)
             if sha256 in self._known:
                 self._saved_at[sha256] = time.monotonic()
 
     async def read(self, sha256: str) -> str | None:
-        """Read a text; None when it is gone."""
+        """Return a text; None if it was deleted."""
         if (known := self._known.get(sha256)) is not None:
             self._known.move_to_end(sha256)
             return known
         return await self._contents.text(sha256)
 
     def forget(self) -> None:
-        """Empty the cache: something was deleted."""
+        """Empty the cache; call this after a deletion."""
         self._known.clear()
         self._saved_at.clear()
 
 
 class Caches:
-    """The caches of one engine; ``most`` bytes of turns are kept."""
+    """The caches of one engine; ``most`` limits the bytes of turns."""
 
     def __init__(self, store: Store, most: int = MOST_BYTES) -> None:
         self.turns = TurnCache(store.turns, most)
         self.texts = TextCache(store.contents)
 
     def forget(self) -> None:
-        """Drop everything: something was deleted."""
+        """Empty all caches; call this after a deletion."""
         self.turns.forget()
         self.texts.forget()

@@ -1,9 +1,9 @@
-"""Being at work: one worker a process, its heartbeat, and noticing who is gone.
+"""Worker leases: one worker per process, its heartbeat, and the detection of dead workers.
 
-On this host a free lock says at once that a worker is dead. A process that hangs or is paused still holds
-its lock, so its heartbeats are watched too: when they stand still for the length of a lease, by the
-observer's own monotonic clock, it counts as dead. No wall clock is compared with another, so none that jumps
-can kill anybody.
+On the same host a released lock shows at once that a worker is dead. A process that hangs or is paused still holds its
+lock, so heartbeats are watched too: a worker whose heartbeat count does not change for the length of a lease, by the
+observer's own monotonic clock, is considered dead. Wall clocks are never compared, so a clock jump cannot expire a
+lease.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class WorkerLease:
-    """This process as a worker, for the length of an ``async with``."""
+    """Registers this process as a worker for the duration of an ``async with``."""
 
     worker: Worker
 
@@ -42,7 +42,7 @@ class WorkerLease:
         self._clock = clock
         self._seen: dict[WorkerId, tuple[int, float]] = {}
         self.lost = asyncio.Event()
-        """Set when this worker was declared dead: it must stop, its turns belong to others."""
+        """Set when this worker was declared dead: it must stop, because others have taken over its turns."""
 
     async def __aenter__(self) -> WorkerLease:
         self.worker = await self._workers.enter()
@@ -59,7 +59,7 @@ class WorkerLease:
             await self._workers.leave(self.worker.id)
 
     async def find_dead(self) -> tuple[WorkerId, ...]:
-        """Name the workers that are dead, or whose hearts have stood still for a lease while we watched."""
+        """Return the workers that are dead or have missed their heartbeats for a whole lease."""
         dead = set(await self._workers.dead())
         moment = self._clock()
         registered = await self._workers.list()
@@ -68,7 +68,7 @@ class WorkerLease:
         return tuple(sorted((dead | still) - {self.worker.id}))
 
     def _watch(self, worker: Worker, moment: float) -> tuple[int, float]:
-        """Note a worker's heartbeats and since when they have been that many."""
+        """Return a worker's heartbeat count and since when it has not changed."""
         beats, since = self._seen.get(worker.id, (-1, moment))
         return (beats, since) if beats == worker.beats else (worker.beats, moment)
 

@@ -1,4 +1,4 @@
-"""The parts of a workspace's section, kept once by hash: a tier that did not change is not stored again."""
+"""The parts of the workspace section, stored by hash: an unchanged tier is not stored again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Part(Struct, frozen=True, omit_defaults=True):
 
 
 def keep(texts: TextCache, workspace: WorkspaceText | None) -> tuple[str, ...]:
-    """Keep the parts and return their hashes, which ``restored`` takes."""
+    """Store the parts and return their hashes, which ``restored`` takes."""
     if workspace is None:
         return ()
     parts = (
@@ -38,7 +38,7 @@ def keep(texts: TextCache, workspace: WorkspaceText | None) -> tuple[str, ...]:
 async def restored(
     read: Callable[[str], Awaitable[str | None]], hashes: Sequence[str], removed: list[str]
 ) -> WorkspaceText | None:
-    """Read the parts again; what is no longer kept is named in ``removed``."""
+    """Read the parts back; append those that are no longer stored to ``removed``."""
     if not hashes:
         return None
     parts = []
@@ -57,7 +57,7 @@ async def restored(
 
 
 def redacted(workspace: WorkspaceText | None, redactor: Redactor | None) -> WorkspaceText | None:
-    """Hide what must not leave the machine."""
+    """Redact secrets in the workspace section."""
     if workspace is None or redactor is None:
         return workspace
 
