@@ -43,6 +43,7 @@ REPLIES = [
     },
 ]
 SIZES = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 800}}
+PICTURES = (("desktop", "light", "context"), ("phone", "dark", "chat"))
 
 
 def main(folder: Path) -> None:
@@ -59,20 +60,17 @@ def main(folder: Path) -> None:
 
 
 def take(browser: Browser, server: Server, folder: Path) -> None:
-    """Hold one conversation, and show it in both sizes and both themes."""
+    """Hold one conversation, and take its pictures."""
     with window(browser, server, viewport=SIZES["desktop"]) as web:
         talk(web.open())
         thread = web.thread
-    for size, viewport in SIZES.items():
-        for theme in ("light", "dark"):
-            with window(browser, server, viewport=viewport, color_scheme=theme, reduced_motion="reduce") as web:
-                web.open(f"#/t/{thread}").answered(3, "ferry")
-                web.page.screenshot(path=folder / f"web-chat-{size}-{theme}.png")
-                for panel in ("context", "branches", "usage") if theme == "light" else ("context",):
-                    web.panel(panel)
-                    web.page.locator("#panel svg").first.wait_for()
-                    web.page.screenshot(path=folder / f"web-{panel}-{size}-{theme}.png")
-                    web.page.locator("#panel > header button").click()
+    for size, theme, panel in PICTURES:
+        with window(browser, server, viewport=SIZES[size], color_scheme=theme, reduced_motion="reduce") as web:
+            web.open(f"#/t/{thread}").answered(3, "ferry")
+            if panel != "chat":
+                web.panel(panel)
+                web.page.locator("#panel svg").first.wait_for()
+            web.page.screenshot(path=folder / f"web-{panel}-{size}-{theme}.png")
 
 
 def talk(web: WebPage) -> None:
