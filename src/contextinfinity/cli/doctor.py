@@ -31,17 +31,24 @@ if TYPE_CHECKING:
     from contextinfinity.upkeep.examine import Report
     from contextinfinity.upkeep.findings import Finding
 
+BackupFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="A backup to check, in the place of the data_dir.", show_default=False),
+]
 Repair = Annotated[bool, typer.Option("--repair", help="Set right what is safe to set right, after a backup.")]
 
 
 def doctor(
+    file: BackupFile = None,
     repair: Repair = False,
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
     server: Server = None,
 ) -> None:
-    """Check the ledger and everything around it; with --server, ask that server how it does."""
+    """Check the ledger and everything around it, or a backup; with --server, ask that server how it does."""
+    if file is not None:
+        return _check_backup(file, as_json=as_json, others=repair or server is not None)
     if server is not None:
         return _ask(server, as_json=as_json, repair=repair)
     from contextinfinity.upkeep.examine import examine, settings_in_force
@@ -50,16 +57,30 @@ def doctor(
     with told_in_words():
         check_folder(data_dir)
     settings, already = settings_in_force(config, data_dir)
-    with _progress_bar() as progress:
+    with progress_bar() as progress:
         look = examine_and_repair if repair else examine
         report = look(settings, progress=progress, already=already)
+    return _show(report, as_json=as_json)
+
+
+def _check_backup(file: Path, *, as_json: bool, others: bool) -> None:
+    with told_in_words():
+        from contextinfinity.upkeep.backups import examine_backup
+
+        if others:
+            raise InvalidInput("A backup is checked on this machine and not repaired.", hint="Name the file alone.")
+        with progress_bar() as progress:
+            report = examine_backup(file, progress=progress)
+    _show(report, as_json=as_json)
+
+
+def _show(report: Report, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_for_programs(report), indent=2))
     else:
         _print_for_people(report)
     if not report.ok:
         raise typer.Exit(1)
-    return None
 
 
 def _ask(server: str, *, as_json: bool, repair: bool) -> None:
@@ -137,7 +158,7 @@ def _row(finding: Finding) -> tuple[str | Text, ...]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Progress]:
+def progress_bar() -> Iterator[Progress]:
     """Show on a terminal how far the work is; elsewhere nothing."""
     from contextinfinity.upkeep.examine import silent
 

@@ -31,6 +31,7 @@ from contextinfinity.cli.memory_commands import forget, memories, remember
 from contextinfinity.cli.migrate_store_command import migrate_store
 from contextinfinity.cli.model_commands import model
 from contextinfinity.cli.pins import pin, pins, unpin
+from contextinfinity.cli.restore_command import restore
 from contextinfinity.cli.search_command import rebuild, reindex, search
 from contextinfinity.cli.serve import serve
 from contextinfinity.cli.session_commands import rename, sessions, show
@@ -49,6 +50,7 @@ for command in (*TALKING, *LINES):
 app.command("import")(import_)
 app.command()(export)
 app.command()(backup)
+app.command()(restore)
 app.command("migrate-store")(migrate_store)
 for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor, demo):
     app.command()(command)

@@ -21,10 +21,10 @@ NARROWEST = 8
 
 
 def print_json(value: object, *, indent: int | None = 2) -> None:
-    """Print a value of ours, in the shape it has."""
+    """Print a value as JSON; a path is printed as text."""
     import msgspec
 
-    typer.echo(json.dumps(msgspec.to_builtins(value), indent=indent))
+    typer.echo(json.dumps(msgspec.to_builtins(value, enc_hook=str), indent=indent))
 
 
 def say(text: str) -> None:

@@ -206,7 +206,7 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long the sessions of /chat are kept."""
+    """How long the sessions of /chat and our own backups are kept."""
 
     conversation_ttl_hours: Annotated[Hours, Meta(description="Hours after which a turn of /chat is deleted.")] = 24.0
     cleanup_interval_hours: Annotated[Hours, Meta(description="Hours between two clean-ups.")] = 6.0
@@ -216,6 +216,10 @@ class Retention(Struct, frozen=True, kw_only=True):
     stateless: Annotated[
         bool, Meta(description="Whether /chat keeps nothing and loads nothing; what is stored stays stored.")
     ] = False
+    backups_kept: Annotated[
+        int,
+        Meta(ge=0, le=10_000, description="How many backups in backups/ are kept: older ones are removed; 0: all."),
+    ] = 0
 
 
 class Storage(Struct, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ class Conversion(Struct, frozen=True, kw_only=True):
 
 def encrypt(settings: Settings, source: KeySource, key: str, progress: Progress) -> Conversion:
     """Encrypt a data_dir with a new data key; it may be empty or missing. The key has been stored by the caller."""
-    with _alone(settings):
+    with exclusive_data_dir(settings):
         if unlocked_header(settings.data_dir / HEADER) is not None:
             raise Refused(f"{settings.data_dir} is encrypted already.", hint="`cix rekey` changes its key.")
         data_key = new_data_key()
@@ -58,7 +58,7 @@ def encrypt(settings: Settings, source: KeySource, key: str, progress: Progress)
 
 def decrypt(settings: Settings, progress: Progress) -> Conversion:
     """Write everything in plain text again; the key is not needed from then on."""
-    with _alone(settings):
+    with exclusive_data_dir(settings):
         unlocked = _unlocked(settings)
         done = _convert(settings, unlocked.cipher, None, b"", progress)
     remove_key(unlocked.header.source)
@@ -80,7 +80,7 @@ def rekey(settings: Settings, source: KeySource, key: str) -> None:
 
 def reencrypt(settings: Settings, source: KeySource, key: str, progress: Progress) -> Conversion:
     """Encrypt everything with a new data key: for a data key that somebody may have read from a running process."""
-    with _alone(settings):
+    with exclusive_data_dir(settings):
         unlocked = _unlocked(settings)
         data_key = new_data_key()
         done = _convert(settings, unlocked.cipher, create_header(data_key, key, source), data_key, progress)
@@ -103,11 +103,12 @@ def _unlocked(settings: Settings) -> Unlocked:
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
+def exclusive_data_dir(settings: Settings) -> Iterator[None]:
+    """Use a data_dir alone; ``LedgerBusy`` when another process uses it."""
     ledger = settings.ledger_path
     if ledger is not None and not ledger.is_relative_to(settings.data_dir):
         raise SettingsError(
-            f"The ledger {ledger} is not inside {settings.data_dir}, and only a whole data_dir is encrypted.",
+            f"The ledger {ledger} is not inside {settings.data_dir}, and its files are replaced together.",
             hint="Move the ledger there, or name its folder as data_dir.",
         )
     make_private(settings.data_dir)
@@ -124,7 +125,7 @@ def _convert(
     kinds = {path: _kind(path, settings) for path in sorted(_files(root))}
     wanted = [path for path, kind in kinds.items() if kind in ("database", "lines", "stream")]
     sizes = {path: path.stat().st_size for path in wanted}
-    _check_room(root, sum(sizes.values()))
+    check_room(root, sum(sizes.values()))
     try:
         swap = folder_swap.FolderSwap(root)
         done = 0
@@ -142,6 +143,11 @@ def _convert(
         forget(root)
     left = tuple(path for path, kind in kinds.items() if kind == "unknown")
     return Conversion(files=len(wanted), size=sum(sizes.values()), left=left, notes=tuple(_notes(settings)))
+
+
+def holds_conversations(settings: Settings) -> bool:
+    """Return whether a data_dir has files with something that was said, or files that are not ours."""
+    return any(_kind(path, settings) != "plain" for path in _files(settings.data_dir))
 
 
 def _notes(settings: Settings) -> Iterator[str]:
@@ -205,7 +211,8 @@ def _copy_lines(path: Path, new_path: Path, old: Protection, new: Protection) ->
             target.write((new.seal_line(line) if line else b"") + b"\n")
 
 
-def _check_room(root: Path, size: int) -> None:
+def check_room(root: Path, size: int) -> None:
+    """Raise ``LedgerFull`` when a folder has not enough room for new files."""
     free = shutil.disk_usage(root).free
     if free < size:
         raise LedgerFull(f"The new files need {size:,} bytes, and only {free:,} are free in {root}.")

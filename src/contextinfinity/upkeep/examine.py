@@ -77,7 +77,7 @@ def examine(
             else:
                 findings.extend(_findings_without_ledger(settings))
     except LedgerError as error:
-        findings.append(found(_code_of(error), [str(path)], what=error.message))
+        findings.append(found(code_of(error), [str(path)], what=error.message))
     return Report(ledger=str(path), schema=schema, turns=turns, findings=tuple(findings))
 
 
@@ -91,7 +91,8 @@ def settings_in_force(config: Path | None, data_dir: Path | None) -> tuple[Setti
         return settings, (found("config_wrong", str(error).splitlines()),)
 
 
-def _code_of(error: LedgerError) -> str:
+def code_of(error: LedgerError) -> str:
+    """Return the code of the finding for an error."""
     match error:
         case LedgerCorrupt():
             return "file_damaged"

@@ -28,6 +28,7 @@ from contextinfinity.storage.sqlite.repair import repair as repair_ledger
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.worker_locks import WorkerLocks
 from contextinfinity.upkeep import data_dir_checks, journals, spools
+from contextinfinity.upkeep.backups import prune_backups
 from contextinfinity.upkeep.examine import Report, examine, silent
 from contextinfinity.upkeep.findings import Finding, found, repaired
 
@@ -65,6 +66,7 @@ def examine_and_repair(
             )
         except LedgerError as error:
             return replace(before, findings=(*before.findings, found("backup_failed", [error.message])))
+    prune_backups(settings)
     done = _repair(settings, with_ledger=before.schema is not None, may_write=not codes & _HANDS_OFF)
     after = examine(settings, progress=progress, already=already, least_free=least_free)
     return replace(after, repaired=repaired(done.items()), backup=backup)

@@ -35,7 +35,7 @@ from contextinfinity.storage.sqlite.connection import (
     open_database,
     translated,
 )
-from contextinfinity.storage.sqlite.identity import refuse_other
+from contextinfinity.storage.sqlite.identity import identity_of, refuse_other
 from contextinfinity.storage.sqlite.migrate import (
     DERIVED,
     Objects,
@@ -136,6 +136,10 @@ class Inspection:
         """Raise ``LedgerLost`` when this is not the ledger that the data_dir remembers."""
         refuse_other(self._connection, Path(self._path), known)
 
+    def identity(self) -> str:
+        """Return which ledger this is; a backup has the identity of its ledger."""
+        return identity_of(self._connection)
+
     def turns(self) -> int:
         """Count the turns; none in a file too damaged to count them."""
         try:
@@ -183,6 +187,13 @@ class Inspection:
                     yield found
             if damaged:
                 yield IntegrityViolation("file_damaged", len(damaged), tuple(damaged[:PLACES]))
+
+    def damage(self, *, dead: Collection[WorkerId], progress: Progress) -> Iterator[IntegrityViolation]:
+        """Check the file alone, for a ledger of an older release; ``dead`` is not used."""
+        with translated(self._path), self._one_moment():
+            found = _ask("file_damaged", _damage, self._connection, _telling(progress, "file_damaged", 0, 1))
+        if found.count:
+            yield found
 
     def _version(self) -> int:
         try:

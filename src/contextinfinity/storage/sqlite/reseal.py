@@ -21,10 +21,27 @@ def copy_database(source: Path, target: Path, protection: Protection) -> None:
         connection = open_database(source, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
         try:
             _hold_alone(connection, source)
-            name = f"file:{quote(str(target))}?{urlencode(protection.database_parameters)}"
-            connection.execute("VACUUM INTO ?", (name,)).fetchall()
+            _vacuum_into(connection, target, protection)
         finally:
             let_go(connection)
+
+
+def copy_backup(source: Path, target: Path, protection: Protection) -> None:
+    """Write a backup once more, sealed with a protection; the backup may be on a read-only medium."""
+    log = source.with_name(f"{source.name}-wal")
+    parameters = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
+    with translated(str(source)):
+        connection = open_database(source.absolute(), flags=apsw.SQLITE_OPEN_READONLY, parameters=parameters)
+        try:
+            connection.execute("PRAGMA temp_store = MEMORY").fetchall()
+            _vacuum_into(connection, target, protection)
+        finally:
+            let_go(connection)
+
+
+def _vacuum_into(connection: apsw.Connection, target: Path, protection: Protection) -> None:
+    name = f"file:{quote(str(target))}?{urlencode(protection.database_parameters)}"
+    connection.execute("VACUUM INTO ?", (name,)).fetchall()
 
 
 def _hold_alone(connection: apsw.Connection, path: Path) -> None:
