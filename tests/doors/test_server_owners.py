@@ -58,6 +58,7 @@ PLAIN: dict[str, Any] = dict.fromkeys(
     "name": "echo",
     "number": 1,
     "texts": ["a"],
+    "format": "auto",
 }
 """Inputs that name nothing of anybody's, with a value for those that a route requires."""
 IMAGE = {"type": "image", "media_type": "image/gif", "source": {"type": "base64", "data": "R0lGODlh"}}
@@ -73,10 +74,11 @@ DROP_IN: dict[tuple[str, str], dict[str, Any]] = {
 }
 """Routes of other vendors that find a thread: a body for each. Their inputs are not in the document."""
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/import"): {"messages": [{"role": "user", "content": "Hello"}]},
     ("POST", "/v1/conversations/{conversation_id}"): {"metadata": {}},
     ("POST", "/v1/conversations/{conversation_id}/items"): {"items": [{"role": "user", "content": "Hello"}]},
 }
-"""Bodies of routes of other vendors that find a thing by its id."""
+"""Bodies of routes that do not declare one as JSON."""
 STATELESS = {
     *(("POST", "/v1/messages/count_tokens"), ("POST", "/v1/embeddings"), ("POST", "/v1/conversations")),
     *(("GET", "/v1/models"), ("GET", "/v1/models/{name}")),
@@ -308,6 +310,10 @@ def test_what_is_anothers_is_not_found_and_stays_as_it_is(houses: tuple[House, H
                 assert status == 200, (who, text)
                 told = json.loads(text)
                 assert (told["session_id"] != house.things["chat"], told["metadata"]["turns_loaded"]) == (True, 0)
+            elif call.route == "/import":  # the name of somebody else's thread is free for a thread of one's own
+                assert status == 200, (who, text)
+                (made,) = json.loads(text)["sessions"]
+                assert (made["thread_id"] != house.things["thread"], made["messages"]) == (True, 1)
             else:
                 assert status == 404, (who, text)
     guarded, for_ann = houses[1], Who("nobody", {}, {"user_id": "ann"}, {})
