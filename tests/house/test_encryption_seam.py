@@ -30,6 +30,7 @@ SEALED = {
 }
 """What these write is sealed where the folder is encrypted, or is the key itself."""
 HARMLESS = {
+    "cli/clipboard.py",
     "cli/demo/demo_command.py",
     "cli/demo/demo_player.py",
     "compat/shadow_threads.py",
@@ -40,7 +41,7 @@ HARMLESS = {
     "storage/sqlite/identity.py",
     "storage/worker_locks.py",
 }
-"""What these write is nothing that anybody said: figures, weights, paths, ids, locks, our own example."""
+"""What these write is nothing that anybody said (figures, paths, ids, locks, our own example), or a terminal."""
 
 
 EXPORTED = {"cli/export_command.py"}

@@ -35,13 +35,13 @@ def export(means: CommonOptions, file: File, form: Form = None, session: Home = 
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
-    known = _known(form, file)
+    known = format_of(form, file)
     with working(means) as work:
         thread = None if session is None else work.do(work.client.threads.find(session, means.owner)).thread_id
         if file.is_dir():
             written = _to_folder(work, means, file, known, thread)
         else:
-            written = {str(file): _to_file(work, means, file, known, thread)}
+            written = {str(file): write_export(work, means, file, known, thread)}
     if means.as_json and file != STDOUT:
         print_json({"format": known, "files": [{"file": name, "bytes": size} for name, size in written.items()]})
     elif file != STDOUT:
@@ -50,7 +50,7 @@ def export(means: CommonOptions, file: File, form: Form = None, session: Home = 
         )
 
 
-def _known(form: str | None, file: Path) -> ExportFormat:
+def format_of(form: str | None, file: Path) -> ExportFormat:
     """Return the format that is named, or the one that the file's name ends with."""
     from contextinfinity.exchange.exporter import ExportFormat
 
@@ -74,11 +74,11 @@ def _to_folder(
     written: dict[str, int] = {}
     for one in threads:
         path = folder / file_name(one.title or one.opening, one.created_at, form, taken)
-        written[str(path)] = _to_file(work, means, path, form, one.thread_id)
+        written[str(path)] = write_export(work, means, path, form, one.thread_id)
     return written
 
 
-def _to_file(work: EngineThread, means: CommonOptions, file: Path, form: ExportFormat, thread: str | None) -> int:
+def write_export(work: EngineThread, means: CommonOptions, file: Path, form: ExportFormat, thread: str | None) -> int:
     """Write an export; a file has its name only once it is whole."""
     pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=means.owner))
     if file == STDOUT:

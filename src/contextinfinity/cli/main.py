@@ -6,6 +6,7 @@ if it was asked for in the wrong way. A traceback means a bug.
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 from typing import Annotated
@@ -19,6 +20,7 @@ from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.command_options import Config, DataDir, Json, Server, give_to_all
 from contextinfinity.cli.config import config
 from contextinfinity.cli.context_command import context
+from contextinfinity.cli.copy_command import COMPLETE, completion, copy
 from contextinfinity.cli.delete_command import cleanup, delete
 from contextinfinity.cli.demo.demo_command import demo
 from contextinfinity.cli.doctor import doctor
@@ -43,7 +45,7 @@ from contextinfinity.errors import ContextInfinityError
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-TALKING = (chat, ask, tui, sessions, show, rename, search, context)
+TALKING = (chat, ask, tui, sessions, show, copy, rename, search, context)
 LINES = (branches, switch, fork, rollback, fold, commit, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
@@ -52,7 +54,7 @@ app.command()(export)
 app.command()(backup)
 app.command()(restore)
 app.command("migrate-store")(migrate_store)
-for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor, demo):
+for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor, demo, completion):
     app.command()(command)
 for command in (encrypt, decrypt, rekey):
     app.command()(command)
@@ -66,6 +68,10 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another
+    if COMPLETE in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
         app(prog_name="cix")
     except ContextInfinityError as error:

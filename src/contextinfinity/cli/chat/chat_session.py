@@ -22,6 +22,8 @@ from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
 from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from contextinfinity.cli.command_options import CommonOptions
     from contextinfinity.cli.engine_thread import EngineThread
     from contextinfinity.client.contract import SendFields
@@ -121,6 +123,12 @@ class ChatSession:
             self.face.note(told)
         if (took := account(turn, monotonic() - began)) is not None:
             self.face.kept(took)
+
+    def save(self, file: Path) -> int:
+        """Export the conversation to a file, in the format that its name ends with; return its size."""
+        from contextinfinity.cli.export_command import format_of, write_export
+
+        return write_export(self._work, self.means, file, format_of(None, file), self.here()[0])
 
     def change(self, turn: ShownTurn) -> None:
         """Put an earlier question into the prompt; what is sent then takes its place, on a branch of its own."""

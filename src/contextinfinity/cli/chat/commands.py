@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -186,6 +187,26 @@ def _attach(talk: ChatSession, number: str) -> None:
     talk.face.note("It goes along with what you say next.")
 
 
+def _copy(talk: ChatSession, number: str) -> None:
+    from contextinfinity.cli.clipboard import copy_to_clipboard
+
+    turn = talk.turn(_number(number, "/copy 3") if number else None)
+    if not turn.assistant:
+        raise InvalidInput(f"Turn {turn.turn_seq} has no answer.", hint="/copy 3 copies the answer of turn 3.")
+    copy_to_clipboard(turn.assistant)
+    talk.face.note(f"Copied the answer of turn {turn.turn_seq} ({len(turn.assistant):,} characters).")
+
+
+def _save(talk: ChatSession, name: str) -> None:
+    if not name:
+        raise InvalidInput("There is no file to save to.", hint="Write /save notes.md or /save everything.cix.jsonl.")
+    file = Path(name).expanduser()
+    if file.exists():
+        raise InvalidInput(f"{file} exists already.", hint="Name a new file.")
+    size = talk.save(file)
+    talk.face.note(f"Wrote {size:,} bytes to {file}.")
+
+
 def _quit(talk: ChatSession, _: str) -> None:
     talk.left = True
 
@@ -247,6 +268,8 @@ COMMANDS = (
     Command(name="fold", takes="[preview|undo]", says="fold old turns now", run=_fold, offers=_fold_words),
     Command(name="search", takes="WORDS", says="search what was said in all sessions", run=_search),
     Command(name="attach", takes="N", says="put what was found to the next question", run=_attach),
+    Command(name="copy", takes="[SEQ]", says="copy the last answer, or that of a turn", run=_copy),
+    Command(name="save", takes="FILE", says="save the conversation: .md to read, other names to import", run=_save),
     Command(name="add", takes="PATH", says="open a file of the workspace", run=workspace.add, offers=workspace.paths),
     Command(name="drop", takes="[PATH]", says="close it, or all", run=workspace.drop, offers=workspace.open_paths),
     Command(name="files", says="list the open files", run=workspace.files),

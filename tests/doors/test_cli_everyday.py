@@ -1,0 +1,65 @@
+"""Small commands of every day: copy an answer, save a conversation, complete a command."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from tests.doors.cix import Cix
+from tests.doors.terminal import CTRL_D, Terminal
+
+
+@pytest.fixture
+def clipboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A desktop with a clipboard that is a file."""
+    taken = tmp_path / "clipboard"
+    (program := tmp_path / "wl-copy").write_text(f"#!/bin/sh\ncat > {taken}\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return taken
+
+
+@pytest.mark.req("CLI-1")
+def test_an_answer_is_copied_to_the_clipboard(cix: Cix, clipboard: Path) -> None:
+    cix.ask("first ✓")
+    cix.ask("second", "--session", "last")
+    first, second = (answer for _, answer in cix.said())
+    assert cix.json("copy") == {"turn_seq": 2, "characters": len(second), "clipboard": "wl-copy"}
+    assert clipboard.read_text("utf-8") == second
+    assert cix("copy", "last", "--turn", "1").exit_code == 0
+    assert clipboard.read_text("utf-8") == first
+    assert "no such answer" in cix("copy", "last", "--turn", "7").stderr
+
+
+@pytest.mark.req("CLI-1")
+def test_the_chat_copies_through_the_terminal_and_saves_the_conversation(
+    cix: Cix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WAYLAND_DISPLAY", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    file = tmp_path / "notes.md"
+    with Terminal(cix.folder, "chat") as terminal:
+        terminal.until(terminal.waits)
+        terminal.say("the heron")
+        assert "Copied the answer of turn 1" in terminal.say("/copy")
+        assert "Wrote" in terminal.say(f"/save {file}")
+        assert "exists already" in terminal.say(f"/save {file}")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+    ((_, answer),) = cix.said()
+    assert b"\x1b]52;c;" + base64.b64encode(answer.encode()) + b"\x07" in terminal.printed
+    assert "the heron" in file.read_text("utf-8")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.req("CLI-2")
+def test_a_shell_completes_commands(cix: Cix, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "_CIX_COMPLETE" in cix("completion", "bash").stdout
+    assert cix("completion", "tcsh").exit_code == 2
+    for name, value in (("_CIX_COMPLETE", "complete_bash"), ("COMP_WORDS", "cix res"), ("COMP_CWORD", "1")):
+        monkeypatch.setenv(name, value)
+    with cix.start() as process:
+        assert process.end()[1].split() == ["restore"]
