@@ -1,1 +1,1 @@
-"""Bringing the past back: what was said is cut into chunks, what was found is packed. Values in, values out."""
+"""Retrieval: split messages into chunks, rank search results, and pack them into a prompt. Pure functions."""

@@ -1,7 +1,7 @@
-"""Dates by name and number: 7 May 2023, 2023-05-07, in May, early June, the summer of 2022, Q3 2024, Christmas.
+"""Parse absolute dates: 7 May 2023, 2023-05-07, in May, early June, the summer of 2022, Q3 2024, Christmas.
 
-Each function looks at the words from one place on and gives the periods meant and the place behind them, or nothing.
-It looks at a few words only, so that a long text takes time in proportion to its length.
+Each function reads words from one index on and returns the periods meant and the index after them, or None. It reads a
+few words only, so that the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _OFTEN = say.listed(
 
 
 def date_at(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read a date that begins here."""
+    """Parse a date that begins at ``at``."""
     word = words.low[at]
     if word[0].isdigit():
         return _number(words, at, now)
@@ -69,7 +69,7 @@ def date_at(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def year_at(words: Words, at: int) -> tuple[int, int] | None:
-    """Read the year that belongs to what stands before, and the place behind it."""
+    """Parse the year that belongs to the words before ``at``; return it and the index after it."""
     if words.joined(at) and words.at(at) in _OF and words.joined(at + 1):
         at += 1
     word = words.at(at)
@@ -83,14 +83,14 @@ def _plausible(word: str) -> bool:
 
 
 def day_number(word: str) -> int:
-    """Give the day of a month that a word names, or 0."""
+    """Return the day of the month that a word names, or 0."""
     found = _DAY.fullmatch(word)
     number = int(found[1]) if found else 0
     return number if number <= 31 else 0
 
 
 def _placed(words: Words, behind: int, now: datetime, make: Callable[[int], Period]) -> Hit:
-    """Give the period in the year that follows, else in the last year in which it has begun."""
+    """Return the period in the year that follows, otherwise in the last year in which it has begun."""
     named = year_at(words, behind)
     if named:
         return (make(named[0]),), named[1]
@@ -126,7 +126,7 @@ def _day_month(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _is_verb(words: Words, at: int) -> bool:
-    """Tell whether "may" or "march" after a number is not the month: 5 may come."""
+    """Return whether "may" or "march" after a number is a verb: 5 may come."""
     if words.low[at] not in ("may", "march") or words.capital(at):
         return False
     return bool(words.after(at)) and not words.after(at)[0].isdigit() and words.after(at) not in _OFTEN
@@ -194,7 +194,7 @@ def _year(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _stands_free(words: Words, at: int) -> bool:
-    """Tell whether a year without a word that leads to it may be one, and not an amount."""
+    """Return whether a number without a leading preposition may be a year, and not an amount."""
     before, above = words.before(at), words.before(at - 1)
     if before and words.text[words.places[at][0] - 1] in "-–":
         return False
@@ -220,7 +220,7 @@ def _month(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _month_day(words: Words, at: int, now: datetime, number: int) -> Hit | None:
-    """Read the day behind a month: May 7, May 7th, 2023, May the 7th, May 3-8."""
+    """Parse a day after a month: May 7, May 7th, 2023, May the 7th, May 3-8."""
     next_ = words.skip(at + 1, ("the",)) if words.joined(at + 1) else at + 1
     word = words.at(next_)
     if not word[:1].isdigit() or not words.joined(next_) or words.comma(next_) or not words.bare(next_):
@@ -242,7 +242,7 @@ def _days(year_: int, number: int, first: int, last: int) -> Period:
 
 
 def _doubtful(words: Words, at: int, number_at: int) -> bool:
-    """Tell whether "may 5" or "march 10" in small letters is not a date."""
+    """Return whether a lower-case "may 5" or "march 10" is not a date."""
     if words.low[at] not in ("may", "march", "mar", "dec", "mars") or words.capital(at):
         return False
     after = words.after(number_at)
@@ -251,7 +251,7 @@ def _doubtful(words: Words, at: int, number_at: int) -> bool:
 
 
 def _month_is_meant(words: Words, at: int) -> bool:
-    """Tell whether a month without day and year is one, by the word before it."""
+    """Return whether a month name without day and year means the month, judging by the words around it."""
     word, before = words.low[at], words.before(at)
     if before in say.IN:
         small = word in ("may", "march") and not words.capital(at)
@@ -266,7 +266,7 @@ def _month_is_meant(words: Words, at: int) -> bool:
 
 
 def _third(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read early June, mid-October, the end of 2022, Anfang Mai."""
+    """Parse early June, mid-October, the end of 2022, Anfang Mai."""
     next_ = at + 1
     for _ in range(2):
         next_ = words.skip(next_, _OF)
@@ -286,7 +286,7 @@ def _third(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def week_at(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read the first week of June, the last week of May 2023."""
+    """Parse the first week of June, the last week of May 2023."""
     word = words.low[at]
     if (word != "last" and word not in say.ORDINALS) or words.low[at + 1 : at + 3] != ["week", "of"]:
         return None
@@ -299,7 +299,7 @@ def week_at(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def lone_day(words: Words, at: int) -> bool:
-    """Tell whether a number names a day of a month that was not said: on the 15th."""
+    """Return whether a number is a day without a month: on the 15th."""
     led = words.before(at) == "the" and words.before(at - 1) in ("on", "since", "until", "by")
     return led and not words.low[at].isdigit() and (not words.after(at) or words.after(at) in _OFTEN - _OF)
 
@@ -321,7 +321,7 @@ def _holiday(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def holiday_named(words: Words, at: int) -> tuple[Callable[[int], Period] | None, int]:
-    """Read the name of a holiday: how to place it in a year, and the place behind it."""
+    """Parse the name of a holiday; return a function that dates it in a year, and the index after it."""
     word, rest = words.at(at), tuple(words.low[at + 1 : at + 4])
     if word in say.HOLIDAYS:
         name = say.HOLIDAYS[word]

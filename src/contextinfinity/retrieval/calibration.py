@@ -1,11 +1,11 @@
-"""Scores that mean the same for every embedder.
+"""Calibrate similarity scores, so that they mean the same for every embedder.
 
     0      as similar as two unrelated texts are on average
-    0.72   exceeded by one of a thousand unrelated texts
+    0.72   exceeded by one in a thousand unrelated texts
     1      the text itself
 
-Two numbers of an embedder place its cosines on this scale. They are known for the embedders that come with the
-project, and measured once for any other one, on the sentences of ``unrelated_sentences.txt``.
+Two numbers per embedder map its cosines to this scale. They are known for the built-in embedders and are measured once
+for any other, on the sentences of ``unrelated_sentences.txt``.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ _ONE_IN = 1_000
 
 
 class Calibration(Struct, frozen=True):
-    """The cosines of unrelated pairs: their mean, and what one in a thousand exceeds."""
+    """The cosines of unrelated pairs: their mean, and the value that one in a thousand exceeds."""
 
     mean: float
     rare: float
 
     def steps(self, values: Numbers) -> Numbers:
-        """Return cosines in steps: 0 is the mean of unrelated pairs, 1 is exceeded by one of a thousand."""
+        """Normalise cosines: 0 is the mean of unrelated pairs, 1 is exceeded by one in a thousand."""
         steps: Numbers = (values - self.mean) / (self.rare - self.mean)
         return steps
 
 
 GATE, SURE, LEAST = 0.45, 0.9, 0.15
-"""The score for which 0.72 stands: GATE if nothing in the conversation is likely to answer the question. The more the
-best passage speaks for an answer, the lower, down to LEAST from SURE on: then texts around the best are not unrelated.
+"""The sum that is mapped to a score of 0.72: GATE if the best passage is unlikely to answer the question; it falls to
+LEAST as the best sum grows to SURE, because texts near a good answer are not unrelated.
 """
 WHOLE = 1.5
-"""The score that counts as 1."""
+"""The sum that is mapped to a score of 1."""
 KNOWN = {STATIC: Calibration(0.021, 0.318), MINILM: Calibration(0.057, 0.397)}
 """Measured with ``calibration_of``."""
 
 
 def confident(sums: Numbers, content: Numbers, alone: NDArray[np.bool_]) -> Numbers:
-    """Return calibrated scores for sums of all terms; ``content`` are the same without role and recency.
+    """Map sums of all terms to calibrated scores; ``content`` are the sums without role and recency.
 
-    Those two let nothing pass while no content is likely to answer. What is ``alone`` enough, by its vector or by its
-    words, passes whatever the rest says.
+    Role and recency alone cannot reach 0.72 if no content is likely to answer. Passages marked in ``alone``, good
+    enough by their vector or words alone, always score at least 0.72.
     """
     import numpy as np
 
@@ -73,7 +73,7 @@ def confident(sums: Numbers, content: Numbers, alone: NDArray[np.bool_]) -> Numb
 
 
 def of_pairs(values: Numbers) -> Calibration:
-    """Calibrate by the cosines of unrelated pairs."""
+    """Calibrate from the cosines of unrelated pairs."""
     import numpy as np
 
     mean, rare = float(values.mean()), float(np.quantile(values, 1 - 1 / _ONE_IN))
@@ -81,19 +81,19 @@ def of_pairs(values: Numbers) -> Calibration:
 
 
 def of_rows(rows: Vectors) -> Calibration:
-    """Calibrate by the vectors of unrelated texts."""
+    """Calibrate from the vectors of unrelated texts."""
     import numpy as np
 
     return of_pairs((rows @ rows.T)[np.triu_indices(len(rows), k=1)])
 
 
 async def calibration_of(embedder: Embedder) -> Calibration:
-    """Return the calibration of an embedder, measured if it is not known; the caller keeps it."""
+    """Return the calibration of an embedder; an unknown one is measured, and the caller should cache the result."""
     known = KNOWN.get(embedder.name)
     return known if known is not None else of_rows(await embedder.embed(unrelated_sentences()))
 
 
 @cache
 def unrelated_sentences() -> tuple[str, ...]:
-    """Return sentences that have nothing to do with each other."""
+    """Return the bundled sentences, which are unrelated to each other."""
     return tuple((files(__package__) / "unrelated_sentences.txt").read_text(encoding="utf-8").splitlines())

@@ -1,4 +1,4 @@
-"""What is ranked: the passages of the texts that were found, in the order in which they were said."""
+"""The candidates of a ranking: the passages of the messages that were found, in chronological order."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from contextinfinity.retrieval.statement_value import summary_of
 
 _ORDER = {"user": 0, "tool": 1, "assistant": 2}
 MOST_CHUNKS = 16
-"""Chunks of one side that are all ranked; of a longer one only those that are near, and the first."""
+"""Messages with up to this many chunks are ranked completely; of longer ones only the first and the nearest chunks."""
 LONGEST_UNCUT = 4_000
-"""Characters that are ranked of a side that has no chunks yet."""
+"""The number of characters that are ranked of a message without chunks."""
 
 
 class PassageSpan(Struct, frozen=True):
-    """A passage: the text at ``start`` to ``end`` of one side of a turn; ``cut`` is its chunk, where there is one."""
+    """A passage: ``start`` to ``end`` of one side of a turn; ``cut`` is its chunk, if it is stored."""
 
     entry: IndexedMessage
     start: int
@@ -34,7 +34,7 @@ class PassageSpan(Struct, frozen=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A passage that was ranked; ``said_at`` is when its words were said."""
+    """A ranked passage; ``said_at`` is the time of its message."""
 
     chunk: Chunk
     start: int
@@ -45,13 +45,13 @@ class Candidate(Struct, frozen=True, kw_only=True):
     said_at: datetime
     speaker: str = ""
     exact: bool = False
-    """Whether it holds an exact word of the question."""
+    """Whether it contains an exact word of the question."""
     lists: bool = False
-    """Whether the question asks for several things or for their number."""
+    """Whether the question asks for several things or for a count."""
 
 
 def spots_of(entries: Sequence[IndexedMessage], cosines: Mapping[ChunkId, float]) -> list[PassageSpan]:
-    """Return the passages to rank, in the order of saying."""
+    """Return the passages to rank, in chronological order."""
     once = {entry.place: entry for entry in entries}
     return [spot for entry in sorted(once.values(), key=_place) for spot in _spots(entry, cosines)]
 
@@ -72,7 +72,7 @@ def _spots(entry: IndexedMessage, cosines: Mapping[ChunkId, float]) -> Iterator[
 
 
 def candidate_of(spot: PassageSpan, score: float, count: Count, *, exact: bool, lists: bool) -> Candidate:
-    """Return a passage with its score and its chunk."""
+    """Return a passage as a candidate with its score and chunk."""
     return Candidate(
         chunk=spot.cut or _uncut(spot.entry, count),
         start=spot.start,
@@ -88,7 +88,7 @@ def candidate_of(spot: PassageSpan, score: float, count: Count, *, exact: bool, 
 
 
 def _uncut(entry: IndexedMessage, count: Count) -> Chunk:
-    """Make the chunk of a side that has none yet; a short side keeps its id when its chunks are made."""
+    """Build the chunk of a message without stored chunks; for a short message its id is the final one."""
     text = entry.text[:LONGEST_UNCUT]
     side, digest = entry.place.side, wire.text_hash(text).hex()
     kind = kind_of(text, side, code=0.0, result=float(side == "tool"))

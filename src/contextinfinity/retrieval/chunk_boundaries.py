@@ -1,8 +1,8 @@
-"""Where a text may be cut, and how good each place is.
+"""Find the places where a text can be split, and rate them.
 
-A text falls into parts that leave nothing out: each begins where a cut is possible and says how good it would be
-there. Headings, code and its functions, changes of topic, paragraphs, tables, lists and lines are told apart; what
-introduces something (a heading, a line that ends in a colon, the head of a table) stays with it.
+A text is divided into consecutive parts; each has the strength of a split before it. Headings, code and its functions,
+changes of topic, paragraphs, tables, lists and lines are distinguished. A heading, a line that ends in a colon and the
+head of a table stay with what they introduce.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from contextinfinity.text.topics import Matrix
 
 Place: TypeAlias = "Callable[[Sequence[str]], Matrix]"
-"""Gives the vectors of texts."""
+"""Returns the vectors of texts."""
 
 HEADING = 9.0
 TOPIC = 8.5
 SECTION = 8.2
 EDGE = 8.0
-"""Between words and code, words and a table."""
+"""The strength between prose and code, or prose and a table."""
 PARAGRAPH = 6.0
 ITEM = 4.5
 
@@ -36,21 +36,21 @@ _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})\s*([\w+#.-]{0,40})")
 _ITEM = re.compile(r"(\s*)(?:[-*+•–]|\d{1,3}[.)])\s+\S")
 _LONGEST = 500
 _MOST_PLACED = 400
-"""Paragraphs of a text that are compared; a longer one is cut by its form alone."""
+"""The maximum number of paragraphs that are compared by vectors; a longer text is split by its format only."""
 _FEWEST_WORDS = 8
 
 
 class Part(Struct, frozen=True):
-    """A stretch of a text; it ends where the next begins."""
+    """A part of a text; it ends where the next one begins."""
 
     start: int
     strength: float
-    """How good a cut before it is."""
+    """The strength of a split before it."""
     code: bool = False
 
 
 def parts_of(text: str, place: Place | None = None) -> list[Part]:
-    """Take a text apart; ``place`` gives the vectors by which changes of topic are seen."""
+    """Divide a text into parts; ``place`` computes the vectors that reveal changes of topic."""
     lines = text.splitlines(keepends=True)
     if looks_like_code(lines) and not any(map(_FENCE.match, lines)):
         return _code_parts(lines, 0, "")
@@ -67,13 +67,13 @@ def _code_parts(lines: Sequence[str], start: int, language: str) -> list[Part]:
 
 
 class _Scan:
-    """One pass over the lines of a text."""
+    """A single pass over the lines of a text."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.found: list[Part] = []
         self.before = ""
-        """The kind of the last line that was not empty."""
+        """The kind of the last non-empty line."""
         self.blank = True
         self.introduces = False
         self.rows = 0
@@ -95,7 +95,7 @@ class _Scan:
         return self.found
 
     def _end_of(self, fence: str, number: int) -> int:
-        """Find the line after a fenced block; one that is never closed goes on to the end."""
+        """Return the index of the line after a fenced block; an unclosed block ends with the text."""
         for place in range(number + 1, len(self.lines)):
             inner = self.lines[place].strip()
             if inner.startswith(fence) and not inner.strip("`~"):
@@ -128,7 +128,7 @@ class _Scan:
         self.introduces = kind == "text" and inner.endswith((":", "："))
 
     def _kind(self, line: str) -> tuple[str, float]:
-        """Say what a line is, and how good a cut before it would be."""
+        """Return the kind of a line, and the strength of a split before it."""
         if heading := _HEADING.match(line):
             return "heading", HEADING - len(heading[1] or "####") / 4
         if _RULE.match(line):
@@ -154,7 +154,7 @@ class _Scan:
 
 
 def _with_topics(text: str, parts: list[Part], place: Place) -> list[Part]:
-    """Make a cut better where what follows is about something else."""
+    """Strengthen the splits where the topic changes."""
     from contextinfinity.text.topics import shift_scores
 
     ends = [*(part.start for part in parts[1:]), len(text)]

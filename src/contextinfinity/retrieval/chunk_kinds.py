@@ -1,4 +1,4 @@
-"""What kind of thing a chunk is, by who said it and how. Doubtful cases are Other: a kind is there to filter by."""
+"""Classify a chunk by its speaker and wording. Doubtful cases are ``Other``, because the kind is used as a filter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextinfinity.domain.chunk import ChunkType
 from contextinfinity.domain.turn_sides import Side
 
 LONGEST = 8_000
-"""Characters that are looked at."""
+"""The number of characters that are read."""
 _EXPLAINS = 12
-"""Words from which an answer explains something."""
+"""The minimum number of words of an explanation."""
 
 _DECIDES = re.compile(
     r"""
@@ -34,19 +34,19 @@ _HINTS = (
     "final", "entschieden", "beschlossen", "vereinbart", "wir ", "décidé", "choisi", "opté", "on part", "on prend",
     "on garde", "elegido", "acordado", "vamos ", "deciso", "решили", "решено", "决定", "決定", "決めた", "就用",
 )  # fmt: skip
-"""One of them is in every text in which something is decided; most texts have none, and looking for them is quick."""
+"""Every text with a decision contains one of these; most texts contain none, and the check is fast."""
 _UNDECIDED = re.compile(r"(?:\b(?:not|never|should|could|would|if|whether|nicht|pas|sin)|n['’]t|\byet\ to)\b|\?", re.I)
 _OPEN = re.compile(r"\b(?:nothing|yet|if|whether|should|could|would)\b|\?", re.I)
-"""What undoes a decision after it was named; that it was decided *not* to do a thing does not."""
+"""Words after a decision that revoke it; a decision *not* to do something is a decision."""
 _FEWEST = 2
-"""Words of a sentence that states nothing."""
+"""Sentences of up to this many words state nothing."""
 _ASKS = ("?", "？", "؟", "か。", "吗。", "吗", "呢。")
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _ENDS = re.compile(r"[.!?\n。！？؟]")
 
 
 def kind_of(text: str, side: Side, *, code: float, result: float) -> ChunkType:
-    """Name the kind; ``code`` and ``result`` are the shares of the text that are code and results of tools."""
+    """Return the kind; ``code`` and ``result`` are the shares of the text that are code and tool results."""
     if result >= 0.5:
         return "ToolResult"
     if code >= 0.5:
@@ -60,7 +60,7 @@ def kind_of(text: str, side: Side, *, code: float, result: float) -> ChunkType:
 
 
 def decides(text: str) -> bool:
-    """Tell whether something is decided, rather than asked, doubted or not decided."""
+    """Return whether the text states a decision, and not a question, a doubt or an open decision."""
     low = text.lower()
     if not any(hint in low for hint in _HINTS):
         return False
@@ -76,7 +76,7 @@ def decides(text: str) -> bool:
 
 
 def _states(text: str) -> bool:
-    """Tell whether a message says anything beside what it asks."""
+    """Return whether a message contains a statement besides its questions."""
     start = 0
     for end in [*(match.end() for match in _ENDS.finditer(text)), len(text)]:
         sentence = text[start:end].strip()
@@ -87,5 +87,5 @@ def _states(text: str) -> bool:
 
 
 def _words(text: str) -> int:
-    """Count words; in scripts without blanks two signs make one."""
+    """Count words; in scripts without spaces two characters count as one."""
     return len(text.split()) + len(_WITHOUT_BLANKS.findall(text[:LONGEST])) // 2

@@ -1,10 +1,10 @@
-"""A turn as chunks: spans of what was said, each with what a search needs to find it.
+"""Split a turn into chunks with what a search needs to find them.
 
-    cut         along headings, code and functions, changes of topic, paragraphs; 200 to 800 tokens, a short side whole
-    found by    its own words, and, where they are few, words borrowed from what was said just before
-    shown as    exactly the words that stand at its offsets
+    split       at headings, code and functions, changes of topic, paragraphs; 200 to 800 tokens, a short side whole
+    indexed by  its own words, and, if they are few, words borrowed from the messages just before
+    shown as    exactly the text at its offsets
 
-The same turn after the same turns always gives the same chunks.
+The result is deterministic for a turn and the turns before it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from contextinfinity.retrieval.statement_value import lowered, summary_of, words
 from contextinfinity.text.tokens.encodings import encoding
 
 ENCODING = "o200k_base"
-"""Sizes are counted with it, whatever model is used: chunks must not change with the model."""
+"""The encoding that sizes are counted with, for every model: chunks must not change with the model."""
 
 BORROWED = (24, 16, 12)
-"""Words borrowed at most from what was said just before, from what was said before that, and so on."""
+"""The maximum number of words borrowed from the previous message, the one before it, and so on."""
 _FROM = 1_000
-"""Characters of an earlier message, from its end and its beginning, from which words are borrowed."""
+"""Words are borrowed from this many characters at the beginning and the end of an earlier message."""
 
 
 class ChunkDraft(Struct, frozen=True, kw_only=True):
-    """A chunk to be indexed; ``text`` stands at ``start`` to ``end`` of its side, ``own`` is where repetition ends."""
+    """A chunk to be indexed: ``start`` to ``end`` of its side; the text before ``own`` repeats the previous chunk."""
 
     side: Side
     start: int
@@ -47,16 +47,16 @@ class ChunkDraft(Struct, frozen=True, kw_only=True):
     summary: str
     speaker: str = ""
     borrowed: str = ""
-    """Words it is found by as well, of earlier turns or of its own turn's question."""
+    """Additional search words from earlier turns or from the turn's question."""
 
     @property
     def index_text(self) -> str:
-        """What it is found by: who said it, what was said, and what it was said about."""
+        """The text that is indexed: the speaker, the chunk's text, and the borrowed words."""
         return "\n".join(filter(None, (self.speaker, self.text, self.borrowed)))
 
 
 class Speakers(Struct, frozen=True, kw_only=True):
-    """The names of those who speak, where they are known."""
+    """The names of the speakers, if known."""
 
     user: str = ""
     assistant: str = ""
@@ -73,10 +73,10 @@ def chunks_of(
     place: Place | None = None,
     count: Count | None = None,
 ) -> tuple[ChunkDraft, ...]:
-    """Cut a turn; ``earlier`` are the turns of its lineage before it, the newest last (two are enough).
+    """Split a turn; ``earlier`` are the turns of its lineage before it, the newest last (two are enough).
 
-    ``place`` gives vectors by which changes of topic inside a long text are seen: always the same embedder, or none,
-    since another one would cut elsewhere. ``count`` counts tokens.
+    ``place`` computes the vectors that reveal changes of topic in a long text: always use the same embedder or
+    none, because another one would split differently. ``count`` counts tokens.
     """
     count = count or encoding(ENCODING).count
     said = sides_of(turn)
@@ -93,7 +93,7 @@ def chunks_of(
 
 
 def _parts(spoken: TurnSide, place: Place | None) -> list[Part]:
-    """Take each passage of a side apart by itself; where one ends is as good a cut as a heading."""
+    """Divide each passage of a side separately; the end of a passage is as strong a split as a heading."""
     parts: list[Part] = []
     for passage in spoken.passages:
         inner = parts_of(spoken.text[passage.start : passage.end], None if passage.result else place)
@@ -104,7 +104,7 @@ def _parts(spoken: TurnSide, place: Place | None) -> list[Part]:
 
 
 def _before(earlier: Sequence[Turn]) -> Iterator[str]:
-    """Give what was said in the last turns, oldest first."""
+    """Yield the messages of the last turns, oldest first."""
     for turn in earlier[-2:]:
         yield turn.user_message.rendered_text
         yield turn.answer.rendered_text if turn.answer else ""
@@ -136,7 +136,7 @@ def _cut(spoken: TurnSide, parts: list[Part], span: ChunkSpan, speaker: str, bef
 
 
 def _share_of_code(parts: list[Part], span: ChunkSpan) -> float:
-    """Tell how much of a span stands in parts that are code."""
+    """Return the share of a span that is code."""
     first = max(0, bisect_right(parts, span.own, key=lambda part: part.start) - 1)
     code = place = 0
     for number in range(first, len(parts)):
@@ -149,7 +149,7 @@ def _share_of_code(parts: list[Part], span: ChunkSpan) -> float:
 
 
 def _borrowed(text: str, before: Sequence[str], passages: Sequence[Passage]) -> str:
-    """Collect words of what was said before, the nearest first, and of the calls whose results stand here."""
+    """Collect words of earlier messages, newest first, and of the tool calls whose results are in the chunk."""
     known = lowered(text) if before or any(p.call for p in passages) else set()
     found: list[str] = []
     calls = " ".join(p.call for p in passages if p.call)

@@ -1,8 +1,8 @@
-"""Where a piece of code may be cut: how good a cut would be before each of its lines.
+"""Rate the split before each line of code.
 
-Code that is told apart by indentation is cut before definitions, with the decorators and comments above them; code
-with braces where they are closed again; all other before a line that follows an empty one. Nothing is parsed: code of
-strangers is often torn, and the time must grow with its length only.
+Code structured by indentation is split before definitions, together with the decorators and comments above them; code
+with braces after closing braces; other code after empty lines. Nothing is parsed: the code may be incomplete, and the
+time must be linear in its length.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 GLUE = -3.0
-"""What stands before and after belongs together."""
+"""The lines before and after belong together."""
 FUNCTION = 7.5
 METHOD = 6.0
 STATEMENT = 5.0
@@ -22,10 +22,10 @@ _INDENTED = frozenset({"python", "py", "python3", "pyi", "gdscript", "nim", "cof
 _OPENS = re.compile(r"(?:async\s+)?def\s|class\s")
 _LEADS = re.compile(r"@|#")
 _HOLDS = re.compile(r"^[^)]*\{|\b(?:class|interface|struct|enum|trait|impl|object|record|extension)\b|^\W*function\b")
-"""What opens a block that holds functions, rather than the steps of one."""
+"""A line that opens a block of functions, rather than the body of one."""
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|\'(?:[^\'\\]|\\.)*+\'|`[^`]*+`|//.*|/\*.*?\*/')
 _LONGEST = 500
-"""Characters of a line that are looked at."""
+"""The number of characters of a line that are read."""
 
 _CODE_LINE = re.compile(
     r"""
@@ -48,15 +48,15 @@ _LOOKED_AT = 200
 _ENOUGH = 4
 _SHARE = 0.65
 _SURE = 0.2
-"""The share of lines that must be code by themselves: what is set in may be code, a list, or verse."""
+"""The minimum share of lines that are clearly code: indented text may also be a list or verse."""
 _DENSE = re.compile(r"[{}()\[\];=<>]")
 _QUOTES = re.compile(r"[\"':,]")
 _PACKED, _DENSITY, _SAMPLE = 60, 0.08, 4_000
-"""Characters from which code without lines is told by its signs, their share in it, and how many are looked at."""
+"""The minimum length of minified code, the minimum share of code characters in it, and the sample size."""
 
 
 def looks_like_code(lines: Sequence[str]) -> bool:
-    """Tell whether lines that nobody marked as code are code, by their beginning."""
+    """Return whether lines without a code fence are code, judging by their beginnings."""
     some = [line.rstrip()[:_LONGEST] for line in lines[: 2 * _LOOKED_AT] if line.strip()][:_LOOKED_AT]
     if _packed(max(lines, key=len, default=""), sum(map(len, lines))):
         return True
@@ -68,7 +68,7 @@ def looks_like_code(lines: Sequence[str]) -> bool:
 
 
 def _packed(longest: str, whole: int) -> bool:
-    """Tell whether most of a text is one line of code without its blanks, or of data."""
+    """Return whether most of a text is one line of minified code or data."""
     text = longest[:_SAMPLE]
     if len(text) < _PACKED or 2 * len(longest) < whole:
         return False
@@ -77,7 +77,7 @@ def _packed(longest: str, whole: int) -> bool:
 
 
 def strengths(lines: Sequence[str], language: str = "") -> list[float]:
-    """Say for each line how good a cut before it would be."""
+    """Return the strength of a split before each line."""
     if language in _INDENTED or (not language and any(_is_definition(line) for line in lines)):
         return _by_indentation(lines)
     if any("{" in line for line in lines):
@@ -101,7 +101,7 @@ def _indent(line: str) -> int:
 
 def _by_indentation(lines: Sequence[str]) -> list[float]:
     found: list[float] = []
-    lead, before = -1, 0  # where comments and decorators above a definition begin; how far the line before was set in
+    lead, before = -1, 0  # start of the comments and decorators above a definition; indentation of the previous line
     for place, line in enumerate(lines):
         inner = line.lstrip(" \t")
         if not inner.strip():
@@ -124,7 +124,7 @@ def _by_indentation(lines: Sequence[str]) -> list[float]:
 def _by_braces(lines: Sequence[str]) -> list[float]:
     found: list[float] = []
     depth, closed, comment = 0, False, False
-    inner = METHOD  # how good a cut is between blocks of the outermost one: of a class much, of a function little
+    inner = METHOD  # strength between the blocks of the outermost one: high in a class, low in a function
     before = ""
     for place, line in enumerate(lines):
         if not line.strip():

@@ -1,11 +1,11 @@
-"""The times that a text names, so that what was said then, or of then, can be found.
+"""Find the times that a text mentions, to search for messages from or about them.
 
-    spans_in    of a question: "What did we decide in May?" asked in June 2023 means the May of 2023
-    told_of     of a message: said on 8 May, "yesterday" is 7 May
+    spans_in    in a question: "What did we decide in May?" asked in June 2023 means May 2023
+    told_of     in a message: written on 8 May, "yesterday" is 7 May
     nearness    how well a moment fits a span
 
-A word that only looks like a time (a version, a price, an hour, "may" as a verb) gives none. No text makes it fail,
-and a text of megabytes takes no longer than its ends.
+Words that only look like a time (a version, a price, "may" as a verb) are ignored. No input raises an error, and of a
+very long text only the ends are read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from contextinfinity.retrieval.relative_dates import phrase_at, thirds_of_told
 from contextinfinity.retrieval.time_words import Words, may_name_a_time
 
 MOST = 64
-"""Spans of one text; what names more is a list of dates and not about any of them."""
+"""The maximum number of spans of one text; a text with more is a list of dates."""
 LONGEST = 20_000
-"""Characters that are looked at, half of them from the end: what stands between in a longer text was hardly typed."""
+"""The number of characters that are read, half of them from the end."""
 _STARTS = (
     say.WAKING | say.LAST | say.THIS | say.NEXT | frozenset(say.THIRDS) | frozenset(say.NUMBERS) | say.VAGUE
     | frozenset(say.ORDINALS) | frozenset(("vor", "hace", "il", "new", "black", "boxing", "independence", "first"))
@@ -33,7 +33,7 @@ _TO = frozenset(("to", "until", "till", "through", "bis", "hasta", "and"))
 
 
 class TimeSpan(Struct, frozen=True):
-    """A stretch of time that was named: from ``start`` until just before ``end``, and the words that named it."""
+    """A mentioned time span: from ``start`` until just before ``end``, and the words that mention it."""
 
     start: datetime
     end: datetime
@@ -48,7 +48,7 @@ class _Found(Struct, frozen=True):
 
 
 def spans_in(text: str, asked_at: datetime) -> tuple[TimeSpan, ...]:
-    """Give the times named in a question, in the order in which they stand; of two readings, the likelier first."""
+    """Return the times mentioned in a question, in order; of two interpretations the likelier comes first."""
     text = _shortened(text)
     now = asked_at.replace(tzinfo=None, fold=0)
     words = Words(text)
@@ -63,13 +63,13 @@ def spans_in(text: str, asked_at: datetime) -> tuple[TimeSpan, ...]:
 
 
 def told_of(text: str, said_at: datetime) -> tuple[TimeSpan, ...]:
-    """Give the times a message tells of, reckoned from when it was said."""
+    """Return the times mentioned in a message, relative to when it was written."""
     text = _shortened(text)
     return spans_in(text, said_at) if may_name_a_time(text) else ()
 
 
 def nearness(span: TimeSpan, moment: datetime) -> float:
-    """Say how well a moment fits: 1 inside; outside it falls, within days for a day and weeks for a month."""
+    """Return how well a moment fits: 1 inside; outside it decays, within days for a day and weeks for a month."""
     away = max(span.start - moment, moment - span.end, timedelta(0)) / DAY
     return exp(-away / sqrt((span.end - span.start) / DAY))
 
@@ -121,7 +121,7 @@ def _since(period: Period, now: datetime) -> Period:
 
 
 def _merged(words: Words, found: list[_Found]) -> list[_Found]:
-    """Make one of two that bound a stretch: from May 3 to May 8, between June and August 2023."""
+    """Merge two times that bound a range: from May 3 to May 8, between June and August 2023."""
     merged: list[_Found] = []
     for one in found:
         before = merged[-1] if merged else None
@@ -149,7 +149,7 @@ def _bounds(words: Words, one: _Found, other: _Found) -> _Found | None:
 
 
 def _in_year(period: Period, other: Period) -> Period:
-    """Put a period without a year into the year of the other, or the one before where it would come later."""
+    """Move a period without a year into the year of the other one, or into the year before if it would be later."""
     try:
         moved = period.start.replace(year=other.start.year)
         return replace(period, start=moved if moved < other.end else moved.replace(year=other.start.year - 1))

@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 MOST = 8
 LONGEST = 200
 FEW = 5
-"""Texts up to which a plain number or name tells those that hold it from all others."""
+"""A plain number or name distinguishes texts only if at most this many contain it."""
 _STRONG = re.compile(r"[^\W\d_].*[\d_/\\.:-]|[\d_/\\.:-].*[^\W\d_]")
-"""A letter together with a digit or a mark of code."""
+"""A letter together with a digit or a code character."""
 _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,80})[\"“”»」』]|`([^`\n]{1,80})`")
 _TOKEN = re.compile(r"[\w~@#$€£%+./\\:,-]+")
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’/-][^\W\d_]+)?|(?:[^\W\d_]\.)+[^\W\d_]?|[^\W\d_]+(?:-[^\W\d_]+)+")
@@ -23,7 +23,7 @@ _ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 
 
 def exact_words(text: str, times: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the exact words of a question, in lower case, each once; ``times`` are its phrases that name a time."""
+    """Return the distinct exact words of a question in lower case; ``times`` are its phrases that name a time."""
     quoted = [(match[1] or match[2]).strip() for match in _QUOTED.finditer(text)]
     left = _QUOTED.sub(" ", text)
     for time in times:
@@ -41,10 +41,10 @@ def _is_exact(token: str) -> bool:
 
 
 def holding(words: Sequence[str], texts: Sequence[str]) -> list[int]:
-    """Return for each text how many of the words it holds.
+    """Return for each text how many of the words it contains.
 
-    A plain number (15, 60%, 5.3.0) or a name in mixed case (JavaScript) that many texts hold tells none of them from
-    another, and is left out.
+    A plain number (15, 60%, 5.3.0) or a mixed-case name (JavaScript) that many texts contain does not distinguish
+    them and is ignored.
     """
     counts, lowered = [0] * len(texts), [text.lower() for text in texts] if words else []
     for word in words:

@@ -1,13 +1,13 @@
-"""Choose which passages go into a prompt: by value, within a token target, each thing once.
+"""Choose the passages for a prompt: by value, within a token target, without repetition.
 
-    1  the best first, one passage a message; where room is left, further passages of the same messages
-    2  with vectors, a passage similar to one already taken counts less (MMR), and one that says the same is left out
-    3  for a question that asks for several things, a passage from a sitting not yet represented counts more
-    4  a newer statement about the same thing is placed with an older one, which is marked as superseded
-    5  what does not fit is skipped; the best one goes in as the sentences that answer, or as its summary
-    6  touching passages of one message become one piece
+    1  take the best passage of each message first; if room is left, further passages of the same messages
+    2  with vectors, reduce the value of a passage similar to one already taken (MMR), and skip near duplicates
+    3  for a question that asks for several things, prefer passages from days not yet represented
+    4  add a newer statement about the same subject to an older one, and mark the older one as superseded
+    5  skip what does not fit; shorten the best one to the sentences that answer, or to its summary
+    6  join adjacent passages of one message
 
-The same candidates always give the same pieces, whatever their order. All that was left out is named with its reason.
+The result does not depend on the order of the candidates. Everything omitted is listed with its reason.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ Form: TypeAlias = Literal["whole", "slice", "summary"]
 
 TARGET = 800
 DIVERSITY = 0.02
-"""How much similarity to what was taken counts against a candidate. More costs answers: what belongs together is
-similar as well."""
+"""The penalty for similarity to passages already taken. A higher one costs answers, because related passages are
+similar as well.
+"""
 SPREAD = 0.02
-"""What a sitting that is not represented yet counts for a question that asks for several things."""
+"""The bonus for a day that is not represented yet, if the question asks for several things."""
 SAME = 0.985
-"""The cosine from which on two texts say the same."""
+"""The cosine from which two texts are near duplicates."""
 ENOUGH = 40
-"""After so many candidates in a row that did not fit, no more are tried."""
+"""Packing stops after this many consecutive candidates that did not fit."""
 _TAKEN = -10.0
 
 
 class PackedPassage(Struct, frozen=True, kw_only=True):
-    """A piece for the prompt: a span of one message, or the summary of one."""
+    """A passage for the prompt: a span of one message, or its summary."""
 
     text: str
     chunks: tuple[Chunk, ...]
-    """Those it is made of, the best first."""
+    """Its chunks, best first."""
     start: int
     end: int
     form: Form
@@ -60,25 +61,25 @@ class PackedPassage(Struct, frozen=True, kw_only=True):
     tokens: int
     speaker: str = ""
     superseded_by: int = 0
-    """The turn with a newer statement about the same thing; 0 if there is none."""
+    """The turn with a newer statement about the same subject; 0 if there is none."""
 
 
 class PackingBudget(Struct, frozen=True, kw_only=True):
-    """How much may go in, in tokens; ``border`` is what each piece costs beside its words."""
+    """The limits in tokens; ``border`` is the overhead of each passage."""
 
     target: int = TARGET
     border: int = 0
     most: int | None = None
-    """How many pieces at most."""
+    """The maximum number of passages."""
     apart: bool = False
-    """Whether to give whole chunks, each by itself, and the same words several times."""
+    """Whether to return whole chunks, unjoined and possibly repeated."""
 
 
 USUAL = PackingBudget()
 
 
 class Packed(Struct, frozen=True, kw_only=True):
-    """The pieces, the best first, and what was left out."""
+    """The chosen passages, best first, and what was omitted."""
 
     pieces: tuple[PackedPassage, ...]
     left_out: tuple[LeftOut, ...]
@@ -93,7 +94,7 @@ def pack(
     room: PackingBudget = USUAL,
     vectors: Vectors | None = None,
 ) -> Packed:
-    """Choose what goes in; ``vectors`` are those of the candidates' chunks, as far as they are known."""
+    """Choose the passages that fit; ``vectors`` are the known vectors of the candidates' chunks."""
     left: list[LeftOut] = []
     best, others = (_whole_chunks(candidates), []) if room.apart else _distinct(candidates, left)
     newer = {} if room.apart else superseded(best, vectors)
@@ -116,7 +117,7 @@ def pack(
 
 
 def _whole_chunks(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return each chunk once, whole, with the score of its best passage; the best first."""
+    """Return each chunk once, whole, with the score of its best passage; best first."""
     best: dict[ChunkId, Candidate] = {}
     for candidate in sorted(candidates, key=_rank):
         chunk = candidate.chunk
@@ -125,7 +126,7 @@ def _whole_chunks(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _distinct(candidates: Sequence[Candidate], left: list[LeftOut]) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the best passage of each message, and the others; the same words only once."""
+    """Return the best passage of each message, and the others; repeated text is kept only once."""
     best: dict[TextPosition, Candidate] = {}
     others: list[Candidate] = []
     said: set[tuple[str, str]] = set()
@@ -152,7 +153,7 @@ def _left(candidate: Candidate, reason: str) -> LeftOut:
 
 
 def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[LeftOut]) -> Iterator[Candidate]:
-    """Yield candidates in the order in which they are worth most beside those yielded before."""
+    """Yield candidates by decreasing marginal value, given those yielded before."""
     if not wanted or (not vectors and not wanted[0].lists):
         yield from wanted
         return
@@ -161,7 +162,7 @@ def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[L
     nowhere = np.zeros(len(next(iter(vectors.values()))) if vectors else 1, dtype=np.float32)
     rows = np.array([nowhere if not vectors else vectors.get(each.chunk.id, nowhere) for each in wanted])
     sittings = np.array([f"{each.chunk.session_id} {each.said_at.date()}" for each in wanted])
-    worth = np.array([each.score + each.exact for each in wanted])  # an exact word goes before everything
+    worth = np.array([each.score + each.exact for each in wanted])  # exact words come first
     near = np.zeros(len(wanted))
     fresh = np.full(len(wanted), SPREAD if wanted[0].lists else 0.0)
     for _ in wanted:
@@ -176,7 +177,7 @@ def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[L
 
 
 class _Packing:
-    """What was taken so far."""
+    """The passages taken so far."""
 
     def __init__(self, count: Count, words: frozenset[str], room: PackingBudget) -> None:
         self._count = count
@@ -186,7 +187,7 @@ class _Packing:
         self._used = 0
 
     def take(self, candidate: Candidate, newer: Candidate | None) -> str:
-        """Take a candidate if there is room for it; return why not otherwise. ``newer`` supersedes it."""
+        """Take a candidate if it fits; otherwise return the reason. ``newer`` supersedes it."""
         room = self._room
         if _key(candidate) in self._taken:
             return ""
@@ -200,7 +201,7 @@ class _Packing:
         return ""
 
     def _fitting(self, candidate: Candidate, free: int) -> PackedPassage | None:
-        """Return the passage, its sentences that answer best, or the summary of its chunk: the first that fits."""
+        """Return the passage, its best sentences, or its chunk's summary, whichever fits first; None if none does."""
         chunk = candidate.chunk
         is_whole = (candidate.start, candidate.end) == (chunk.start, chunk.end)
         piece = _piece(candidate, candidate.text, "whole" if is_whole else "slice", self._count)
@@ -219,7 +220,7 @@ class _Packing:
         return brief if chunk.summary and brief.tokens <= free else None
 
     def pieces(self) -> Iterator[PackedPassage]:
-        """Yield what was taken, with touching passages of a message joined."""
+        """Yield the passages taken; adjacent ones of a message are joined."""
         order = sorted(self._taken.values(), key=_stands)
         for _, group in groupby(order, key=lambda piece: _stands(piece)[:3]):
             current: PackedPassage | None = None
@@ -234,7 +235,7 @@ class _Packing:
                 yield current
 
     def _joined(self, one: PackedPassage, other: PackedPassage) -> PackedPassage | None:
-        """Join two spans of one message that touch or overlap; a summary stays alone."""
+        """Join two spans of one message that touch or overlap; summaries are not joined."""
         if self._room.apart or "summary" in (one.form, other.form) or other.start > one.end:
             return None
         text = one.text + other.text[max(0, one.end - other.start) :]

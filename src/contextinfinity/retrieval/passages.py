@@ -1,7 +1,7 @@
-"""Split texts into passages of about 120 tokens: what is ranked, and what is packed into a prompt.
+"""Split texts into passages of about 120 tokens, which are ranked and packed into a prompt.
 
-A passage is a run of whole sentences or lines. A short text is one passage. Sizes are estimated from the bytes of the
-text (four bytes a token), so that texts of every script are split alike and no tokenizer runs.
+A passage consists of whole sentences or lines. A short text is one passage. Sizes are estimated from the bytes of the
+text (four bytes per token), so that all scripts are treated alike and no tokenizer is needed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Bounds: TypeAlias = tuple[int, int]
 TOKENS = 120
 _BYTES = 4 * TOKENS
 _LONGEST = _BYTES * 5 // 4
-"""Bytes of a passage at most: a quarter more than the aim, so that a last sentence is not left alone."""
+"""The maximum number of bytes of a passage: 25% above the target, so that no last sentence is left alone."""
 _END = re.compile(r"[.!?…][\"'”’»)\]*]{0,3}\s+|[。！？]|\n+")
 
 
 @lru_cache(maxsize=1 << 14)
 def passages_of(text: str) -> tuple[Bounds, ...]:
-    """Return the bounds of the passages of a text, in order; together they cover all of it."""
+    """Return the bounds of the passages of a text, in order; together they cover the whole text."""
     whole = _size(text)
     if whole <= _LONGEST:
         return ((0, len(text)),)
@@ -39,7 +39,7 @@ def passages_of(text: str) -> tuple[Bounds, ...]:
 
 
 def _units(text: str) -> Iterator[Bounds]:
-    """Yield sentences and lines; a longer one is cut at blanks, or anywhere if it has none."""
+    """Yield sentences and lines; a longer one is split at spaces, or anywhere if it has none."""
     start = 0
     for end in (*(match.end() for match in _END.finditer(text)), len(text)):
         while _size(text[start:end]) > _BYTES:

@@ -1,6 +1,6 @@
-"""Stretches of the calendar: a day, a week from Monday, a month, a season, and how they move.
+"""Calendar periods: a day, a week from Monday, a month, a season, and date arithmetic.
 
-All moments here have no zone; whoever asks puts theirs on at the end. What leaves the calendar raises ValueError or
+All datetimes here are naive; the caller adds the time zone. Dates outside the calendar raise ValueError or
 OverflowError.
 """
 
@@ -18,11 +18,11 @@ _SEASON_BEGINS = {"spring": 3, "summer": 6, "autumn": 9, "winter": 12}
 _FIXED = {"christmas": (12, 24, 3), "halloween": (10, 31, 1), "valentine": (2, 14, 1), "silvester": (12, 31, 1)}
 _HOURS = {"morning": (5, 12), "afternoon": (12, 18), "evening": (17, 24)}
 _YEARS_BACK = 9
-"""So many years back there is always one with a leap day."""
+"""Within this many years there is always a leap day."""
 
 
 class Period(Struct, frozen=True):
-    """From a moment until just before another; ``floating`` where the year was not said."""
+    """A half-open interval of time; ``floating`` means that the year was not given."""
 
     start: datetime
     end: datetime
@@ -30,50 +30,50 @@ class Period(Struct, frozen=True):
     floating: bool = False
 
     def doubted(self, factor: float) -> Period:
-        """Give it with less certainty."""
+        """Return the period with its certainty multiplied by ``factor``."""
         return replace(self, certainty=self.certainty * factor)
 
 
 def midnight(moment: datetime) -> datetime:
-    """Give the beginning of its day."""
+    """Return the beginning of the day."""
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def day(moment: datetime) -> Period:
-    """Give the day."""
+    """Return the day of a moment."""
     return Period(midnight(moment), midnight(moment) + DAY)
 
 
 def date_of(year: int, month: int, number: int) -> Period:
-    """Give a day by its date."""
+    """Return the day with that date."""
     return day(datetime(year, month, number))
 
 
 def month(year: int, number: int) -> Period:
-    """Give a month."""
+    """Return a month."""
     start = datetime(year, number, 1)
     return Period(start, months_on(start, 1))
 
 
 def year(number: int, count: int = 1) -> Period:
-    """Give a year, or several."""
+    """Return a year, or ``count`` consecutive years."""
     return Period(datetime(number, 1, 1), datetime(number + count, 1, 1))
 
 
 def quarter(number: int, which: int) -> Period:
-    """Give a quarter of a year."""
+    """Return a quarter of a year."""
     start = datetime(number, 3 * which - 2, 1)
     return Period(start, months_on(start, 3))
 
 
 def season(number: int, name: str) -> Period:
-    """Give the season that begins in the year; winter lasts into the next. Half the world has others."""
+    """Return the (northern) season that begins in the year; winter extends into the next year."""
     start = datetime(number, _SEASON_BEGINS[name], 1)
     return Period(start, months_on(start, 3), 0.8)
 
 
 def holiday(number: int, name: str) -> Period:
-    """Give a holiday of the year with the days that belong to it."""
+    """Return a holiday of the year with the days that belong to it."""
     if name in _FIXED:
         month_, first, days = _FIXED[name]
         start = datetime(number, month_, first)
@@ -86,7 +86,7 @@ def holiday(number: int, name: str) -> Period:
 
 
 def _easter(number: int) -> datetime:
-    """Reckon the Sunday after the first full moon of spring, Gregorian."""
+    """Return Easter Sunday of a Gregorian year."""
     golden, century = number % 19, number // 100
     epact = (century - century // 4 - (8 * century + 13) // 25 + 19 * golden + 15) % 30
     moon = epact - (epact // 28) * (1 - (29 // (epact + 1)) * ((21 - golden) // 11))
@@ -95,7 +95,7 @@ def _easter(number: int) -> datetime:
 
 
 def months_on(moment: datetime, count: int) -> datetime:
-    """Go on by months; the 31st becomes the last day of a shorter month."""
+    """Add months; the 31st becomes the last day of a shorter month."""
     years, index = divmod(moment.month - 1 + count, 12)
     number = moment.year + years
     if not 1 <= number <= 9999:
@@ -111,7 +111,7 @@ _STEPS: dict[str, tuple[timedelta, int]] = {
 
 
 def stepped(moment: datetime, count: float, unit: str) -> datetime:
-    """Go on by so many units, back where the count is negative."""
+    """Add ``count`` units, which may be negative."""
     length, months = _STEPS[unit]
     if months and count == int(count):
         return months_on(moment, int(count) * months)
@@ -119,7 +119,7 @@ def stepped(moment: datetime, count: float, unit: str) -> datetime:
 
 
 def around(moment: datetime, count: float, unit: str) -> Period:
-    """Give what "two weeks ago" means: half a unit to each side, a day where days are counted."""
+    """Return the period of "two weeks ago": half a unit to each side, or the day if days are counted."""
     if abs(count) == 0.5 and unit == "year":
         count, unit = 12 * count, "month"
     middle = stepped(moment, count, unit)
@@ -135,7 +135,7 @@ def around(moment: datetime, count: float, unit: str) -> Period:
 
 
 def calendar(moment: datetime, unit: str, offset: int) -> Period:
-    """Give the unit of the calendar that holds the moment, or one before or after it; a week begins on Monday."""
+    """Return the calendar unit that contains the moment, shifted by ``offset``; a week begins on Monday."""
     start = midnight(moment)
     monday = start - start.weekday() * DAY
     if unit == "weekend":
@@ -157,7 +157,7 @@ def calendar(moment: datetime, unit: str, offset: int) -> Period:
 
 
 def weekday(moment: datetime, number: int, direction: int) -> Period:
-    """Give the nearest such weekday before (-1) or after (1) the day, or the one of its week (0)."""
+    """Return the nearest such weekday before (-1) or after (1) the day, or the one of the same week (0)."""
     start = midnight(moment)
     if direction == 0:
         return day(start + (number - 1 - start.weekday()) * DAY)
@@ -167,7 +167,7 @@ def weekday(moment: datetime, number: int, direction: int) -> Period:
 
 
 def by_year(make: Callable[[int], Period], now: datetime, direction: int = 0) -> Period:
-    """Give, where no year was said, the last one that has begun (0) or is over (-1), or the first to come (1)."""
+    """Choose the year if none was given: the last one that has begun (0) or ended (-1), or the next one (1)."""
     years = range(now.year, max(0, now.year - _YEARS_BACK), -1) if direction <= 0 else range(now.year, now.year + 9)
     for number in years:
         try:
@@ -180,7 +180,7 @@ def by_year(make: Callable[[int], Period], now: datetime, direction: int = 0) ->
 
 
 def third(period: Period, which: str) -> Period:
-    """Give its beginning, middle or end."""
+    """Return the first, middle or last third of a period."""
     days = (period.end - period.start) // DAY
     cuts = {"early": (0, days // 3), "mid": (days // 3, 2 * days // 3), "late": (2 * days // 3, days)}[which]
     start, end = period.start + cuts[0] * DAY, period.start + cuts[1] * DAY
@@ -190,7 +190,7 @@ def third(period: Period, which: str) -> Period:
 
 
 def part_of_day(period: Period, which: str) -> Period:
-    """Give the morning, afternoon or evening of a day."""
+    """Return the morning, afternoon or evening of a day."""
     if period.end - period.start != DAY:
         return period
     first, behind = _HOURS[which]

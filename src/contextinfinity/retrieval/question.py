@@ -1,8 +1,8 @@
-"""Read a question: its words, the exact ones among them, whom and when it is about, and whether it asks for a list.
+"""Parse a question: its words, the exact ones among them, speakers and times it names, and whether it asks for a list.
 
-A speaker's name is said by the other person more often than by the speaker, so it is no search word: it says whose
-messages are preferred. Words that name a time are no search words either. An exact word (with a digit, an identifier,
-a path, a quoted phrase) matches itself only, see ``exact``.
+A speaker's name is used more often by the other person than by the speaker, so it is not a search word; it determines
+whose messages are preferred. Words that name a time are not search words either. An exact word (with a digit, an
+identifier, a path, a quoted phrase) matches only itself, see ``exact``.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from contextinfinity.retrieval.vocabulary import pattern
 from contextinfinity.text.keywords import terms, terms_of
 
 MOST_WORDS = 32
-"""Words of a question that are looked at; a longer one is a text."""
+"""The number of words of a question that are used."""
 LONGEST = 4_000
 QUESTION_MARKS = ("?", "？", "؟")
 _SHORTEST_NAME = 3
-"""Letters of a name from which its front alone may be meant by it."""
+"""The minimum length of a prefix that may stand for a name."""
 _NAME = re.compile(r"[^\W\d_][\w'’-]*")
 
 
 class SearchQuestion(Struct, frozen=True, kw_only=True):
-    """What is asked, and when; ``standalone`` is the same with all that it refers to, where it was made explicit.
+    """A question and its time; ``standalone`` is its rewritten form without open references, if there is one.
 
-    ``terms`` are words of the conversation that it may refer to; they help, and count far less than its own.
+    ``terms`` are words of the conversation that it may refer to; they have a much lower weight than its own words.
     """
 
     text: str
@@ -40,50 +40,50 @@ class SearchQuestion(Struct, frozen=True, kw_only=True):
 
     @property
     def full(self) -> str:
-        """Both forms in one."""
+        """The question followed by its standalone form."""
         return "\n".join(filter(None, (self.text[:LONGEST], self.standalone[:LONGEST])))
 
 
 class ParsedQuestion(Struct, frozen=True, kw_only=True):
-    """A question, read."""
+    """A parsed question."""
 
     words: tuple[str, ...]
-    """Its terms as the index knows them, without names of speakers and words that name a time."""
+    """Its index terms, without speakers' names and words that name a time."""
     helpers: tuple[str, ...] = ()
-    """Terms of the conversation that it may refer to."""
+    """Index terms of the conversation that it may refer to."""
     exact: tuple[str, ...] = ()
     only_exact: bool = False
-    """Whether it consists of nothing but exact words."""
+    """Whether it consists of exact words only."""
     spans: tuple[TimeSpan, ...] = ()
     speakers: frozenset[str] = frozenset()
     """The speakers it names, in lower case."""
     of_assistant: bool = False
-    """Whether it asks for something the assistant said."""
+    """Whether it asks for something that the assistant said."""
     lists: bool = False
-    """Whether it asks for several things or for their number."""
+    """Whether it asks for several things or for a count."""
     is_question: bool = False
-    """Whether it asks at all: it holds a question mark, or opens as a question does."""
+    """Whether it is a question: it contains a question mark, or begins like one."""
 
 
 def search_terms(question: SearchQuestion) -> tuple[str, ...]:
-    """Return the terms by which the index is searched, each once."""
+    """Return the distinct terms to search the index for."""
     return tuple(dict.fromkeys((*terms(question.full), *terms(" ".join(question.terms)))))[:MOST_WORDS]
 
 
 def exact_terms(question: SearchQuestion) -> tuple[str, ...]:
-    """Return the terms of the question's exact words, by which texts that hold them are found."""
+    """Return the index terms of the question's exact words."""
     return tuple(dict.fromkeys(terms(" ".join(exact_words(question.full)))))[:MOST_WORDS]
 
 
 def may_name_a_speaker(question: SearchQuestion) -> bool:
-    """Return whether a question holds a word in capitals, which could be somebody's name."""
+    """Return whether a question contains a capitalised word, which may be a name."""
     text = question.full
     opening = pattern("asks").sub("", text, count=1) if pattern("asks").match(text) else text
     return any(word[0].isupper() for word in _NAME.findall(opening))
 
 
 def vector_text(question: SearchQuestion, speakers: Collection[str]) -> str:
-    """Return the text that is embedded for a question: without speakers' names, which nobody says of themselves."""
+    """Return the text to embed for a question: without speakers' names, because people rarely name themselves."""
     text = question.standalone or question.text
     named = _named(text, speakers)
     if not named:
@@ -95,10 +95,10 @@ def vector_text(question: SearchQuestion, speakers: Collection[str]) -> str:
 def read_question(
     question: SearchQuestion, speakers: Collection[str], *, newest: datetime | None = None
 ) -> ParsedQuestion:
-    """Read a question; ``newest`` is the time of the newest text that was found.
+    """Parse a question; ``newest`` is the time of the newest message that was found.
 
-    Times are reckoned from when the question is asked, or, where all that was found is older than what they then mean,
-    from the newest of it: in an old conversation people mean the days of that conversation.
+    Relative times refer to the time of the question, or to ``newest`` if they would otherwise lie after all
+    messages found: in an old conversation people mean the days of that conversation.
     """
     text = question.full
     spans = spans_in(text, question.asked_at)
@@ -124,7 +124,7 @@ def read_question(
 
 
 def _named(text: str, speakers: Collection[str]) -> list[str]:
-    """Return the words of a text that stand for a speaker: a name, or its front with a capital letter."""
+    """Return the words of a text that refer to a speaker: a name, or a capitalised prefix of one."""
     parts = {part.lower() for name in speakers for part in _NAME.findall(name) if len(part) >= _SHORTEST_NAME}
     found = dict.fromkeys(_without_s(word) for word in _NAME.findall(text)) if parts else ()
     return [word for word in found if _is_name(word, parts)]

@@ -1,18 +1,18 @@
 """Rank passages by how well they answer a question: a linear score of six terms.
 
-    near      the cosine of the passage's chunk to the question, calibrated per embedder
-    words     the share of the question's words it holds, weighted by rarity; a word said in a message around a short
-              passage counts in part, since an answer seldom repeats the question before it; words of the conversation
+    near      the calibrated cosine of the passage's chunk and the question
+    words     the share of the question's words in the passage, weighted by rarity; for a short passage words of the
+              messages around it count in part, since an answer rarely repeats its question; words of the conversation
               that a follow-up may refer to count a little
-    around    the cosines of the messages around it, for a short passage
-    speaker   whether the person speaks whom the question names
+    around    the cosines of the messages around a short passage
+    speaker   whether the speaker is the person named in the question
     role      without names: whether the user speaks, unless the question asks for what the assistant said
-    time      whether it was said when the question says
+    time      whether the message is from the time that the question names
 
-A passage that holds an exact word of the question ranks above every passage that does not. An earlier question that
-adds no word to this one cannot answer it: it ranks last, and lends nothing to the messages around it. In a chat with an
+A passage with an exact word of the question ranks above every passage without one. An earlier question that adds no
+word to this one cannot answer it: it ranks last and does not support the messages around it. In a chat with an
 assistant a short reply ranks at least as high as the message it answers: the question names the subject, and the reply
-seldom repeats it.
+rarely repeats it.
 
 Weights and ablation: docs/decisions/0024-ranking.md.
 """
@@ -54,36 +54,37 @@ if TYPE_CHECKING:
     Places: TypeAlias = NDArray[np.intp]
 
 WORDS_AROUND = {-1: 0.8, -2: 0.64, -3: 0.51, -4: 0.41, 1: 0.3, 2: 0.2}
-"""What a word counts that was said so many messages before (-) or after (+) a short passage."""
+"""The weight of a word in a message before (-) or after (+) a short passage, by distance."""
 NEAR_AROUND = {-1: 0.15, 1: 0.15, -2: 0.1, 2: 0.1}
 SHORT = 120
-"""Characters of a passage up to which the messages around it count in full; with length they count less."""
+"""Up to this many characters the messages around a passage have their full weight, which decreases with length."""
 NOT_READ = 3
-"""Turns between two messages that may be missing, because only the turns beside what was found are read."""
+"""The maximum gap in turns between neighbouring messages: only the neighbours of hits are read."""
 SITTING = timedelta(hours=6)
-"""A longer pause ends what messages have to do with each other."""
+"""A longer pause separates sittings: messages on its two sides are unrelated."""
 RECENCY = 0.2
 STEP = 0.3
-"""What the distance from an average to a rare pair of texts counts, whatever the embedder."""
+"""The weight of one calibration step (from an average to a rare pair of texts)."""
 ENOUGH_WORDS = 0.5
-"""The share of the question's words with which a passage passes whatever else speaks against it."""
+"""A passage with this share of the question's words always passes."""
 NEAREST, HALFWAY = 8, 0.5
-"""So many passages, the nearest to a question, pass whatever else speaks against them, if their cosine is at least
-halfway from an average pair of texts to a rare one: an answer in other words shares nothing but its meaning."""
+"""The number of nearest passages that always pass, and the minimum calibration step for that: an answer in other words
+shares only its meaning with the question.
+"""
 HELPER = 0.15
-"""What a word of the conversation counts that a follow-up may refer to, beside a word of its own."""
+"""The weight of a conversation word that a follow-up may refer to, relative to a word of the question."""
 SHORT_REPLY = 480
-"""Characters of a reply that ranks with the message it answers."""
+"""The maximum length of a reply that ranks with the message it answers."""
 MOST = 128
 MOST_CHARACTERS = 400_000
-"""Of text that is ranked for one question."""
+"""The maximum number of characters that are ranked for one question."""
 _TIE = 1e-6
 _PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
-"""Punctuation of plain English text: without it most texts are ASCII, in which words are found sooner."""
+"""Maps typographic punctuation to ASCII: words are found faster in ASCII texts."""
 
 
 class RankingWeights(Struct, frozen=True, kw_only=True):
-    """What each term counts."""
+    """The weight of each term."""
 
     near: float = 1.0
     words: float = 0.7
@@ -98,29 +99,29 @@ CHOSEN = RankingWeights()
 
 
 class SearchResults(Struct, frozen=True, kw_only=True):
-    """What a store gave for a question: all that was found, with what stands around it."""
+    """The result of a store's search: all hits with their neighbours."""
 
     words: WordHits
-    """For the terms of ``search_terms``, in their order."""
+    """The hits for ``search_terms``, in the same order."""
     entries: Sequence[IndexedMessage]
     cosines: Mapping[ChunkId, float]
-    """Of chunks to the question's vector, as far as they are known."""
+    """The known cosines of chunks and the question."""
 
 
 class RankingInputs(Struct, frozen=True, kw_only=True):
-    """What a ranking works with: the embedder's calibration, a token counter, the weights."""
+    """The parameters of a ranking: the embedder's calibration, a token counter, the weights."""
 
     calibration: Calibration
     count: Count
     weights: RankingWeights = CHOSEN
     recency: float = 0.1
-    """How much the newest passage gains over the oldest: so many times ``RECENCY``."""
+    """The bonus of the newest passage over the oldest, as a multiple of ``RECENCY``."""
 
 
 def rank(
     question: SearchQuestion, found: SearchResults, means: RankingInputs, *, most: int = MOST
 ) -> tuple[Candidate, ...]:
-    """Return the passages of what was found, the best first, with calibrated scores between 0 and 1."""
+    """Return the passages that were found, best first, with calibrated scores between 0 and 1."""
     import numpy as np
 
     spots = _bounded(spots_of(with_speakers(found.entries, question.full), found.cosines), found)
@@ -144,7 +145,7 @@ def rank(
 
 
 def _bounded(spots: list[PassageSpan], found: SearchResults) -> list[PassageSpan]:
-    """Leave out the least promising of very much text, so that no search takes long; the order of saying stays."""
+    """Drop the least promising passages of very long results to bound the time; the order does not change."""
     if sum(len(spot.text) for spot in spots) <= MOST_CHARACTERS:
         return spots
     most = max(1, len(found.words.counts))
@@ -163,7 +164,7 @@ def _exact(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> NDArray[np.in
 
 
 def _falling(scores: list[float]) -> list[float]:
-    """Lift scores so that none is below a later one, within 0 to 1."""
+    """Raise scores where needed, so that they decrease strictly within 0 to 1."""
     least = 0.0
     for place in reversed(range(len(scores))):
         scores[place] = least = min(max(scores[place], least + _TIE), 1 - _TIE * place)
@@ -205,7 +206,7 @@ def _scores(
 
 
 def _with_replies(scores: Column, spots: Sequence[PassageSpan]) -> Column:
-    """Lift short replies of an assistant to the score of the message they answer."""
+    """Raise short replies of an assistant to the score of the message they answer."""
     if any(spot.entry.speaker for spot in spots):
         return scores
     best: dict[str, float] = {}
@@ -221,7 +222,7 @@ def _with_replies(scores: Column, spots: Sequence[PassageSpan]) -> Column:
 
 
 def _rarities(asked: ParsedQuestion, known: Sequence[str], hits: WordHits) -> Column:
-    """Return what share of the question each word is: rare words more, its own together 1, helpers a part of that."""
+    """Return the weight of each word by its rarity; the question's own words add up to 1, helpers get a fraction."""
     import numpy as np
 
     counts = dict(zip(known, hits.counts, strict=False))
@@ -234,7 +235,7 @@ def _rarities(asked: ParsedQuestion, known: Sequence[str], hits: WordHits) -> Co
 
 
 def _met(words: Sequence[str], spots: Sequence[PassageSpan]) -> Matrix:
-    """Return which passages hold which words."""
+    """Return a matrix of which passages contain which words."""
     import numpy as np
 
     columns = {word: column for column, word in enumerate(words)}
@@ -253,7 +254,7 @@ def _terms(text: str) -> frozenset[str]:
 
 
 def _echoes(asked: ParsedQuestion, spots: Sequence[PassageSpan], met: Matrix) -> Places:
-    """Return the passages that are questions without a word beyond those asked."""
+    """Return the passages that are questions without any additional word."""
     import numpy as np
 
     known = set(asked.words).union(terms(" ".join(asked.speakers)))
@@ -273,7 +274,7 @@ def _asks_no_more(text: str, known: set[str]) -> bool:
 
 
 def _answers_after_statements(sums: Column, spots: Sequence[PassageSpan], echoes: Places, met: Matrix) -> None:
-    """Put earlier answers to the same question after what users stated: they are no source of it."""
+    """Rank earlier answers to the same question below statements of users, which are their source."""
     import numpy as np
 
     turns = {spots[row].entry.place.turn_id for row in echoes.tolist()}
@@ -294,7 +295,7 @@ def _cosines(spots: Sequence[PassageSpan], found: SearchResults, unknown: float)
 
 
 def _speakers(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
-    """Return 1 for the one speaker who is named, -1 for others; 0 if none or several are named."""
+    """Return 1 for the only named speaker, -1 for others; 0 if none or several are named."""
     import numpy as np
 
     if len(asked.speakers) != 1:
@@ -314,7 +315,7 @@ def _roles(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
 
 
 def _times(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
-    """Return how well the time at which each was said fits the times of the question."""
+    """Return how well the time of each passage fits the times of the question."""
     import numpy as np
 
     moments = [spot.entry.said_at for spot in spots]
@@ -325,7 +326,7 @@ def _times(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
 
 
 def _recency(spots: Sequence[PassageSpan]) -> Column:
-    """Return 0 for the oldest, 1 for the newest."""
+    """Return the recency from 0 (oldest) to 1 (newest)."""
     import numpy as np
 
     times = np.array([spot.entry.said_at.timestamp() for spot in spots])
@@ -334,7 +335,7 @@ def _recency(spots: Sequence[PassageSpan]) -> Column:
 
 
 class _PassageMessages:
-    """The messages that passages are of, and which of them follow each other in one sitting."""
+    """The messages of passages, and which of them are consecutive in one sitting."""
 
     def __init__(self, spots: Sequence[PassageSpan]) -> None:
         import numpy as np
@@ -346,7 +347,7 @@ class _PassageMessages:
         self._sittings = np.cumsum([False, *apart])
 
     def best_around(self, values: Matrix, shares: Mapping[int, float]) -> Matrix:
-        """Return for each passage the best value of the messages around, each counted by its share."""
+        """Return for each passage the highest weighted value of the messages around it."""
         import numpy as np
 
         own = self._own(values)
@@ -357,7 +358,7 @@ class _PassageMessages:
         return found
 
     def sum_around(self, values: Column, shares: Mapping[int, float]) -> Column:
-        """Return for each passage the sum of the values of the messages around, each counted by its share."""
+        """Return for each passage the weighted sum of the values of the messages around it."""
         import numpy as np
 
         own = self._own(values)
@@ -368,14 +369,14 @@ class _PassageMessages:
         return found
 
     def _own(self, values: Matrix) -> Matrix:
-        """Return the best value of each message."""
+        """Return the highest value of each message."""
         import numpy as np
 
         starts = np.flatnonzero(np.diff(self._of, prepend=-1))
         return np.maximum.reduceat(values, starts, axis=0)
 
     def _moved(self, values: Matrix, by: int) -> Matrix:
-        """Return for each message the value of the one so far behind it, 0 beyond the sitting."""
+        """Return for each message the value of the message ``by`` positions away, 0 beyond the sitting."""
         import numpy as np
 
         found = np.zeros_like(values)

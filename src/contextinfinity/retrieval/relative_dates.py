@@ -1,6 +1,7 @@
-"""Times told from another time: yesterday, last Tuesday, two weeks ago, the week before 9 June 2023.
+"""Parse relative dates: yesterday, last Tuesday, two weeks ago, the week before 9 June 2023.
 
-Like the dates by name: each function looks at a few words from one place on, and gives periods and the place behind.
+As in ``absolute_dates``, each function reads a few words from one index on and returns periods and the index after
+them.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from contextinfinity.retrieval.periods import (
 from contextinfinity.retrieval.time_words import Words
 
 _MOST = 400
-"""More of a unit than this is no time that anybody speaks of."""
+"""Larger counts of a unit are not read as times."""
 _DEEPEST = 2
-"""The week before the day before yesterday is as far as anybody goes."""
+"""The maximum nesting: the week before the day before yesterday."""
 _BEFORE, _AFTER = frozenset(("before", "preceding")), frozenset(("after", "following"))
 _ARTICLES = frozenset(("the", "a", "on", "my", "our", "le", "la", "el", "den", "dem", "der"))
 _FRENCH = say.listed("le la les de des je j tu il elle nous vous est et que qu ai avons soir matin ce c a on était")
@@ -44,13 +45,13 @@ _GREETED = say.listed("guten jeden am good every each")
 
 
 def phrase_at(words: Words, at: int, now: datetime, depth: int = 0) -> Hit | None:
-    """Read a time that begins here, named or told from another, which may itself be told from one."""
+    """Parse an absolute or relative time that begins at ``at``; relative times may be nested."""
     moved = moved_at(words, at, now, depth) if depth < _DEEPEST else None
     return moved or week_at(words, at, now) or told_at(words, at, now) or date_at(words, at, now)
 
 
 def told_at(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read a time told from now."""
+    """Parse a time relative to now."""
     word = words.low[at]
     if word in say.DAYS_OFF:
         hit = _near_day(words, at, now)
@@ -68,7 +69,7 @@ def told_at(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _narrowed(words: Words, hit: Hit) -> Hit:
-    """Take the part of the day that is named behind it."""
+    """Narrow a day to the part of the day that follows."""
     periods, behind = hit
     part = say.PARTS.get(words.at(behind)) if words.joined(behind) and not words.comma(behind) else None
     if part is None:
@@ -95,13 +96,13 @@ def _near_day(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _is_french(words: Words, at: int) -> bool:
-    """Tell whether "hier" is said in French, and not in German, where it means here."""
+    """Return whether "hier" is French (yesterday) and not German (here)."""
     beside = words.low[max(0, at - 6) : at + 7]
     return not _FRENCH.isdisjoint(beside) and _GERMAN.isdisjoint(beside)
 
 
 def _next_to_now(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read last week, this morning, next Friday, the past few days, last May, last summer."""
+    """Parse last week, this morning, next Friday, the past few days, last May, last summer."""
     word, next_ = words.low[at], at + 1
     if not words.joined(next_):
         return None
@@ -126,7 +127,7 @@ def _night(now: datetime, direction: int) -> tuple[Period, ...]:
 
 
 def _one_of(words: Words, at: int, now: datetime, direction: int) -> Hit | None:
-    """Read what is last, this or next: a unit of the calendar, a weekday, a month, a season, a holiday."""
+    """Parse what follows last, this or next: a calendar unit, a weekday, a month, a season, a holiday."""
     name = words.at(at)
     if unit := say.UNITS.get(name):
         if unit == "minute" or (direction >= 0 and name in _PLURAL):
@@ -153,7 +154,7 @@ def _is_month(words: Words, at: int, direction: int) -> bool:
 
 
 def _stretch(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read the days until now: the past few days, the last 3 weeks."""
+    """Parse a period until now: the past few days, the last 3 weeks."""
     amount = _amount(words, at)
     if amount is None:
         name = words.at(at)
@@ -177,7 +178,7 @@ def _until_now(now: datetime, count: float, unit: str, sure: float) -> tuple[Per
 
 
 def _amount(words: Words, at: int) -> tuple[float, int, float] | None:
-    """Read how many: the count, the place of what is counted, and how sure the count is."""
+    """Parse a count; return it, the index of the counted word, and its certainty."""
     word = words.at(at)
     if word.isascii() and word.isdigit() and len(word) <= 3 and words.bare(at):
         count = float(word)
@@ -196,7 +197,7 @@ def _amount(words: Words, at: int) -> tuple[float, int, float] | None:
 
 
 def _ago(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read two weeks ago, vor zwei Wochen, il y a deux semaines, hace dos semanas."""
+    """Parse two weeks ago, vor zwei Wochen, il y a deux semaines, hace dos semanas."""
     word, start = words.low[at], at
     leads = 1 if word in ("vor", "hace") else 3 if word == "il" and words.low[at + 1 : at + 3] == ["y", "a"] else 0
     start += leads
@@ -220,13 +221,13 @@ def _ago(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _some_ago(now: datetime, count: float, unit: str, sure: float) -> Period:
-    """Give the time so many units ago; few and several may be one more or less."""
+    """Return the time ``count`` units ago; vague counts such as "a few" get a wider period."""
     near, far = (count - 1, count + 1) if sure < 0.9 and count > 2 else (count, count)
     return Period(around(now, -far, unit).start, around(now, -near, unit).end, sure)
 
 
 def _weekday(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read on Friday, mardi dernier, Friday 12 May."""
+    """Parse on Friday, mardi dernier, Friday 12 May."""
     word, before, after = words.low[at], words.before(at), words.after(at)
     next_ = words.skip(at + 1, ("the", "den", "dem")) if after else at + 1
     if (
@@ -251,7 +252,7 @@ def _weekday(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _day_of_month(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read the 12th, of this month or the last that has such a day by now."""
+    """Parse the 12th: of this month, or of the last month that has such a day by now."""
     number = day_number(words.at(at))
     for back in range(3):
         start = calendar(now, "month", -back).start
@@ -265,7 +266,7 @@ def _day_of_month(words: Words, at: int, now: datetime) -> Hit | None:
 
 
 def _unit(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read la semaine dernière, el mes pasado, the week of May 8, over the weekend."""
+    """Parse la semaine dernière, el mes pasado, the week of May 8, over the weekend."""
     word, after, unit = words.low[at], words.after(at), say.UNITS.get(words.low[at])
     if after in say.LAST_BEHIND or after in say.NEXT_BEHIND:
         hit = _one_of(words, at, now, -1 if after in say.LAST_BEHIND else 1)
@@ -295,18 +296,18 @@ def _like(period: Period, other: Period, factor: float = 1.0) -> Period:
 
 
 def _anchor(words: Words, at: int, now: datetime, depth: int = 1) -> Hit | None:
-    """Read the time from which another is told."""
+    """Parse the time that another one is relative to."""
     at = words.skip(words.skip(at, ("to", "the", "on")), _ARTICLES)
     if not words.joined(at):
         return None
     return phrase_at(words, at, now, depth)
 
 
-# From another time ----------------------------------------------------------------------------------------------------
+# Relative to another time ---------------------------------------------------------------------------------------------
 
 
 def moved_at(words: Words, at: int, now: datetime, depth: int = 0) -> Hit | None:
-    """Read the week before 9 June 2023, two days after May 8, the Friday before last, last weekend before 10 April."""
+    """Parse the week before 9 June 2023, two days after May 8, the Friday before last, last weekend before 10 April."""
     amount = _amount(words, at)
     place = amount[1] if amount else words.skip(at, ("last", "first"))
     name = words.at(place)
@@ -344,7 +345,7 @@ def _moved(period: Period, unit: str | None, number: int | None, count: float | 
 
 
 def thirds_of_told(words: Words, at: int, now: datetime) -> Hit | None:
-    """Read the end of last month, early this year."""
+    """Parse the end of last month, early this year."""
     next_ = at + 1
     for _ in range(2):
         next_ = words.skip(next_, ("of", "the"))

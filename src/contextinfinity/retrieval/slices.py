@@ -1,4 +1,4 @@
-"""The part of a passage that answers a question best, where there is no room for all of it."""
+"""Find the part of a passage that answers a question best, if the whole does not fit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from contextinfinity.text.keywords import among
 _SENTENCE = re.compile(r"[.!?…][\"'”’»)\]]{0,3}\s+|[。！？]|[\r\n]+")
 _SHORTEST = 40
 _LONGEST = 400
-"""Characters of what is taken as one sentence."""
+"""The maximum number of characters of a sentence."""
 
 
 def best_slice(text: str, words: frozenset[str], most: int, count: Count) -> tuple[int, int] | None:
-    """Return the bounds of neighbouring sentences within so many tokens that hold most of the words; None if none do.
+    """Return the bounds of consecutive sentences within ``most`` tokens with the most words; None if there are
+    none.
 
-    ``words`` are terms of ``text.keywords``. The earlier of two equal slices is taken.
+    ``words`` are terms of ``text.keywords``. Of two equal slices the earlier one is returned.
     """
     bounds = _sentences(text)
     held = [among(text[start:end], words) for start, end in bounds]

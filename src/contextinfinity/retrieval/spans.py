@@ -1,9 +1,9 @@
-"""The best way to cut a text into spans of 200 to 800 tokens.
+"""Split a text optimally into spans of 200 to 800 tokens.
 
-The parts of a text are brought to units of some 10 to 100 tokens; of all ways to put neighbouring units together, the
-one is taken whose cuts are best and whose spans are near 300 tokens: long enough to say something, short enough that
-several fit into a prompt. A text under 200 tokens stays whole. A span that begins in the middle of something repeats up
-to 50 tokens of what stands before it. Without those repetitions the spans leave nothing out and do not overlap.
+The parts of a text are first divided or joined into units of about 10 to 100 tokens. Dynamic programming then groups
+consecutive units so that the splits are strong and the spans have about 300 tokens: long enough to be meaningful, short
+enough that several fit into a prompt. A short text stays whole. A span that begins in the middle of a passage repeats
+up to 50 tokens before it. Without these repetitions the spans cover the text and do not overlap.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ Count: TypeAlias = Callable[[str], int]
 LEAST, MOST = 200, 800
 OVERLAP = 50
 WISHED = 300
-"""Tokens of a span that are neither much nor little."""
+"""The target size of a span in tokens."""
 
 _SPARE = 24
-"""Tokens by which the sum of the units may differ from the count of the whole."""
+"""The tolerance between the sum of the units' tokens and the tokens of the whole."""
 _COARSEST = 100
-"""Tokens of a unit at most."""
+"""The maximum number of tokens of a unit."""
 _FINEST = 60
-"""Characters of a unit at least, if the next cut is no better than others."""
+"""The minimum number of characters of a unit, unless the next split is stronger than others."""
 _BRIEFEST = 24
-"""Characters of a unit at least."""
+"""The minimum number of characters of a unit in any case."""
 _BETTER = 4.0
 _BEST = 9.0
 _WHOLE = MOST - _SPARE
 _MISFIT = [9 * ((tokens - WISHED) / (WISHED if tokens < WISHED else MOST - WISHED)) ** 2 for tokens in range(MOST)]
-"""What a span of so many tokens costs for being short or long."""
+"""The cost of a span for deviating from the target size, by its tokens."""
 
 SENTENCE, WORD, ANYWHERE = 2.0, 0.5, 0.0
 _SENTENCE = re.compile(r"[.!?…;:][\"'”’»)\]]{0,3}\s+|[。！？；]|[\r\n]+|[;}](?=[^\s;,)}\]])")
-"""Where a sentence ends, or a statement of code that has no blanks."""
+"""The end of a sentence, or of a statement in minified code."""
 _BLANK = re.compile(r"\s")
 _JOINING = "\u200d\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-"""Signs that belong to the one before them, beside combining marks: a joiner, a form of emoji, the tones of skin."""
+"""Characters that belong to the previous one besides combining marks: joiners, emoji variants, skin tones."""
 
 
 class ChunkSpan(Struct, frozen=True):
-    """A stretch of a text; what stands before ``own`` is repeated from the span before."""
+    """A span of a text; the part before ``own`` repeats the previous span."""
 
     start: int
     own: int
@@ -65,7 +65,7 @@ class _TextUnit(Struct, frozen=True):
 
 
 def spans_of(text: str, parts: Sequence[Part], count: Count) -> list[ChunkSpan]:
-    """Cut a text; the same text and parts always give the same spans."""
+    """Split a text; the result is deterministic."""
     if not text.strip():
         return []
     if len(text) <= 16 * LEAST and (tokens := count(text)) < 2 * LEAST:
@@ -98,7 +98,7 @@ def _units(text: str, parts: Sequence[Part], count: Count) -> list[_TextUnit]:
 
 
 def _joined(parts: Sequence[Part], length: int) -> list[tuple[int, int, float]]:
-    """Put small neighbours together; the cut before a unit is that before its first part."""
+    """Join small adjacent parts; a unit has the strength of its first part."""
     found: list[tuple[int, int, float]] = []
     start, strength = 0, ANYWHERE
     for part in parts[1:]:
@@ -107,14 +107,14 @@ def _joined(parts: Sequence[Part], length: int) -> list[tuple[int, int, float]]:
             found.append((start, part.start, strength))
             start, strength = part.start, part.strength
         elif part.strength > strength and size < _BRIEFEST and found:
-            # Too little to stand alone: it goes to the unit before, and the better cut counts.
+            # Too small for a unit: append it to the previous one and use the stronger split.
             found[-1] = (found[-1][0], part.start, found[-1][2])
             start, strength = part.start, part.strength
     return [*found, (start, length, strength)]
 
 
 def _finer(text: str, start: int, end: int, strength: float, count: Count) -> list[_TextUnit]:
-    """Take a unit that is too large apart: at the ends of sentences, then at blanks, then anywhere."""
+    """Divide a unit that is too large: at the ends of sentences, then at spaces, then anywhere."""
     if end - start > 16 * _COARSEST or (tokens := count(text[start:end])) > _COARSEST:
         ends = [match.end() for match in _SENTENCE.finditer(text, start, end)]
         places = _spread(start, end, ends)
@@ -125,7 +125,7 @@ def _finer(text: str, start: int, end: int, strength: float, count: Count) -> li
 
 
 def _spread(start: int, end: int, ends: Sequence[int]) -> list[int]:
-    """Choose places that are not too near each other."""
+    """Choose positions with a minimum distance."""
     places = [start]
     for place in ends:
         if place - places[-1] >= _FINEST and end - place >= _BRIEFEST:
@@ -145,7 +145,7 @@ def _each(text: str, places: Sequence[int], first: float, others: float, count: 
 
 
 def _hard(text: str, start: int, end: int, first: float, count: Count) -> list[_TextUnit]:
-    """Cut where nothing invites to: at blanks where there are some, never inside of what is read as one sign."""
+    """Divide text without sentences: at spaces if possible, never inside a grapheme."""
     units: list[_TextUnit] = []
     step = 4 * _COARSEST
     while start < end:
@@ -165,7 +165,7 @@ def _hard(text: str, start: int, end: int, first: float, count: Count) -> list[_
 
 
 def _whole_sign(text: str, start: int, place: int) -> int:
-    """Go back to where a sign begins: before combining marks, joiners, and the line feed of a pair."""
+    """Move back to the start of a grapheme: before combining marks, joiners, and the second half of CR LF."""
     for back in range(place, max(start + 1, place - 16), -1):
         here, last = text[back], text[back - 1]
         joined = unicodedata.combining(here) or here in _JOINING or last == "\u200d"
@@ -178,7 +178,7 @@ def _whole_sign(text: str, start: int, place: int) -> int:
 
 
 def _cuts(units: Sequence[_TextUnit]) -> list[int]:
-    """Choose the units before which to cut, so that all spans have their size and the whole is best."""
+    """Choose the units to split before, so that all spans have a valid size and the total cost is minimal."""
     sums = [0, *accumulate(unit.tokens for unit in units)]
     most = [_WHOLE if unit.strength > SENTENCE else _WHOLE - OVERLAP for unit in units]
     best = [0.0, *[inf] * len(units)]
@@ -189,7 +189,7 @@ def _cuts(units: Sequence[_TextUnit]) -> list[int]:
         end = sums[last]
         while end - sums[first] > _WHOLE:
             first += 1
-        for begin in range(first, last):  # a loop without calls: it runs some thirty times a unit
+        for begin in range(first, last):  # hot loop without calls: about thirty iterations per unit
             tokens = end - sums[begin]
             if tokens < LEAST + _SPARE:
                 break
@@ -206,7 +206,7 @@ def _way(came: Sequence[int], last: int) -> list[int]:
 
 
 def _settled(text: str, bounds: list[int], count: Count) -> list[int]:
-    """Hold the sizes for what the counts of whole spans say: part what is too much, join what is too little."""
+    """Correct the sizes by the exact token counts: halve spans that are too large, join those that are too small."""
     settled = [bounds[0]]
     for end in bounds[1:]:
         if len(settled) > 1 and count(text[settled[-1] : end]) < LEAST and count(text[settled[-2] : end]) <= MOST:
@@ -225,7 +225,7 @@ def _halved(text: str, start: int, end: int, count: Count) -> list[int]:
 
 
 def _repeated(text: str, before: int, own: int, count: Count) -> int:
-    """Find where the last sentences before a span begin, as far as they are short."""
+    """Return where the repeated sentences before a span begin, up to the overlap limit."""
     first = max(before + 1, own - 4 * OVERLAP)
     for match in _SENTENCE.finditer(text, first, own):
         if match.end() < own and text[match.end() : own].strip() and count(text[match.end() : own]) <= OVERLAP:

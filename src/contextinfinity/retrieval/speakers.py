@@ -1,7 +1,7 @@
-"""Who speaks: by the name that was kept, by one in front of the text, or by how the other side calls them.
+"""Identify speakers: by a stored name, by a name at the start of the text, or by how the other side addresses them.
 
-Only the first is certain. A front counts as a name where several texts begin with it. A name of the question that one
-side keeps calling out ("Thanks, Ann!") is that of the other side.
+Only the first is certain. A prefix is a name if several texts begin with it. A name in the question that one side uses
+as an address ("Thanks, Ann!") is that of the other side.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.search import IndexedMessage
 
 OFTEN = 3
-"""How often a front or a call has to be heard to be a name."""
+"""How often a prefix or an address must occur to be accepted as a name."""
 _MOSTLY = 0.8
-"""The share of the calls that has to come from one side."""
+"""The minimum share of the addresses that must come from one side."""
 _OTHER: dict[ChunkSide, ChunkSide] = {"user": "assistant", "assistant": "user"}
 _LOOKED_AT = 400
-"""Characters of a text in which somebody may be called."""
+"""The number of characters of a text in which an address is searched."""
 
 _FRONT = re.compile(r"\s{0,9}([^\W\d_][\w.'’ -]{0,39}?)\s?:\s")
 _CAPITAL = re.compile(r"\b[^\W\d_]{3,40}\b")
@@ -34,7 +34,7 @@ _CALLED = re.compile(
 
 
 def with_speakers(entries: Iterable[IndexedMessage], question: str) -> tuple[IndexedMessage, ...]:
-    """Give the entries with the names of those who speak, as far as they can be told."""
+    """Return the entries with the names of their speakers, as far as they can be identified."""
     entries = tuple(entries)
     if all(entry.speaker for entry in entries):
         return entries
@@ -52,7 +52,7 @@ def with_speakers(entries: Iterable[IndexedMessage], question: str) -> tuple[Ind
 
 
 def speakers_of(entries: Iterable[IndexedMessage]) -> frozenset[str]:
-    """Give the names of those who speak."""
+    """Return the known names of the speakers."""
     return frozenset(entry.speaker for entry in entries if entry.speaker)
 
 
@@ -62,12 +62,12 @@ def _calls(text: str) -> frozenset[str]:
 
 
 def _holds_any(text: str, names: Iterable[str]) -> bool:
-    """Tell whether a text can call anybody by one of the names: most hold none, and need not be taken apart."""
+    """Return whether a text contains one of the names: a fast check before parsing."""
     return any(name in text for name in names)
 
 
 def _called(entries: Sequence[IndexedMessage], question: str) -> dict[ChunkSide, str]:
-    """Tell for each side by which name of the question the other calls it."""
+    """Return for each side the name from the question by which the other side addresses it."""
     names = {word.lower(): word for word in _CAPITAL.findall(question) if word[0].isupper()}
     heard = Counter(
         (name, entry.place.side)

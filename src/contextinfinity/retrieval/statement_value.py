@@ -1,4 +1,4 @@
-"""What a text is about, in a few words: the words that tell, in their order, and a line that stands for it."""
+"""Summarise a text in a few words: its distinctive words in order, and a one-line summary."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from contextinfinity.text.entities import entities
 from contextinfinity.text.orders import neutral
 
 LONGEST = 2_000
-"""Characters of a text that are looked at."""
+"""The number of characters of a text that are read."""
 SUMMARY = 160
-"""Characters of a line at most."""
+"""The maximum number of characters of a summary."""
 _NAMED = 5
-"""Things beside the first sentence that a line names."""
+"""The number of names that a summary adds to the first sentence."""
 _NAMING = 400
-"""Characters in which they are looked for."""
+"""The number of characters that are searched for names."""
 _FIRST = 110
 
 _WORD = re.compile(r"[^\W_]+(?:[._/'’@:-][^\W_]+)*")
 _SENTENCE = re.compile(r"(?:[^.!?…。！？]|[.!?…](?!\s|$))++(?:[.!?…]++|[。！？])?")
 _DECORATION = re.compile(r"^[\s#>*+•–|`~=_/%;!-]*(?:\d{1,3}[.)]\s+)?[*_`]*|[\s*`|_/]+$")
 _PASSED_OVER = re.compile(r"\s*(?:```|~~~|#!|<!--|<\?xml|<!doctype)", re.I)
-"""Lines that say nothing of what follows."""
+"""Lines that say nothing about the text."""
 _SHORTEST = 12
-"""Characters under which a sentence may be an abbreviation, and goes on."""
+"""Shorter sentences may be abbreviations and are continued."""
 _GREETING = re.compile(
     r"""(?:(?:oh|ah|well|so|hey|hi|hello|sure|certainly|of\ course|absolutely|great|good|nice|thanks|thank\ you
     |ok(?:ay)?|yes|no|yeah|wow|perfect|right|got\ it|i\ see|here\ you\ go
@@ -50,7 +50,7 @@ _DEFINED = re.compile(
 
 
 def words(text: str, most: int, known: Iterable[str] = ()) -> list[str]:
-    """Give the telling words of a text in their order, each once, without those that are known."""
+    """Return the distinctive words of a text in order, without repetitions and without the ``known`` ones."""
     seen = set(known)
     found: list[str] = []
     for word in _WORD.findall(text[:LONGEST]):
@@ -64,13 +64,14 @@ def words(text: str, most: int, known: Iterable[str] = ()) -> list[str]:
 
 
 def lowered(text: str) -> set[str]:
-    """Give all words of a text, small."""
+    """Return all words of a text in lower case."""
     return {word.lower() for word in _WORD.findall(text)}
 
 
 def summary_of(text: str, *, code: bool = False, call: str = "") -> str:
-    """Say in a line what a text is: for code what it defines, for a result the ``call``, else its first telling
-    sentence; then what it names."""
+    """Summarise a text in one line: for code its definitions, for a tool result the ``call``, otherwise the first
+    meaningful sentence; then the names it mentions.
+    """
     text = text.lstrip()[:LONGEST]
     first = (_definitions(text) if code else "") or _cut(next(_sentences(text), ""), _FIRST)
     if call:
@@ -89,7 +90,7 @@ def _definitions(text: str) -> str:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Give the sentences that say something, then, if there is none, the first that is there."""
+    """Yield the meaningful sentences; if there are none, the first sentence."""
     spare = ""
     for line in text.splitlines():
         if _PASSED_OVER.match(line):

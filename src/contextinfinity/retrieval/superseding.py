@@ -1,13 +1,14 @@
-"""Find statements that a newer statement about the same thing supersedes.
+"""Find statements that are superseded by a newer statement about the same subject.
 
-Of people with names the messages of one person are compared, of a chat with an assistant whole exchanges: what one side
-asks for, the other reports as done. The older one says something that the newer does not, and one of these holds:
+If speakers have names, the messages of one person are compared; in a chat with an assistant, whole exchanges, because
+the assistant reports as done what the user asked for. The older one says something that the newer one does not, and one
+of these conditions holds:
 
-    the newer one says that something changed, and shares two words with the older that hardly any other text found has
-    the newer one says that something changed, and both share many words, or one and nearly the same vector
+    the newer one says that something changed, and shares two words with the older that few other texts found contain
+    the newer one says that something changed, and both share many words, or one word and nearly the same vector
     both are almost the same sentence with another value
-    in a chat with an assistant: the older one is among the two best of a question for one thing, the newer one among
-    the four best, and their vectors are near: both answer, and one of them later
+    in a chat with an assistant: for a question about one thing the older one is among the two best, the newer one
+    among the four best, and their vectors are near: both answer the question, one of them later
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ if TYPE_CHECKING:
 
 Vectors: TypeAlias = "Mapping[ChunkId, NDArray[np.float32]]"
 Key: TypeAlias = tuple[ChunkId, int]
-"""The chunk of a passage, and where the passage begins."""
+"""The chunk of a passage and the start of the passage."""
 
 MOST = 24
-"""Candidates that are compared, the best first."""
+"""The number of best candidates that are compared."""
 RARE_WORDS, HELD_BY = 2, 3
-"""How many words two exchanges share that are about the same thing, if so many of the exchanges found hold each."""
+"""The number of shared words that indicate the same subject, and the maximum number of exchanges that contain each."""
 BEST_OLD, BEST_NEW, RIVALS = 2, 4, 0.4
-"""Among how many of the best exchanges an older and a newer answer to the same question are, and their cosine."""
+"""The ranks within which an older and a newer answer to the same question must be, and their minimum cosine."""
 LONGEST = 240
-"""Characters of a passage that may be one statement."""
+"""The maximum length of a passage that may be a single statement."""
 NEAR = 0.6
-"""The cosine from which on two statements may be about the same thing."""
+"""The minimum cosine of two statements about the same subject."""
 ALIKE, ALMOST = 0.34, 0.6
-"""The share of words in common: of statements about the same thing, and of the same sentence with another value."""
+"""The share of common words: of statements about the same subject, and of one sentence with another value."""
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 class _Exchange:
-    """The statements of one turn that were found: of one person with a name, or of user and assistant."""
+    """The statements of one turn that were found: of one named person, or of user and assistant."""
 
     def __init__(self, said: Sequence[Candidate]) -> None:
         self.said = said
@@ -84,7 +85,7 @@ def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) 
 
 
 def _answer_the_same(new: _Exchange, old: _Exchange, vectors: Vectors | None) -> bool:
-    """Return whether two of the best exchanges for a question for one thing are near each other."""
+    """Return whether two of the best exchanges for a question about one thing have similar vectors."""
     if not may_be_outdated(old.said[0]):
         return False
     return any(_cosine(one, other, vectors) >= RIVALS for one in new.said for other in old.said)
@@ -120,7 +121,7 @@ def may_state(candidate: Candidate) -> bool:
 
 
 def may_be_outdated(candidate: Candidate) -> bool:
-    """Return whether a later answer to a question for one thing supersedes it, in a chat with an assistant."""
+    """Return whether a later answer may supersede it: an assistant chat, and a question about one thing."""
     return not candidate.speaker and not candidate.lists and _is_statement(candidate)
 
 

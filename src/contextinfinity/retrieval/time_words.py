@@ -1,4 +1,4 @@
-"""The words of ``times.toml``, with which people name times, and a text as words."""
+"""The time words of ``times.toml``, and the tokenisation of a text into words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEHIND = frozenset("%€$£¥_°\\=")
 
 
 def listed(words: str) -> frozenset[str]:
-    """Give the words of a list as a set."""
+    """Return the words of a list as a set."""
     return frozenset(words.split())
 
 
@@ -42,12 +42,12 @@ def _set(name: str) -> frozenset[str]:
 
 
 MONTHS, SHORT_MONTHS = _numbered("months"), _numbered("short_months")
-"""Short names mean a month only beside a day or a year."""
+"""A short name means a month only next to a day or a year."""
 WEEKDAYS, SHORT_WEEKDAYS = _numbered("weekdays"), _numbered("short_weekdays")
 UNITS, SEASONS, PARTS = _named("units"), _named("seasons"), _named("parts")
 THIRDS, HOLIDAYS = _named("thirds"), _named("holidays")
 ONLY_AFTER_AGO = {"an": "year", "ans": "year"}
-"""Years in French; elsewhere they are other words."""
+"""French words for years; elsewhere they are other words."""
 DAYS_OFF, ORDINALS, NUMBERS = _whole("days_off"), _whole("ordinals"), _amounts("numbers")
 NAMES_TOO, VAGUE, IN, SINCE = _set("names_too"), _set("vague"), _set("in"), _set("since")
 LAST, LAST_BEHIND, THIS = _set("last"), _set("last_behind"), _set("this")
@@ -56,7 +56,7 @@ COUNTED, NUMBERED = _set("counted"), _set("numbered")
 
 
 class Words:
-    """A text as words, each in small letters; what stands between two words tells whether they belong together."""
+    """A text as lower-case words; the characters between two words decide whether they belong together."""
 
     __slots__ = ("low", "places", "text")
 
@@ -66,11 +66,11 @@ class Words:
         self.low = [text[start:end].lower() for start, end in self.places]
 
     def at(self, index: int) -> str:
-        """Give the word, or nothing where the text has none."""
+        """Return the word at an index, or an empty string."""
         return self.low[index] if 0 <= index < len(self.low) else ""
 
     def joined(self, index: int) -> bool:
-        """Tell whether the word belongs together with the one before it."""
+        """Return whether the word belongs to the previous one."""
         if not 0 < index < len(self.low):
             return False
         between = self.text[self.places[index - 1][1] : self.places[index][0]]
@@ -86,23 +86,23 @@ class Words:
         return word in SHORT_MONTHS or word in SHORT_WEEKDAYS or (word.isdigit() and len(word) <= 2)
 
     def after(self, index: int) -> str:
-        """Give the word that follows and belongs to it."""
+        """Return the next word if it belongs to this one."""
         return self.low[index + 1] if self.joined(index + 1) else ""
 
     def before(self, index: int) -> str:
-        """Give the word in front that it belongs to."""
+        """Return the previous word if this one belongs to it."""
         return self.low[index - 1] if self.joined(index) else ""
 
     def capital(self, index: int) -> bool:
-        """Tell whether it was written with a capital."""
+        """Return whether the word is capitalised."""
         return self.text[self.places[index][0]].isupper()
 
     def comma(self, index: int) -> bool:
-        """Tell whether a comma stands before it."""
+        """Return whether a comma precedes the word."""
         return "," in self.text[self.places[index - 1][1] : self.places[index][0]]
 
     def bare(self, index: int) -> bool:
-        """Tell whether a number stands alone: no price, no version, no part of a path."""
+        """Return whether a number is separate: not part of a price, a version or a path."""
         start, end = self.places[index]
         if start and (self.text[start - 1] in _BEFORE or self.text[start - 1].isalnum()):
             return False
@@ -111,17 +111,17 @@ class Words:
         return not (end < len(self.text) and self.text[end] in _BEHIND)
 
     def skip(self, index: int, words: Iterable[str]) -> int:
-        """Go over one word if it is one of these and the next belongs to it."""
+        """Skip one word if it is in ``words`` and the next one belongs to it."""
         return index + 1 if self.at(index) in words and self.joined(index + 1) else index
 
 
 WAKING = frozenset(("ans", "an", "q1", "q2", "q3", "q4")).union(
     MONTHS, SHORT_MONTHS, WEEKDAYS, SHORT_WEEKDAYS, UNITS, SEASONS, DAYS_OFF, PARTS, HOLIDAYS
 )
-"""One of them, or a number like that of a year or a day, is in every phrase that names a time."""
+"""Every phrase that names a time contains one of these, or a number like a year or a day."""
 _TIMELY = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|\d[./-]\d\d(?!\d)|\d(?:st|nd|rd|th|er|º|ª)\b", re.I)
 
 
 def may_name_a_time(text: str) -> bool:
-    """Tell quickly that no time is named, as in most messages."""
+    """Return whether a text may name a time: a fast check that excludes most messages."""
     return not WAKING.isdisjoint(_TOKEN.findall(text.lower())) or _TIMELY.search(text) is not None

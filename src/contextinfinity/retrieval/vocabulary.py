@@ -1,4 +1,4 @@
-"""The words of ``vocabulary.toml``, compiled: one pattern for each purpose, over all languages at once."""
+"""The words of ``vocabulary.toml``, compiled into one pattern per purpose for all languages."""
 
 from __future__ import annotations
 
