@@ -1,9 +1,9 @@
-"""Follow-ups: who is certainly meant by "he", which words a search needs besides, and what to ask when two fit.
+"""Query rewriting: resolve references in a follow-up, find search words it omits, and ask when it is ambiguous.
 
-A message goes in with the turns before it and what is remembered. Out come a form that may be shown to a model (the
-message itself unless its meaning is certain), words for the search, and a question to ask back.
-``OfflineRewriter`` uses rules, ``ModelRewriter`` asks a model. The original words come back on any failure, and nothing
-here changes a thread.
+The input is a message with the turns before it and the memories. The output is a form that may be shown to a model (the
+message itself unless its meaning is certain), words for the search, and a clarification to ask. ``OfflineRewriter``
+uses rules, ``ModelRewriter`` calls a model. On any failure the original message is returned, and nothing here changes a
+thread.
 """
 
 from __future__ import annotations

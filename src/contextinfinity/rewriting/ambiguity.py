@@ -1,4 +1,4 @@
-"""When to ask back: several things were named together, a message means one of them, and nothing decides."""
+"""Decide when to ask for clarification: several things were named together, and the message may mean any of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextinfinity.rewriting.question_detection import asks
 from contextinfinity.rewriting.reference_context import ReferenceContext, ReferredThing
 
 CHOICES: Final = 8
-"""Candidates that a question back may have."""
+"""The maximum number of candidates of a clarification."""
 SHORT: Final = 8
-"""Words of a message that is no question; a longer one tells something."""
+"""The maximum number of words of a message that is not a question; a longer one makes a statement."""
 LONG: Final = 25
-"""Words of a question; a longer one says what it is about."""
+"""The maximum number of words of a question; a longer one names its subject."""
 NEAR: Final = 2
-"""Turns back to the one that names the candidates."""
+"""The maximum distance in turns to the one that names the candidates."""
 _FOR_IT: Final = ("thing", "organisation", "work", "file", "function")
 
 
@@ -30,13 +30,13 @@ class AmbiguousReference(Struct, frozen=True, kw_only=True):
 
 
 def doubt_about(message: str, found: list[Reference], conversation: ReferenceContext) -> AmbiguousReference | None:
-    """Return the first reference that may mean several things; None where nothing is open or too much is."""
+    """Return the first ambiguous reference; None if there is none, or if there are too many candidates."""
     if len(message.split()) > (LONG if asks(message) else SHORT):
         return None
     named = mentions(message)
     for reference in found:
         if any(_fits(mention, reference) for mention in named):
-            continue  # the message itself names what it may mean
+            continue  # the message itself names the referent
         rivals = _rivals(reference, conversation)
         if 1 < len(rivals) <= CHOICES:
             return AmbiguousReference(
@@ -46,7 +46,7 @@ def doubt_about(message: str, found: list[Reference], conversation: ReferenceCon
 
 
 def _rivals(reference: Reference, conversation: ReferenceContext) -> list[ReferredThing]:
-    """Return the things of the newest turn with any that fit; of them those that were named in the most turns."""
+    """Return the matching things of the newest turn that has any; of these, the ones named in the most turns."""
     fitting = [thing for thing in conversation.things if _fits(thing, reference)]
     if reference.points == "there" and not fitting:  # "How many people work there?"
         fitting = [thing for thing in conversation.things if thing.kind in ("organisation", "thing")]
@@ -80,7 +80,7 @@ def _fits(thing: ReferredThing | Mention, reference: Reference) -> bool:
 
 
 def _is_called(thing: ReferredThing | Mention, reference: Reference) -> bool:
-    """Return whether a noun can stand for a thing: its kind, or a name of which no kind is known."""
+    """Return whether a noun can refer to a thing: it names its kind, or a name of unknown kind."""
     if reference.kind in ("place", "date", "file", "function", "person"):
         return thing.kind == reference.kind
     return thing.kind == reference.kind or (thing.kind == "thing" and reference.kind in ("organisation", "work"))

@@ -1,8 +1,8 @@
-"""Whom "he" or "she" means: a linear score of the people that were named.
+"""Resolve "he" and "she": a linear score of the people who were named.
 
-The weights were fitted on half of CANARD and are judged on the other half, on CAsT and on chats with an assistant
-(``python -m benchmarks rewriting``). A name is certain only where its probability and its distance to the next
-candidate are high; anything else is not shown to a model.
+The weights were fitted on half of CANARD and are evaluated on the other half, on CAsT and on chats with an assistant
+(``python -m benchmarks rewriting``). A name is certain only if its probability and its margin over the next candidate
+are high; other guesses are not shown to a model.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from contextinfinity.rewriting.question_detection import asks
 from contextinfinity.rewriting.reference_context import ReferenceContext, ReferredThing
 
 LEAST: Final = 0.65
-"""The probability from which a name is certain."""
+"""The minimum probability of a certain name."""
 MARGIN: Final = 0.3
-"""How far the next candidate must be behind it."""
+"""The minimum margin over the next candidate."""
 
 WEIGHTS: Final = {
     "bias": -2.7,
@@ -47,7 +47,7 @@ class Scored(Struct, frozen=True):
 
 
 def candidates(conversation: ReferenceContext, pronoun: Gender) -> list[Scored]:
-    """Return the people that a pronoun may mean, the likeliest first."""
+    """Return the people that a pronoun may mean, most likely first."""
     people = [
         thing for thing in conversation.things if thing.may_be_person and thing.gender in ("", pronoun) and thing.turns
     ]
@@ -57,9 +57,9 @@ def candidates(conversation: ReferenceContext, pronoun: Gender) -> list[Scored]:
 
 
 def certain(scored: list[Scored], conversation: ReferenceContext, pronoun: Gender) -> ReferredThing | None:
-    """Return the one that is meant; None where it is not certain.
+    """Return the person that is meant; None if it is not certain.
 
-    Somebody who was named only after the user had begun to say "he" is not the one the user began with.
+    A person who was first named after the user had begun to say "he" is excluded.
     """
     if not scored or scored[0].probability < LEAST or not scored[0].thing.is_person:
         return None
@@ -75,7 +75,7 @@ def certain(scored: list[Scored], conversation: ReferenceContext, pronoun: Gende
 def features(
     thing: ReferredThing, people: list[ReferredThing], conversation: ReferenceContext, introduction: int
 ) -> dict[str, float]:
-    """Return what speaks for and against a candidate."""
+    """Return the features of a candidate."""
     users = conversation.users
     outdone = any(one.is_person and introduction in one.turns for one in people)
     rivals = [one for one in people if one is not thing]
@@ -95,10 +95,10 @@ def features(
 
 
 def introduced_in(conversation: ReferenceContext) -> int:
-    """Return the turn that says whom the conversation is about from there on.
+    """Return the turn that introduces the person the conversation is about.
 
-    That is one in which the user asks about somebody ("Who was Ada Lovelace?") or speaks about somebody, or the answer
-    to a question for a name ("Who wrote it?"); otherwise the user's first turn.
+    That is a turn in which the user asks about a person ("Who was Ada Lovelace?") or mentions one, or the answer to
+    a question for a name ("Who wrote it?"); otherwise the user's first turn.
     """
     for turn in reversed(conversation.users):
         text = conversation.texts[turn]

@@ -1,7 +1,7 @@
-"""Asking back: which of several is meant, and what the reply says.
+"""Clarifications: the question which of several things is meant, and the interpretation of the reply.
 
 The question and its candidates are plain data. They are stored in the plan of the turn that asked, so that any process
-can read the reply, for five minutes.
+can interpret the reply, for five minutes.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _RANGE = re.compile(r"\b([1-8]) ?(?:-|–|to|through|bis) ?([1-8])\b")
 _MEANS = re.compile(r"\b(?:mean|meant|meine|meinte)\b\W*(?P<name>[\w.'’ -]{2,60}?)\W*$", re.I)
 _LONGEST_NAME = 3
 _PREFIX = 4
-"""Letters of a name that name it, if no other candidate begins with them."""
+"""The minimum length of a prefix that identifies a name, if no other candidate begins with it."""
 _LEFT_OVER = 2
-"""Words beside a name that a reply may have; with more of them it is a question of its own."""
+"""The maximum number of additional words in a reply; with more it is a new question."""
 
 
 class UnmatchedReply(Enum):
-    """A reply that chooses nothing."""
+    """A reply that chooses none of the candidates."""
 
     CANCELLED = "cancelled"
 
 
 def asking(doubt: AmbiguousReference) -> Json:
-    """Return the question to ask back, what it is about, and every choice."""
+    """Return the clarification as data: the question, the reference, and every choice."""
     names = [thing.name for thing in doubt.candidates]
     kinds = {thing.kind for thing in doubt.candidates}
     noun = _NOUNS.get(kinds.pop(), "one") if len(kinds) == 1 else "one"
@@ -65,19 +65,19 @@ def asking(doubt: AmbiguousReference) -> Json:
 
 
 def described(thing: ReferredThing) -> dict[str, Json]:
-    """Give a thing as data; ``turn`` is its place in the history, or None when only the memories name it."""
+    """Return a thing as data; ``turn`` is its index in the history, or None if only the memories name it."""
     return {"name": thing.name, "kind": thing.kind, "turn": thing.last if thing.last >= 0 else None}
 
 
 def is_open(asked_at: datetime, now: datetime) -> bool:
-    """Return whether a message of now may answer a question of then: it came later, and soon enough."""
+    """Return whether a message may still answer a clarification: it came later, and within the time limit."""
     return timedelta(0) < now - asked_at <= OPEN_FOR
 
 
 def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[str, ...] | UnmatchedReply | None:
     """Return the names a reply chooses, among the candidates or a new one.
 
-    ``UnmatchedReply.CANCELLED`` means that it speaks of something else, None that it is unclear.
+    ``UnmatchedReply.CANCELLED`` means that it is about something else, None that it is unclear.
     """
     names = [str(candidate["name"]) for candidate in candidates]
     said = [word.replace("’", "'").removesuffix("'s") for word in _WORD.findall(message.lower())]
@@ -97,7 +97,9 @@ def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[
 
 
 def _except(names: list[str], said: list[str]) -> tuple[str, ...] | UnmatchedReply | None:
-    """Read "not the first one", "all but Vienna": what is left, if that is one or all others were asked for."""
+    """Interpret "not the first one", "all but Vienna": return the rest if it is one name or all others were asked
+    for.
+    """
     rest = [word for word in said if word not in _FILLER and word not in _BUT and word not in _ALL]
     gone = _named(names, said) or _placed(names, "", rest)
     left = tuple(name for name in names if name not in gone)
@@ -107,7 +109,7 @@ def _except(names: list[str], said: list[str]) -> tuple[str, ...] | UnmatchedRep
 
 
 def _new_name(names: list[str], message: str) -> str:
-    """Return a name that is all a reply says and that is not among the candidates."""
+    """Return a new name that is the whole reply and not among the candidates; empty if there is none."""
     found = [one for one in mentions(message) if name_words(one.name).isdisjoint(_FILLER | _STOPPING | _PLACES.keys())]
     if len(found) == 1 and not message.rstrip().endswith("?"):
         outside = _WORD.findall(f"{message[: found[0].start]} {message[found[0].end :]}".lower())
@@ -124,12 +126,12 @@ def _new_name(names: list[str], message: str) -> str:
 
 
 def _is_of(word: str, name: str) -> bool:
-    """Tell whether a word is one of a name, or begins one."""
+    """Return whether a word is part of a name, or a prefix of a part."""
     return any(word == one or (len(word) >= _PREFIX and one.startswith(word)) for one in name_words(name))
 
 
 def _named(names: list[str], said: list[str]) -> tuple[str, ...]:
-    """Find the candidates of which a word is said that no other has; else those of which one begins with a word."""
+    """Return the candidates with a unique word in the reply; otherwise those with a unique prefix in it."""
     each = [name_words(name) for name in names]
     shared = {word for mine in each for word in mine if sum(word in other for other in each) > 1}
     whole = tuple(name for name, mine in zip(names, each, strict=True) if (mine - shared or mine) & {*said})
@@ -140,7 +142,7 @@ def _named(names: list[str], said: list[str]) -> tuple[str, ...]:
 
 
 def _placed(names: list[str], message: str, rest: list[str]) -> tuple[str, ...]:
-    """Read "2", "1 and 3", "the first two", "the middle one", "both"; only when nothing else is said."""
+    """Interpret "2", "1 and 3", "the first two", "the middle one", "both", if the reply contains nothing else."""
     if span := _RANGE.search(message):
         first, last = int(span[1]), int(span[2])
         return tuple(names[first - 1 : last]) if first < last <= len(names) else ()
@@ -159,7 +161,7 @@ def _placed(names: list[str], message: str, rest: list[str]) -> tuple[str, ...]:
 
 
 def filled_in(message: str, reference: str, chosen: Sequence[str]) -> str:
-    """Put the chosen names in the place of the reference that was asked about."""
+    """Replace the ambiguous reference in a message by the chosen names."""
     for one in references(message):
         if one.text == reference:
             return put(message, one, chosen)

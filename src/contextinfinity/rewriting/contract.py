@@ -1,4 +1,4 @@
-"""What a rewriter is given and what it returns."""
+"""The input and output of a rewriter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextinfinity.domain.thread import Turn
 
 
 class FollowUp(Struct, frozen=True, kw_only=True):
-    """A message, and all it may refer to: the turns before it, oldest first, and what is remembered."""
+    """A message and its context: the turns before it, oldest first, and the memories."""
 
     latest_user_message: str
     recent_history: tuple[Turn, ...] = ()
@@ -21,13 +21,13 @@ class FollowUp(Struct, frozen=True, kw_only=True):
 
 
 class Rewritten(Struct, frozen=True, kw_only=True):
-    """The message made explicit.
+    """The rewritten message.
 
-    ``query`` is safe to show to a model: it is the message itself unless what it refers to is certain. ``terms`` are
-    words of the conversation that the message leaves out; they serve the search with a low weight and are not shown.
-    ``entities`` are the things spoken of. With several candidates for one reference ``is_ambiguous`` is set, and
-    ``disambiguation_data`` holds the candidates and the question to ask. ``dropped`` says which model's answer was not
-    used, and why.
+    ``query`` is safe to show to a model: it is the message itself unless its references are certain. ``terms`` are
+    words of the conversation that the message omits; the search uses them with a low weight, and they are not
+    shown. ``entities`` are the things mentioned. If a reference has several candidates, ``is_ambiguous`` is set,
+    and ``disambiguation_data`` holds the candidates and the question to ask. ``dropped`` says which model's answer
+    was rejected, and why.
     """
 
     query: str
@@ -39,8 +39,8 @@ class Rewritten(Struct, frozen=True, kw_only=True):
 
 
 class Rewriter(Protocol):
-    """Makes follow-ups explicit."""
+    """Rewrites follow-up messages."""
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
-        """Return what is meant, with no word that is neither in the message nor in what it may refer to."""
+        """Return the rewritten message; it contains only words of the message and its context."""
         ...

@@ -1,8 +1,8 @@
-"""The rewriter that asks a model, and takes its word only where nothing is made up.
+"""The rewriter that calls a model and rejects answers with invented words.
 
-Every word of the answer that carries content has to stand in the message, in the turns before it or in the memories,
-as the model saw them. An answer that is longer than a question should be, says nothing, or says something else is
-dropped, and the offline form is used. Entities, and doubts about whom a message means, come from the words alone.
+Every content word of the answer must occur in the message, in the turns before it or in the memories, as the model saw
+them. An answer that is too long, empty or different in meaning is rejected, and the offline form is used. Entities and
+ambiguities are always determined by rules.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 
 LONGEST = 2_000
-"""Characters of a message that is worth a model's time; a longer one says what it is about."""
+"""Longer messages are not sent to a model: they name their subject."""
 ROOM = 400
-"""Characters an answer may have beyond three times the message."""
+"""The maximum length of an answer in characters beyond three times the message."""
 
 _LINKING = vocabulary("en", "plain")["linking"]
 _POINTING = frozenset[str]().union(*(vocabulary("en", "references")[row] for row in ("he", "she", "they", "it")))
@@ -41,16 +41,16 @@ Reply with the rewritten message and nothing else."""
 
 
 class ModelRewriter:
-    """``Rewriter`` that asks a model."""
+    """A ``Rewriter`` that calls a model."""
 
     def __init__(self, adviser: AuxiliaryModel, hide: Callable[[str], str] = str) -> None:
-        """``hide`` takes out of a text what must not leave the machine."""
+        """``hide`` redacts secrets in a text before it is sent."""
         self._adviser = adviser
         self._hide = hide
         self._offline = OfflineRewriter()
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
-        """Ask for the explicit form; an answer that fails its check gives way to the offline form."""
+        """Return the model's rewriting; if it fails the check, the offline form with ``dropped`` set."""
         words_alone = await self._offline.rewrite(follow_up)
         message = follow_up.latest_user_message
         if words_alone.is_ambiguous or not follow_up.recent_history or len(message) > LONGEST:
@@ -76,8 +76,9 @@ def _shown(follow_up: FollowUp) -> Iterator[tuple[str, str]]:
 
 
 def checked(answer: str, message: str, context: list[str]) -> str:
-    """Give the answer as one line, or nothing when it is too long, has a word that is nowhere in the context, or does
-    not say what the message says: whatever was read may have asked the model for something else."""
+    """Return the answer as one line; empty if it is too long, has a word that is not in the context, or does not
+    repeat the message: text in the context may have instructed the model to do something else.
+    """
     line = re.sub(r"\s+", " ", answer).strip().strip('"“”').strip()
     if not line or len(line) > 3 * len(message) + ROOM:
         return ""
@@ -89,7 +90,7 @@ def checked(answer: str, message: str, context: list[str]) -> str:
 
 
 def _keeps(line: str, message: str) -> bool:
-    """Tell whether what a message says, its references aside, stands in a line in the same order."""
+    """Return whether a line contains the content words of the message, except its references, in the same order."""
     said = iter([_bare(word) for word in words(line)])
     wanted = [_bare(word) for word in words(message)]
     return all(word in said for word in wanted if word not in EMPTY_WORDS and word not in _POINTING)

@@ -1,8 +1,8 @@
-"""What a text names, and what kind of thing each name denotes.
+"""Find the names in a text and the kind of thing each of them denotes.
 
-``text.entities`` finds paths, symbols, dates, numbers and names; this module adds names that open a sentence and tells
-people, places and organisations apart by the vocabulary. Kinds are guesses: ``gender`` and ``is_person`` are set only
-where a first name, a title or a word for a relative says so.
+``text.entities`` finds paths, symbols, dates, numbers and names; this module adds names at the start of a sentence and
+classifies people, places and organisations by the vocabulary. Kinds are guesses: ``gender`` and ``is_person`` are set
+only if a first name, a title or a kinship term indicates them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["person", "organisation", "place", "work", "thing", "f
 Gender: TypeAlias = Literal["he", "she", ""]
 
 MOST_READ: Final = 512
-"""Texts whose names are cached: each message of a conversation has nearly the same turns before it."""
+"""The number of texts whose names are cached: consecutive messages share most of their history."""
 
 _FIRST: Final = words("names", "first_names")
 _PLACES: Final = words("names", "places")
@@ -62,17 +62,17 @@ class Mention(Struct, frozen=True, kw_only=True):
     gender: Gender = ""
     is_person: bool = False
     noun: str = ""
-    """The noun beside it that says what it is: "film"."""
+    """The noun next to it that says what it is: "film"."""
 
     @property
     def may_be_person(self) -> bool:
-        """Whether nothing says that it is something else."""
+        """Whether nothing indicates that it is something else."""
         return self.is_person or (self.kind == "thing" and not self.noun and self.name[:1].isupper())
 
 
 @lru_cache(maxsize=MOST_READ)
 def mentions(text: str, *, is_answer: bool = False) -> tuple[Mention, ...]:
-    """Find what a text names, in the order of the text; nothing overlaps.
+    """Return the names in a text, in order and without overlaps.
 
     An answer of one word is a name: "Who wrote it?" "Goethe."
     """
@@ -88,13 +88,13 @@ def noun_kind(noun: str) -> Kind | None:
 
 
 def name_words(name: str) -> frozenset[str]:
-    """Return the words by which a name is known."""
+    """Return the words that identify a name."""
     found = re.findall(r"\w+", name.lower())
     return frozenset(word for word in found if word not in _PLAIN) or frozenset(found)
 
 
 def _joined(text: str, found: Iterable[Entity]) -> Iterator[Entity]:
-    """Join the parts of a name ("Juan de la Cruz", "Dr. Okafor") and part an owner from what is owned."""
+    """Join the parts of a name ("Juan de la Cruz", "Dr. Okafor") and separate owners from what they own."""
     last: Entity | None = None
     for entity in (part for each in found for part in _parted(text, each)):
         if (
@@ -112,7 +112,7 @@ def _joined(text: str, found: Iterable[Entity]) -> Iterator[Entity]:
 
 
 def _parted(text: str, entity: Entity) -> Iterator[Entity]:
-    """Part "Peter Green's Fleetwood Mac" into two names, and put a title before a name."""
+    """Split "Peter Green's Fleetwood Mac" into two names, and include a title before a name."""
     if entity.kind != "name":
         yield entity
         return
@@ -140,7 +140,7 @@ def _mention(text: str, entity: Entity) -> Mention | None:
 
 
 def _openers(text: str, is_answer: bool) -> Iterator[Mention]:
-    """Find names of one word that open a sentence, where more than a capital says that they are names."""
+    """Find one-word names at the start of a sentence, if more than the capital letter indicates a name."""
     for match in _OPENING.finditer(text):
         word = _TRAILING.sub("", match[1])
         low = word.lower()
@@ -182,7 +182,7 @@ def _judged(text: str, name: str, start: int) -> Mention:
 
 
 def _kin(before: str) -> tuple[Gender] | None:
-    """Return the gender that a word for a relative before a name tells ("my sister Clara"); None without one."""
+    """Return the gender implied by a kinship term before a name ("my sister Clara"); None without one."""
     match = _POSSESSED.search(before)
     if match is None:
         return None
@@ -193,7 +193,7 @@ def _kin(before: str) -> tuple[Gender] | None:
 
 
 def _person(parts: list[str]) -> Gender | None:
-    """Return the gender of a person's name, "" where it may be either; None for what is no person's name."""
+    """Return the gender of a person's name, "" if it may be either; None if it is not a person's name."""
     if len(parts) > 1 and parts[0] in _PEOPLE["titles_men"]:
         return "he"
     if len(parts) > 1 and parts[0] in _PEOPLE["titles_women"]:

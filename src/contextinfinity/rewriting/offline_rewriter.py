@@ -1,10 +1,10 @@
-"""The rewriter that needs no model: precision first.
+"""The rewriter without a model: precision first.
 
-    he, she, his, her    the name of the one person who is certainly meant is put in, in a question, and may be shown
-    several candidates   named together, and nothing decides: the caller may ask back which one is meant
-    anything else        the message stays as it is; words of the conversation are given to the search alone
+    he, she, his, her    in a question, replaced by the name if exactly one person is certainly meant; may be shown
+    several candidates   named together and equally likely: the caller may ask for clarification
+    anything else        the message is unchanged; words of the conversation are used for the search only
 
-A message that points at nothing and names what it is about stays as it is and gets no words either.
+A message without references that names its subject is unchanged and gets no search words.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from contextinfinity.rewriting.search_terms import search_terms
 from contextinfinity.text.vocabulary import words
 
 LONGEST: Final = 600
-"""Characters of a message; a longer one says what it is about."""
+"""Longer messages are not rewritten: they name their subject."""
 ENTITIES: Final = 20
-"""Things that are listed beside the explicit form, those named last first."""
+"""The maximum number of entities in the result, most recently named first."""
 
 _SMALL_TALK: Final = words("en", "plain")["small_talk"]
 
 
 class OfflineRewriter:
-    """``Rewriter`` by names and references; it needs no model and no network."""
+    """A ``Rewriter`` by rules, without a model or network."""
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
-        """Make a message explicit where that is certain."""
+        """Rewrite a message if its meaning is certain."""
         message = follow_up.latest_user_message
         if not message.strip() or not (follow_up.recent_history or follow_up.memory_snippet):
             return Rewritten(query=message)
@@ -62,7 +62,9 @@ class OfflineRewriter:
 def _person(
     message: str, found: list[Reference], conversation: ReferenceContext
 ) -> tuple[ReferredThing | None, AmbiguousReference | None]:
-    """Return who "he" or "she" certainly is, or among whom it is open; nobody if the message names somebody first."""
+    """Return the person that "he" or "she" certainly means, or the ambiguity; neither if the message names one
+    first.
+    """
     first = next((one for one in found if one.points in ("he", "she")), None)
     used = {one.points for one in found if one.points in ("he", "she")}
     if first is None or len(used) > 1:
@@ -78,12 +80,12 @@ def _person(
 
 
 def _put_in(message: str, thing: ReferredThing) -> str:
-    """Put a person's name in the place of the first pronoun that means the person."""
+    """Replace the first personal pronoun by the person's name."""
     first = next(one for one in references(message) if one.points in ("he", "she"))
     return put(message, first, [thing.name])
 
 
 def _is_follow_up(message: str) -> bool:
-    """Return whether a message may leave something out."""
+    """Return whether a message may omit something."""
     names = [one.start for one in mentions(message) if one.kind in ("person", "file", "function")]
     return is_open(message, min(names, default=None))

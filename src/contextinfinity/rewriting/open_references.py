@@ -1,4 +1,4 @@
-"""Where a message points at something it does not name: "he", "that book", "there", "the file"."""
+"""Find the references in a message to something it does not name: "he", "that book", "there", "the file"."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from contextinfinity.text.vocabulary import everywhere, phrases, words
 Points: TypeAlias = Literal["he", "she", "they", "it", "there", "then", "noun"]
 
 SPARSE: Final = 4
-"""Words with content up to which a message without a name leaves something out: "Any awards?"."""
+"""A message without a name and with up to this many content words omits something: "Any awards?"."""
 FULL: Final = 6
-"""Words with content beyond which a message says what it is about."""
+"""A message with more content words names its subject."""
 
 _TABLE: Final = words("en", "references")
 _CLASS: Final[dict[str, Points]] = {
@@ -31,7 +31,7 @@ _IDLE: Final = re.compile(
     rf"\b(?:{'|'.join((*phrases('en', 'references')['idle_it'], *phrases('en', 'references')['idle_there']))})\b", re.I
 )
 _AT_END: Final = re.compile(r"\b(?:which|what) [\w ]{2,40} are there\W*$", re.I)
-"""A place all the same: "Which museums are there?"."""
+"""Phrases in which a final "there" is still a place: "Which museums are there?"."""
 _POINTERS: Final = ("the", "this", "that")
 _DEFINED: Final = re.compile(r" (?:of|that|which|who|where|in|from|called|named)\b|['’]s ")
 """What follows a noun that the message itself defines: "the capital of Peru"."""
@@ -40,20 +40,20 @@ _LED: Final = re.compile(r"\b(?:from|near|around|to|in|at|by|since|until) $", re
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """A place in a message that points elsewhere."""
+    """A reference in a message."""
 
     points: Points
     start: int
     end: int
     text: str
     owns: bool = False
-    """It replaces "Anna's", not "Anna"."""
+    """Whether it is possessive and replaces "Anna's", not "Anna"."""
     kind: Kind | None = None
-    """The kind of thing that a noun names: "that city"."""
+    """The kind of thing that its noun names: "that city"."""
 
 
 def references(message: str) -> list[Reference]:
-    """Find the references of an English message, in its order."""
+    """Return the references of an English message, in order."""
     said = [*_TOKEN.finditer(message)]
     idle = [] if _AT_END.search(message) else [match.span() for match in _IDLE.finditer(message)]
     found: list[Reference] = []
@@ -66,9 +66,9 @@ def references(message: str) -> list[Reference]:
 
 
 def is_open(message: str, named_at: int | None) -> bool:
-    """Return whether a message may leave something out, in any language of the vocabulary.
+    """Return whether a message may omit something, in any language of the vocabulary.
 
-    ``named_at`` is where it first names something itself: what comes behind may refer to that.
+    ``named_at`` is the position of the first name in the message: later references may refer to it.
     """
     said = [match[0].lower().replace("’", "'") for match in _TOKEN.finditer(message)]
     content = sum(carries_content(word) for word in said)
@@ -80,10 +80,10 @@ def is_open(message: str, named_at: int | None) -> bool:
 
 
 def put(message: str, reference: Reference, names: Sequence[str]) -> str:
-    """Put names in the place of a reference, in the form that the sentence asks for."""
+    """Replace a reference by names, in the grammatical form that the sentence needs."""
     name = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     if reference.text.endswith(("'s", "’s")):
-        return message  # "he's" may be "he is" or "he has"
+        return message  # ambiguous: "he's" may be "he is" or "he has"
     if reference.owns:
         name += "'" if name.endswith("s") else "'s"
     elif reference.points in ("there", "then") and not _LED.search(message[: reference.start]):

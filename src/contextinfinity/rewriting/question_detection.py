@@ -1,4 +1,4 @@
-"""Whether a message asks something."""
+"""Detect questions."""
 
 from __future__ import annotations
 

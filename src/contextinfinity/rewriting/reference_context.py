@@ -1,7 +1,7 @@
-"""The turns before a message, as far as they are read, and the things they name.
+"""The turns before a message, and the things they name.
 
-Short names are merged into their fullest form ("Zappa" into "Frank Zappa"). The time is bounded: of a long
-conversation the first turn and the newest ones are read, each in part.
+Short names are merged into their longest form ("Zappa" into "Frank Zappa"). The time is bounded: of a long conversation
+only the first and the newest turns are read, each in part.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from contextinfinity.rewriting.names import Gender, Kind, Mention, mentions, nam
 from contextinfinity.text.vocabulary import words
 
 TURNS: Final = 20
-"""The newest turns that are read, with the first."""
+"""The number of newest turns that are read, besides the first."""
 NEAR: Final = 4
-"""Of them, those that are read at length."""
+"""The number of these that are read at length."""
 LONG: Final = 1_500
-"""Characters of a near turn that are read."""
+"""The number of characters that are read of such a turn."""
 SHORT: Final = 400
-"""Characters of an older one."""
+"""The number of characters that are read of an older turn."""
 MOST: Final = 200
-"""Things kept."""
+"""The maximum number of things."""
 
 _CLASSES: Final = words("en", "references")
 _CAPITAL: Final = re.compile(r"[A-ZÀ-Ý]\w+")
@@ -44,14 +44,14 @@ class ReferredThing(Struct, eq=False, kw_only=True):
     is_person: bool = False
     may_be_person: bool = False
     noun: str = ""
-    """The noun that was said for it: "film"."""
+    """The noun that was used for it: "film"."""
     words: frozenset[str] = frozenset()
     order: int = 0
-    """The larger, the later it was first named."""
+    """The rank by first mention; later ones are larger."""
     beside: list[ReferredThing] = field(default_factory=list)
-    """The things that were named in one breath with it."""
+    """The things that were named together with it."""
     turns: list[int] = field(default_factory=list)
-    """The turns that name it, each as often as it does; -1 means the memories."""
+    """The turns that name it, once per mention; -1 means the memories."""
 
     @property
     def last(self) -> int:
@@ -59,7 +59,7 @@ class ReferredThing(Struct, eq=False, kw_only=True):
         return self.turns[-1]
 
     def add(self, mention: Mention, turn: int) -> None:
-        """Add a mention; the fullest name is kept."""
+        """Add a mention; the longest name is kept."""
         if len(mention.name) > len(self.name) and mention.kind == self.kind:
             self.name, self.words = mention.name, self.words | name_words(mention.name)
         if mention.is_person and not self.is_person:
@@ -68,7 +68,7 @@ class ReferredThing(Struct, eq=False, kw_only=True):
         self.turns.append(turn)
 
     def liken(self, other: ReferredThing) -> None:
-        """Give two things that were named in one breath the same kind: "Einstein and Newton"."""
+        """Give two things that were named together the same kind: "Einstein and Newton"."""
         self.beside.append(other)
         other.beside.append(self)
         for one, two in ((self, other), (other, self)):
@@ -79,18 +79,18 @@ class ReferredThing(Struct, eq=False, kw_only=True):
 
 
 class ReferenceContext(Struct, kw_only=True):
-    """What was said, oldest first, and what it names."""
+    """The turns, oldest first, and the things they name."""
 
     texts: list[str]
     users: list[int]
     """The indexes of the user's turns."""
     answer: int
-    """The index of the newest turn if the assistant said it, else -2."""
+    """The index of the newest turn if it is the assistant's, otherwise -2."""
     things: list[ReferredThing]
 
     @classmethod
     def of(cls, turns: Sequence[Turn], snippet: str | None) -> ReferenceContext:
-        """Read the turns before a message and what is remembered of the user."""
+        """Read the turns before a message and the memories of the user."""
         said = [turn for turn in turns if turn.role in ("user", "assistant")]
         read = said if len(said) <= TURNS else [said[0], *said[1 - TURNS :]]
         texts = [window(turn.content, LONG if index >= len(read) - NEAR else SHORT) for index, turn in enumerate(read)]
@@ -109,7 +109,7 @@ class ReferenceContext(Struct, kw_only=True):
         return len(self.texts) - 1
 
     def ranked(self) -> list[ReferredThing]:
-        """Return the things, those named last first."""
+        """Return the things, most recently named first."""
         return sorted(self.things, key=lambda thing: (-thing.last, thing.order))
 
     def pronoun_turns(self, pronoun: Gender) -> list[int]:
@@ -129,7 +129,7 @@ class ReferenceContext(Struct, kw_only=True):
             _learn(*people[0], text)
 
     def _again(self, text: str, turn: int) -> None:
-        """Count names of one word that are known by now and open a sentence of this text."""
+        """Count known one-word names that start a sentence of this text."""
         capitals = {*_CAPITAL.findall(text)}
         for thing in self.things:
             if thing.name in capitals and thing.last != turn:
@@ -153,7 +153,7 @@ class ReferenceContext(Struct, kw_only=True):
         return known
 
     def _same(self, mention: Mention) -> ReferredThing | None:
-        """Find what a mention names: the same name, or the only one whose name has it as a part."""
+        """Find the thing that a mention names: with the same name, or the only one whose name contains it."""
         named = name_words(mention.name)
         same = [thing for thing in self.things if thing.words == named or thing.name == mention.name]
         if same:
@@ -171,7 +171,7 @@ class ReferenceContext(Struct, kw_only=True):
 
 
 def _without_parts(text: str, found: Sequence[Mention]) -> Iterator[Mention]:
-    """Leave out where a place lies ("Paris, France") and a house that is named after its town ("Prague Castle")."""
+    """Drop the region of a place ("Paris, France") and places named after their town ("Prague Castle")."""
     towns = [name_words(one.name) for one in found if one.kind == "place"]
     for index, mention in enumerate(found):
         before = found[index - 1] if index else None
@@ -185,7 +185,7 @@ def _without_parts(text: str, found: Sequence[Mention]) -> Iterator[Mention]:
 
 
 def _learn(thing: ReferredThing, mention: Mention, text: str) -> None:
-    """Take the gender of the only person that a text may speak of from the pronouns behind the name."""
+    """Infer the gender of the only person in a text from the pronouns after the name."""
     before, after = low_words(text[: mention.start]), low_words(text[mention.end :])
     used: list[Gender] = [one for one in ("he", "she") if not _CLASSES[one].isdisjoint(after)]
     if len(used) == 1 and not thing.gender and not any(_CLASSES[one] & before for one in ("he", "she")):
@@ -193,12 +193,12 @@ def _learn(thing: ReferredThing, mention: Mention, text: str) -> None:
 
 
 def low_words(text: str) -> set[str]:
-    """Return the words of a text, small."""
+    """Return the words of a text in lower case."""
     return {word.lower().replace("’", "'") for word in _WORD.findall(text)}
 
 
 def window(text: str, most: int = LONG) -> str:
-    """Return the part of a text that is read: its front and a piece of its end, words whole."""
+    """Return the part of a text that is read: its beginning and a part of its end, without splitting words."""
     if len(text) <= most:
         return text
     front, end = text[: most * 2 // 3], text[-most // 3 :]

@@ -1,8 +1,8 @@
-"""Words of the conversation that a follow-up leaves out, for the search alone.
+"""Find words of the conversation that a follow-up omits, for the search only.
 
-"How much is it?" finds nothing by its own words. The words of the turns before it are scored by where they stand; the
-best few are given to the search beside the message, with a low weight, and are never shown to a model. A message that
-names what it is about and points at nothing gets none.
+"How much is it?" finds nothing by its own words. The words of the turns before it are scored by their position; the
+best few are added to the search with a low weight, and are never shown to a model. A message without references that
+names its subject gets none.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contextinfinity.text.cues import EMPTY_WORDS
 from contextinfinity.text.vocabulary import everywhere
 
 MOST: Final = 6
-"""Words that are given at most."""
+"""The maximum number of words."""
 TURNS: Final = 8
-"""The newest turns whose words are looked at, with the user's first."""
+"""The number of newest turns whose words are scored, besides the user's first."""
 LEAST: Final = 0.02
-"""The probability that a word needs."""
+"""The minimum probability of a word."""
 
 WEIGHTS: Final = {
     "bias": -5.1,
@@ -36,16 +36,16 @@ WEIGHTS: Final = {
     "often": 0.5,
     "length": -0.8,
 }
-"""Fitted on half of CANARD and half of CAsT, judged on the other halves."""
+"""Fitted on half of CANARD and half of CAsT, evaluated on the other halves."""
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’_.-][^\W_]+)*")
 _EMPTY: Final = EMPTY_WORDS | everywhere("plain", "empty")
 _START: Final = 80
-"""Characters of an answer that are its start."""
+"""The number of characters at the start of an answer that get a feature of their own."""
 
 
 class _Seen(Struct):
-    """Where a word was said."""
+    """Where a word occurs."""
 
     text: str
     order: int
@@ -56,7 +56,7 @@ class _Seen(Struct):
 
 
 def search_terms(message: str, conversation: ReferenceContext) -> tuple[str, ...]:
-    """Return the words that the message most likely leaves out, in the order in which they were said."""
+    """Return the words that the message most likely omits, in the order in which they occur."""
     own = {stem for stem, _, _ in _read(message)}
     seen = {stem: one for stem, one in _seen(conversation).items() if stem not in own}
     scored = sorted(((_probability(one, conversation), one) for one in seen.values()), key=lambda pair: -pair[0])
@@ -65,7 +65,7 @@ def search_terms(message: str, conversation: ReferenceContext) -> tuple[str, ...
 
 
 def features(seen: _Seen, conversation: ReferenceContext) -> dict[str, float]:
-    """Return what speaks for a word."""
+    """Return the features of a word."""
     users = conversation.users
     return {
         "bias": 1.0,
@@ -100,14 +100,14 @@ def _seen(conversation: ReferenceContext) -> dict[str, _Seen]:
 
 @lru_cache(maxsize=256)
 def _read(text: str) -> tuple[tuple[str, str, int], ...]:
-    """Return the stems of a text, with the words and their places; messages of a conversation share their history."""
+    """Return the stems of a text, with the words and their positions; cached, because messages share their history."""
     read = ((_bare(match[0]), match.start()) for match in _WORD.finditer(text))
     return tuple((_stem(word), word, place) for word, place in read if word)
 
 
 @lru_cache(maxsize=1 << 14)
 def _bare(word: str) -> str:
-    """Return a word without its ending 's; nothing where it has no meaning of its own."""
+    """Return a word without its ending 's; empty if it has no meaning of its own."""
     plain = word.replace("’", "'").removesuffix("'s")
     return plain if len(plain) > 1 and plain.lower().partition("'")[0] not in _EMPTY else ""
 

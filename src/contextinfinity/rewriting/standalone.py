@@ -1,4 +1,4 @@
-"""Asking a rewriter, so that a failure never costs more than the rewriting."""
+"""Call a rewriter safely: a failure never affects more than the rewriting."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 60.0
-"""How long any rewriter may take; ``rewriter.timeout_seconds`` is the limit of the one that is chosen."""
+"""The time limit of any rewriter; ``rewriter.timeout_seconds`` is that of the configured one."""
 WIRING = "contextinfinity.wiring"
-"""Who opens models by their settings. It stands above this module, so it is named, not imported."""
+"""The package that opens models from settings. It is a higher layer, so it is imported by name at run time."""
 
 
 class ChosenAntecedent:
-    """``Rewriter`` that the machine's settings name: offline, or the model of ``rewriter.model``."""
+    """The ``Rewriter`` that the settings name: offline, or the model of ``rewriter.model``."""
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
-        """Ask it; a model's connections last for one message, since nobody says when the last one comes."""
+        """Call the configured rewriter; connections are opened per message, because there is no signal to close
+        them.
+        """
         rewriting, close = import_module(WIRING).open_rewriting()
         try:
             async with asyncio.timeout(rewriting.seconds):
@@ -39,7 +41,7 @@ async def rewrite(
     patience: float = PATIENCE_SECONDS,
     on_failure: Callable[[Exception], None] | None = None,
 ) -> Rewritten:
-    """Ask a rewriter; return the original words if it fails, says nothing or takes too long.
+    """Call a rewriter; return the original message if it fails, returns nothing or times out.
 
     ``on_failure`` is called with the error.
     """
@@ -48,7 +50,7 @@ async def rewrite(
         async with asyncio.timeout(patience):
             rewritten = await rewriter.rewrite(follow_up)
         return rewritten if rewritten.query.strip() else original
-    except Exception as error:  # whatever it is; its text is not logged, it may hold what was said
+    except Exception as error:  # any failure; its text is not logged, it may quote messages
         log.warning("thread %r: the rewriter was left out after %s", follow_up.thread_id, type(error).__name__)
         if on_failure is not None:
             on_failure(error)
@@ -63,10 +65,10 @@ async def rewrite_query(
     thread_id: str | None = None,
     user_id: str | None = None,
 ) -> str:
-    """Make a message explicit in view of the turns before it and of what is remembered.
+    """Rewrite a message, given the turns before it and the memories.
 
-    A turn is a ``Turn``, or a mapping with ``role`` and ``content``. With a history that is None or malformed, the
-    message is returned as it is.
+    A turn is a ``Turn``, or a mapping with ``role`` and ``content``. If the history is None or malformed, the
+    message is returned unchanged.
     """
     turns = _turns(recent_history)
     if turns is None:
@@ -83,7 +85,7 @@ async def rewrite_query(
 
 
 def _turns(history: object) -> tuple[Turn, ...] | None:
-    """Read a history; None if it is not a list of turns."""
+    """Parse a history; return None if it is not a list of turns."""
     if not isinstance(history, Sequence) or isinstance(history, str | bytes):
         return None
     turns = []
