@@ -1,1 +1,1 @@
-"""Every storage verb, once: plain functions over a ``Connection`` and named statements, and one class a noun."""
+"""All storage operations: plain functions over a ``Connection`` and named statements, and one class per resource."""

@@ -1,7 +1,7 @@
-"""Binding verbs to a database: a noun of the ``Store`` contract is a class whose methods run plain functions.
+"""Binds operations to a database: each resource of the ``Store`` contract is a class whose methods run functions.
 
-A verb is a function whose first parameter is a ``Connection``, so that several can share a transaction. ``reads``,
-``looks`` and ``writes`` make a method of it that runs it as a transaction of its own.
+An operation is a function whose first parameter is a ``Connection``, so that several can share a transaction.
+``reads``, ``looks`` and ``writes`` turn it into a method that runs it in a separate transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class StoreResource:
-    """The verbs of one noun, on a database."""
+    """The operations of one resource on a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -28,7 +28,7 @@ Method = Callable[Concatenate[StoreResource, P], Coroutine[Any, Any, T]]
 
 
 def reads(verb: Verb[P, T]) -> Method[P, T]:
-    """Run a verb as a read."""
+    """Return a method that runs an operation as a read."""
 
     @wraps(verb)
     async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -38,7 +38,7 @@ def reads(verb: Verb[P, T]) -> Method[P, T]:
 
 
 def looks(verb: Verb[P, T]) -> Method[P, T]:
-    """Run a verb as a small read."""
+    """Return a method that runs an operation as a small read."""
 
     @wraps(verb)
     async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -48,7 +48,7 @@ def looks(verb: Verb[P, T]) -> Method[P, T]:
 
 
 def writes(verb: Verb[P, T], *, bulk: bool = False, wipe: bool = False) -> Method[P, T]:
-    """Run a verb as a durable write; the options are those of ``Database.write``."""
+    """Return a method that runs an operation as a durable write; the options are those of ``Database.write``."""
 
     @wraps(verb)
     async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:

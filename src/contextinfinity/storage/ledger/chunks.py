@@ -1,4 +1,4 @@
-"""Chunks: TX-C, and reading them back with their text."""
+"""Chunks: TX-C, and reading chunks with their text."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from contextinfinity.storage.ledger.turns import existing_turn
 
 
 def get_chunk(connection: Connection, chunk_id: ChunkId) -> Chunk | None:
-    """Read one."""
+    """Return one chunk."""
     return chunk_of(connection, pack(chunk_id))
 
 
 def chunk_of(connection: Connection, chunk_id: bytes) -> Chunk | None:
-    """Read one by its packed id."""
+    """Return one chunk by its packed id."""
     return next(iter(_to_chunks(connection, connection.many("select_chunk", (chunk_id,)))), None)
 
 
 def chunks_of_turn(connection: Connection, turn_id: TurnId) -> tuple[Chunk, ...]:
-    """Read a turn's chunks in the order of their place."""
+    """Return a turn's chunks, ordered by position."""
     return _to_chunks(connection, connection.many("select_chunks", (pack(turn_id),)))
 
 
 def index_turn(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> None:
-    """TX-C: chunks, vectors and phase Indexed together."""
+    """TX-C: write chunks, vectors and phase Indexed."""
     turn = existing_turn(connection, turn_id)
     check_phase(turn_id, turn.phase, INDEXABLE)
     add_chunks(connection, turn, chunks)
@@ -42,7 +42,7 @@ def index_turn(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChun
 
 
 def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -> None:
-    """Add chunks, vectors and the words that come with them, and those of the messages where they are missing."""
+    """Add chunks, vectors and their index words, and missing index words of the messages."""
     of = _messages(connection, turn)
     _add(connection, turn, of, chunks, {})
     connection.search.index_missing(connection, of.session_id, of.said)
@@ -50,9 +50,9 @@ def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -
 
 
 def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
-    """Replace words, chunks and vectors; a chunk that existed keeps its key. ``other``: words of another version.
+    """Replace words, chunks and vectors; an existing chunk keeps its key. ``other``: the words have another version.
 
-    Without chunks only the words are: a turn that was running when it was read may have been cut since.
+    Without chunks only the words are replaced: a turn that was running when it was read may have chunks by now.
     """
     of = _messages(connection, turn)
     if chunks:
@@ -85,7 +85,7 @@ def _messages(connection: Connection, turn: Turn) -> _TurnMessages:
 def _add(
     connection: Connection, turn: Turn, of: _TurnMessages, chunks: Sequence[NewChunk], keys: dict[bytes, int]
 ) -> None:
-    """Add chunks, each under the key it had, and their vectors; count them; the turn is cut."""
+    """Add chunks under their previous keys and their vectors, count them, and mark the turn as chunked."""
     place = {"turn_id": pack(turn.id), "session_id": of.session_id, "branch_id": pack(turn.branch_id)}
     added, placed = -len(keys), list[tuple[int, Embedding]]()
     for chunk in chunks:
@@ -102,18 +102,18 @@ def _add(
 
 
 def _removed(connection: Connection, turn: Turn, of: _TurnMessages, chunks: Sequence[NewChunk]) -> dict[bytes, int]:
-    """Remove the chunks of a turn, and the vectors of those that do not come back; return the keys they had."""
+    """Remove a turn's chunks, and the vectors of those that are not added again; return the keys by chunk id."""
     keys: dict[bytes, int] = dict(connection.many("select_chunk_keys", (pack(turn.id),)))
     back = {_id(turn, chunk, (of.texts[chunk.side] or "")[chunk.start : chunk.end]) for chunk in chunks}
     connection.search.drop_vectors(connection, (key for chunk_id, key in keys.items() if chunk_id not in back))
-    connection.execute("defer_references")  # the others' vectors wait for them, to the end of all this
+    connection.execute("defer_references")  # kept vectors refer to chunks that are inserted again below
     for statement in ("begin_recut", "delete_chunks", "end_recut"):
         connection.execute(statement, (pack(turn.id),))
     return keys
 
 
 def _lend(connection: Connection, of: _TurnMessages, chunks: Sequence[NewChunk], sides: Collection[ChunkSide]) -> None:
-    """Index the words of the tool side, and those that the sides borrow."""
+    """Index the words of the tool side, and the words that the sides borrow."""
     borrowed = {side: " ".join(chunk.borrowed for chunk in chunks if chunk.side == side) for side in sides}
     keys = (of.question, of.answer)
     connection.search.index_sides(connection, of.session_id, keys, of.texts["tool"] or "", borrowed)
@@ -126,7 +126,7 @@ def _id(turn: Turn, chunk: NewChunk, words: str) -> bytes:
 def _insert(
     connection: Connection, chunk: NewChunk, words: str, place: dict[str, bytes], keys: dict[bytes, int]
 ) -> tuple[int, bool]:
-    """Add a chunk unless it is there; return its key, and whether it is new."""
+    """Add a chunk unless it exists; return its key and whether it is new."""
     digest = wire.text_hash(words)
     chunk_id = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
     values = {
@@ -148,7 +148,7 @@ def _insert(
 
 
 def _to_chunks(connection: Connection, rows: Sequence[Row]) -> tuple[Chunk, ...]:
-    """Read rows of ``select_chunk*``; what was said with tools is put together from the steps of its turn."""
+    """Decode rows of ``select_chunk*``; tool text is assembled from the steps of its turn."""
     tools: dict[bytes, str] = {}
     for row in rows:
         if row[4] == "tool" and row[3] not in tools:
@@ -182,7 +182,7 @@ class LedgerChunks(StoreResource):
     of_turn = reads(chunks_of_turn)
 
     async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
-        """TX-C: chunks, vectors and phase Indexed together."""
+        """TX-C: write chunks, vectors and phase Indexed."""
 
         def work(connection: Connection) -> tuple[Chunk, ...]:
             index_turn(connection, turn_id, chunks)

@@ -1,8 +1,8 @@
-"""What other rows refer to: messages, shared texts, blobs, plans. Written once, never changed.
+"""Immutable content that other rows refer to: messages, shared texts, blobs and plans.
 
-Texts and blobs that no row refers to are collected. What was kept a moment ago and is not referred to yet is
-safe: keeping makes it young, and only what is old and idle goes. The search for idle ones scans, so it runs
-on a reader; the removal then takes only what was not kept again since (``kept_at`` is as it was read).
+Unreferenced texts and blobs are garbage-collected once they are old enough; storing one again resets its age, so a new
+one is safe until it is referred to. The scan for garbage runs on a reader; the deletion then checks that ``kept_at``
+has not changed since.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
 
 
 def insert_message(connection: Connection, session_id: bytes, message: Message, columns: MessageColumns) -> int:
-    """Keep what was said and the words it is found by, note the blobs it shows, and return its key."""
+    """Insert a message, its index words and its references to blobs; return its key."""
     text, blocks, content_hash = columns
     values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
     key = _key(connection.one("insert_message", {**values, "content_hash": content_hash}))
@@ -38,7 +38,7 @@ def insert_message(connection: Connection, session_id: bytes, message: Message, 
 
 
 def insert_messages(connection: Connection, session_id: bytes, messages: Sequence[Message]) -> Sequence[int]:
-    """Keep many messages at once, as ``insert_message`` keeps one, and return their keys."""
+    """Insert many messages as ``insert_message`` does, and return their keys."""
     keys = [key for (key,) in connection.many("take_message_keys", {"count": len(messages)})]
     rows = [
         (key, session_id, message.role, *message_columns(message)) for key, message in zip(keys, messages, strict=True)
@@ -59,7 +59,7 @@ def _use_blobs(connection: Connection, session_id: bytes, message: Message, key:
 
 
 def keep_text(connection: Connection, body: str | None) -> int | None:
-    """Keep a text once and give its key; nothing for none. One that is there is made young again."""
+    """Store a text and return its key; None for None. The age of an existing text is reset."""
     if body is None:
         return None
     digest, moment = wire.text_hash(body), to_millis(now())
@@ -71,7 +71,7 @@ def keep_text(connection: Connection, body: str | None) -> int | None:
 
 
 def insert_plan(connection: Connection, turn_id: TurnId, session_id: bytes, step_index: int, plan: Plan) -> None:
-    """Keep the account of a request and the chunks it held."""
+    """Insert the plan of a request and its references to chunks."""
     key = pack(turn_id)
     connection.execute("insert_plan", (key, step_index, session_id, wire.dumps(plan).decode()))
     for placed in plan.retrieved:
@@ -80,24 +80,24 @@ def insert_plan(connection: Connection, turn_id: TurnId, session_id: bytes, step
 
 
 def metadata_column(metadata: Json) -> str | None:
-    """Write free-form metadata."""
+    """Encode metadata as a column value."""
     return None if metadata is None else msgspec.json.encode(metadata).decode()
 
 
 def _key(row: tuple[int, ...] | None) -> int:
-    """Return the key of a row that was just found or made."""
+    """Return the key in a row."""
     assert row is not None  # noqa: S101 - RETURNING always gives a row
     return row[0]
 
 
 def read_text(connection: Connection, sha256: str) -> str | None:
-    """Read a text."""
+    """Return a text by its hash."""
     row = connection.one("select_text", (pack_hash(sha256),))
     return None if row is None else row[0]
 
 
 def keep_blob(connection: Connection, body: bytes, media_type: str) -> str:
-    """Keep bytes and give their hash."""
+    """Store bytes and return their hash."""
     digest = hashlib.sha256(body).digest()
     values = {"hash": digest, "media_type": media_type, "now": to_millis(now()), "body": body}
     connection.many("keep_blob", values)
@@ -105,7 +105,7 @@ def keep_blob(connection: Connection, body: bytes, media_type: str) -> str:
 
 
 def read_blob(connection: Connection, sha256: str) -> tuple[bytes, str] | None:
-    """Read bytes and their media type."""
+    """Return a blob's bytes and media type."""
     row = connection.one("select_blob", (pack_hash(sha256),))
     return None if row is None else (row[0], row[1])
 
@@ -114,7 +114,7 @@ class LedgerContents(StoreResource):
     """``Contents`` of the contract, on a database."""
 
     async def keep_text(self, body: str) -> str:
-        """Keep a text and give its hash."""
+        """Store a text and return its hash."""
         sha256 = wire.text_hash(body).hex()
         await self._database.write(lambda connection: keep_text(connection, body))
         return sha256
@@ -124,7 +124,7 @@ class LedgerContents(StoreResource):
     blob = reads(read_blob)
 
     async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
-        """Remove what nothing refers to and was not kept again for that long."""
+        """Delete unreferenced texts and blobs that were last stored longer ago than this; return how many."""
         before = {"before": to_millis(now() - older_than)}
         return await self._collect("text", before) + await self._collect("blob", before)
 

@@ -1,7 +1,7 @@
 """Deletions: which turns are deleted and when, and what is deleted with them.
 
-Everything happens under a row of ``deletion``, which the database requires. ``remove_turns`` is the one place that
-knows which tables are made from turns: a new table that holds something of a turn is emptied there.
+Database triggers allow deletes only while a ``deletion`` row exists. ``remove_turns`` is the one place that knows which
+tables hold data of turns: a new table of that kind is emptied there.
 ``forget_in_states`` moves the heads of branches that saw the turns.
 """
 
@@ -46,11 +46,11 @@ MADE_FROM_TURNS = (
     "delete_turns",
     "delete_messages",
 )
-"""What is emptied, each before what it refers to."""
+"""Tables to empty, in the order of their foreign keys."""
 
 
 class DeletionScope(NamedTuple):
-    """A turn that is to be deleted: its place, its messages, and when it last changed."""
+    """A turn to be deleted: its position, its messages, and the time of its last change."""
 
     id: bytes
     branch_id: bytes
@@ -61,12 +61,12 @@ class DeletionScope(NamedTuple):
 
     @property
     def messages(self) -> tuple[int, ...]:
-        """The keys of what was said in it."""
+        """The keys of its messages."""
         return (self.question,) if self.answer is None else (self.question, self.answer)
 
 
 def remove_turns(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope], *, whole: bool) -> None:
-    """Delete turns with all that was made from them, and leave tombstones; ``whole``: the session goes too."""
+    """Delete turns with all derived data, and leave tombstones; ``whole``: the session is deleted too."""
     if not turns:
         return
     keys = [key for turn in turns for key in turn.messages]
@@ -101,7 +101,7 @@ def _forget_in_metadata(connection: Connection, session_id: bytes, gone: Collect
 
 
 def _unsay(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope], messages: object) -> None:
-    """Take back what messages have brought elsewhere: counts of words, and blobs."""
+    """Undo the word counts and blob references of messages."""
     last_said = {key: turn.updated_at for turn in turns for key in turn.messages}
     said: list[tuple[int, str]] = []
     for key, *columns in connection.many("select_said", {"messages": messages}):
@@ -117,8 +117,8 @@ def _unsay(connection: Connection, session_id: bytes, turns: Sequence[DeletionSc
 def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope]) -> None:
     """Replace heads whose summaries cover deleted turns, so that no branch continues from such a summary.
 
-    The turns of those summaries that still exist are shown word for word until the next fold. Words that the next turns
-    borrowed are removed, too.
+    The remaining turns of those summaries are shown verbatim until the next fold. Words that later turns borrowed from
+    deleted ones are removed too.
     """
     branches = [to_branch(row) for row in connection.many("select_branches", (session_id,))]
     seen = [(branch, lineage_of(connection, branch.id)) for branch in branches]
@@ -136,7 +136,7 @@ def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[
 
 
 def _return_words(connection: Connection, branch_id: bytes, gone: Sequence[int]) -> None:
-    """Remove the words that turns borrowed from deleted ones: their chunks are made again from what is left."""
+    """Remove words that turns borrowed from deleted ones; their chunks are rebuilt later."""
     values = {"branch_id": branch_id, "gone": json.dumps(gone), "limit": BORROWED_FROM}
     for question, answer in connection.many("select_borrowers", values):
         connection.execute("delete_borrowed", {"question": question, "answer": answer})
@@ -153,14 +153,14 @@ def _move_head(connection: Connection, branch_id: str, head: State, first: int, 
 
 
 def _first_gone(lineage: Lineage, turns: Collection[DeletionScope]) -> int | None:
-    """Return the first of the turns that a branch has seen; None: it has seen none of them."""
+    """Return the turn_seq of the first of these turns in a lineage; None if it has none of them."""
     ends = {pack(part.branch_id): (part.first, part.last or LAST_PLACE) for part in lineage.stretches}
     seen = ((turn.turn_seq, *ends.get(turn.branch_id, (1, 0))) for turn in turns)
     return min((place for place, first, last in seen if first <= place <= last), default=None)
 
 
 def _all_gone(connection: Connection, lineage: Lineage, last_seq: int) -> int:
-    """Return the place up to which a branch has no turns any more."""
+    """Return the turn_seq up to which a branch has no turns left."""
     for part in lineage.stretches:
         first = connection.one("select_first", (pack(part.branch_id), part.first, part.last or LAST_PLACE))
         if first is not None and first[0] is not None:
@@ -169,17 +169,17 @@ def _all_gone(connection: Connection, lineage: Lineage, last_seq: int) -> int:
 
 
 WHOLE, EXPIRED = "deleted", "expired"
-"""Why a session may be deleted from."""
+"""Reasons for a deletion."""
 
 
 def delete_session(connection: Connection, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-    """Delete a session with everything in it, a batch at a time."""
+    """Delete one batch of a session with everything in it."""
     begin_session_deletion(connection, session_id)
     return go_on(connection, pack(session_id), row_limit(limit))
 
 
 def list_stray_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
-    """Return the steps that are not known, if something was deleted since they were made."""
+    """Return unknown steps that may have been deleted."""
     rows = connection.many("select_known_steps", {"steps": _hexed(steps), "now": 0})
     unknown = set(steps) - {unpack(key) for key, _ in rows}
     last = connection.one("select_last_deleted") if unknown else None
@@ -195,7 +195,7 @@ def _hexed(ids: Collection[str]) -> str:
 def expire_turns(
     connection: Connection, session_id: bytes, moment: int, limit: int, *, unsettled: bool = False
 ) -> Removed:
-    """Delete a batch of turns that are past their time; ``unsettled``: also those that nobody will finish."""
+    """Delete a batch of expired turns; ``unsettled``: also unfinished ones, which no worker will finish."""
     found = connection.one("select_expiry", (session_id,))
     if found is None:
         connection.execute("end_deletion", (session_id,))
@@ -217,7 +217,7 @@ def expire_turns(
     if turns:
         forget_in_states(connection, session_id, turns)
         connection.execute("end_deletion", (session_id,))
-    # What is past its time and still worked at is looked at again when it is over: in a minute at the latest.
+    # Expired turns that are still running are checked again in a minute at the latest.
     due = max((updated_at if oldest is None else oldest) + ttl, moment + 60_000)
     more = len(turns) == limit
     connection.execute("set_due", {"session_id": session_id, "due": moment if more else due})
@@ -245,14 +245,14 @@ def begin_session_deletion(connection: Connection, session_id: SessionId) -> Non
 
 
 def begin(connection: Connection, session_id: bytes, reason: str = WHOLE) -> None:
-    """Write the intent row; the log has to be emptied once the rows are gone."""
+    """Write the intent row, and mark the write-ahead log to be emptied once the rows are deleted."""
     values = {"session_id": session_id, "reason": reason, "now": to_millis(now())}
     connection.execute("begin_deletion", values)
     connection.execute("soil_log")
 
 
 def go_on(connection: Connection, session_id: bytes, limit: int) -> Removed:
-    """Delete a batch of a session that is to go: its turns, then its states, at last itself."""
+    """Delete a batch of a session: its turns, then its states, then the session itself."""
     rows = connection.many("select_turns", {"session_id": session_id, "limit": limit})
     turns = [DeletionScope(*row) for row in rows]
     remove_turns(connection, session_id, turns, whole=True)
@@ -282,41 +282,41 @@ def _remove_states(connection: Connection, session_id: bytes, limit: int) -> boo
 
 
 def list_due_sessions(connection: Connection, *, limit: int = 100) -> tuple[SessionId, ...]:
-    """Name sessions with something to delete."""
+    """Return sessions with expired turns or an unfinished deletion."""
     values = {"now": to_millis(now()), "limit": row_limit(limit)}
     rows = connection.many("select_due", values)
     return tuple(unpack(row[0]) for row in rows)
 
 
 def is_session_due(connection: Connection, session_id: SessionId) -> bool:
-    """Return whether there may be something to delete; the times that are looked at are kept by the database."""
+    """Return whether ``expire`` may have something to delete; triggers maintain the times that this reads."""
     values = {"session_id": pack(session_id), "now": to_millis(now())}
     row = connection.one("select_due_of", values)
     return row is not None
 
 
 def list_begun_deletions(connection: Connection) -> tuple[SessionId, ...]:
-    """Name the sessions whose deletion was begun."""
+    """Return the sessions with an unfinished deletion."""
     rows = connection.many("select_all_begun")
     return tuple(unpack(row[0]) for row in rows)
 
 
 def read_cutoffs(connection: Connection, sessions: Collection[SessionId]) -> dict[SessionId, datetime]:
-    """Say up to when what was said in sessions must go."""
+    """Return the time up to which the text of each session must be deleted."""
     values = {"sessions": _hexed(sessions), "now": to_millis(now())}
     rows = connection.many("select_cutoffs", values)
     return {unpack(key): from_millis(moment) for key, moment in rows}
 
 
 def list_doomed_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
-    """Return the steps whose journals must go."""
+    """Return the steps whose journals must be deleted."""
     values = {"steps": _hexed(steps), "now": to_millis(now())}
     rows = connection.many("select_known_steps", values)
     return frozenset(unpack(key) for key, is_doomed in rows if is_doomed)
 
 
 def sessions_of_branches(connection: Connection, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
-    """Say to which session branches belong or belonged."""
+    """Return the session of each branch, also of deleted branches."""
     values = {"branches": _hexed(branches)}
     rows = connection.many("select_branch_sessions", values)
     return {unpack(branch): unpack(session) for branch, session in rows}
@@ -333,9 +333,9 @@ class LedgerDeletions(StoreResource):
     begun = looks(list_begun_deletions)
 
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-        """Delete turns that are past their time, and the session with its last."""
+        """Delete a batch of expired turns, and the session when none are left."""
         if not await self.is_due(session_id):
-            return Removed()  # the ordinary case costs no commit
+            return Removed()  # no commit in the common case
         key, moment = pack(session_id), to_millis(now())
         return await self._database.write(lambda connection: expire_turns(connection, key, moment, row_limit(limit)))
 
@@ -344,9 +344,9 @@ class LedgerDeletions(StoreResource):
     sessions_of = reads(sessions_of_branches)
 
     async def sweep(self, *, steps: int = 16) -> bool:
-        """Wipe out what deletions left in the file."""
+        """Erase the remains of deletions from the file."""
         return await self._database.sweep(steps)
 
     async def is_wiped(self) -> bool:
-        """Return whether nothing of what was deleted is in the files."""
+        """Return whether the files contain no deleted text."""
         return await self._database.is_wiped()

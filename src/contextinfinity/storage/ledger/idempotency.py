@@ -1,4 +1,4 @@
-"""Idempotency keys: what a request created is noted in the same transaction, and returned when it is repeated."""
+"""Idempotency keys: the transaction that creates something stores the key, and a repeated request returns it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextinfinity.storage.ledger.rows import pack_hash
 
 
 def made_before(connection: Connection, once: IdempotencyKey | None) -> tuple[bytes, bytes | None] | None:
-    """Return the session and the turn that a request made when it first came; None: it is new, or has no name."""
+    """Return the (session, turn) that the request with this key created; None if the key is new or missing."""
     row = None if once is None else connection.one("select_request", (pack_hash(once.key),))
     if once is None or row is None:
         return None
@@ -18,11 +18,11 @@ def made_before(connection: Connection, once: IdempotencyKey | None) -> tuple[by
 
 
 def note_request(connection: Connection, once: IdempotencyKey | None, session_id: bytes, turn_id: bytes | None) -> None:
-    """Write down what a request made."""
+    """Store what the request with this key created."""
     if once is not None:
         connection.execute("insert_request", (pack_hash(once.key), pack_hash(once.asked), session_id, turn_id))
 
 
 def forget_requests(connection: Connection, session_id: bytes) -> None:
-    """Let go of the keys of a session that is deleted."""
+    """Delete the keys of a session that is being deleted."""
     connection.execute("delete_requests", (session_id,))

@@ -1,7 +1,7 @@
-"""Imported conversations with branches: each turn once, on the branch of the turn that it follows.
+"""Imported conversations with branches: each turn once, on the branch of its parent.
 
-Turns that follow each other go in together: one state for all of them. A branch is made only with a turn on it, in the
-same transaction, so that an import that is killed leaves no empty branches.
+Consecutive turns are written together, with one state for all of them. A branch is created in the same transaction as
+its first turn, so that a killed import leaves no empty branches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROVIDER = "import"
 
 
 def add_turns(connection: Connection, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
-    """Add those turns that the session does not have yet; parents come before their children."""
+    """Add the turns that the session does not have yet; parents must precede their children."""
     key = pack(session_id)
     must(connection.one("select_session", (key,)), "session", session_id)
     added, clashing = 0, list[int]()
@@ -42,13 +42,13 @@ def add_turns(connection: Connection, session_id: SessionId, turns: Sequence[Imp
 
 
 def _is_there(connection: Connection, turn_id: TurnId) -> bool:
-    """Return whether the turn is there, or was there and was deleted."""
+    """Return whether the turn exists or was deleted."""
     key = (pack(turn_id),)
     return connection.one("select_place", key) is not None or connection.one("select_buried_turn", key) is not None
 
 
 def _runs(connection: Connection, turns: Sequence[ImportedTurn]) -> Iterator[list[ImportedTurn]]:
-    """Yield new turns, those together that follow each other."""
+    """Yield new turns in runs of consecutive ones."""
     run: list[ImportedTurn] = []
     for turn in turns:
         is_new = not _is_there(connection, turn.id)
@@ -62,7 +62,7 @@ def _runs(connection: Connection, turns: Sequence[ImportedTurn]) -> Iterator[lis
 
 
 def _branch_after(connection: Connection, session_id: bytes, parent: TurnId | None) -> BranchId | None:
-    """Return a branch that ends with a turn, a new one if others go on from there; None: the turn is not there."""
+    """Return a branch that ends with the parent, forking if needed; None if the parent is unknown."""
     if parent is None:
         place = (must(connection.one("select_main_branch", (session_id,)), "session", unpack(session_id))[0], 0)
     elif (found := connection.one("select_place", (pack(parent),))) is not None:
@@ -76,7 +76,7 @@ def _branch_after(connection: Connection, session_id: bytes, parent: TurnId | No
 
 
 def _append(connection: Connection, session_id: bytes, branch_id: BranchId, run: Sequence[ImportedTurn]) -> int:
-    """Append turns that follow each other; return how many messages are new, which no other branch has."""
+    """Append consecutive turns; return how many of their messages are on no other branch."""
     exchanges = [
         Exchange(id=turn.id, message=turn.message, answer=turn.answer, created_at=turn.created_at, model=turn.model)
         for turn in run
@@ -95,9 +95,9 @@ def _append(connection: Connection, session_id: bytes, branch_id: BranchId, run:
 def _insert_origins(
     connection: Connection, session_id: bytes, turn: ImportedTurn, question: int, answer: int | None
 ) -> int:
-    """Write where the messages of a turn came from, and return how many; one that another branch has is noted once.
+    """Write the origins of a turn's messages and return how many; one that another branch has is written once.
 
-    All replies of a turn belong to its answer, where there is one.
+    All replies of a turn belong to its answer, if it has one.
     """
     sides = [(question, 0), *[(question, 0) if answer is None else (answer, 1)] * (len(turn.messages) - 1)]
     rows = [
@@ -110,7 +110,7 @@ def _insert_origins(
 
 
 def _insert_steps(connection: Connection, session_id: bytes, turn: Turn, rounds: Sequence[TranscriptItem]) -> None:
-    """Write the rounds of a turn as the steps they were: what a step was given, and what it said."""
+    """Write the tool rounds of a turn as steps, each with its tool outputs and its response."""
     steps: list[tuple[list[ToolOutputItem], list[TranscriptItem]]] = [([], [])]
     for item in rounds:
         if isinstance(item, ToolOutputItem):

@@ -1,4 +1,4 @@
-"""Imported messages: the transaction that adds them finds out which of them are new."""
+"""Imported messages: duplicates are detected in the transaction that adds them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.ledger.sessions import existing_branch
 
 _EXPORTED = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
-"""The id that an export gives to a message that was said here: of its turn, and its place in that."""
+"""The message id in our own exports: the turn's id and the message's position in the turn."""
 
 Hashed = tuple[ImportedMessage, bytes]
 
 
 def origins_of_turn(connection: Connection, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
-    """Return where the messages of turns came from."""
+    """Return the origins of the messages of turns."""
     rows = {turn_id: connection.many("select_origins", (pack(turn_id),)) for turn_id in turn_ids}
     return {turn_id: tuple(map(_to_origin, found)) for turn_id, found in rows.items() if found}
 
 
 def read_beginning(connection: Connection, session_id: SessionId, *, limit: int = 64) -> tuple[Origin, ...]:
-    """Read the origins of a session with the lowest places."""
+    """Return the origins of a session with the lowest positions."""
     values = (pack(session_id), row_limit(limit))
     return tuple(map(_to_origin, connection.many("select_beginning", values)))
 
 
 def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> ImportCounts:
-    """Append those messages that the session does not have yet."""
+    """Append the messages that the session does not have yet."""
     session_id = pack(existing_branch(connection, branch_id).session_id)
     fresh, there, clashing = _sift(connection, session_id, hashed)
     if fresh:
@@ -58,7 +58,7 @@ def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[H
 def _sift(
     connection: Connection, session_id: bytes, hashed: Sequence[Hashed]
 ) -> tuple[list[Hashed], list[int], list[int]]:
-    """Return what is new, the places of what was there before, and of what has an id that other words have."""
+    """Return new messages, the positions of duplicates, and those whose id belongs to a message with other text."""
     fresh: list[Hashed] = []
     there: list[int] = []
     clashing: list[int] = []
@@ -78,7 +78,7 @@ def _sift(
 
 
 def kept_hash(connection: Connection, session_id: bytes, each: ImportedMessage, digest: bytes) -> bytes | None:
-    """Return the hash of the message that came as this one before."""
+    """Return the stored hash of the message with the same identity; None if it is new."""
     if each.external_id is None:
         row = connection.one("select_by_place", (session_id, each.place, digest))
     else:
@@ -93,7 +93,7 @@ def kept_hash(connection: Connection, session_id: bytes, each: ImportedMessage, 
 def _answered(
     connection: Connection, branch_id: BranchId, head: State, first: ImportedMessage
 ) -> list[tuple[int, int]]:
-    """Answer the newest turn, if it came from elsewhere, stood before, and waits for it; return the message's key."""
+    """Make ``first`` the answer of the newest turn, if that was imported before it without one; return its key."""
     turn = last_turn(connection, branch_id) if first.message.role == "assistant" else None
     if turn is None or not can_be_answered(turn, head):
         return []
@@ -107,7 +107,7 @@ def _answered(
 
 
 def _appended(connection: Connection, branch_id: BranchId, head: State, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
-    """Add turns; return of each message the key of the row that holds it, and whether it answers."""
+    """Add turns; return for each message the key of its row, and whether it is an answer."""
     turns = append(connection, branch_id, head, [exchange_of(pair) for pair in pairs])
     place = {"branch_id": pack(branch_id), "first": turns[0].turn_seq, "last": turns[-1].turn_seq}
     keys: list[tuple[int, int]] = []
@@ -127,7 +127,7 @@ def origin_columns(
 
 
 def external_id_mark(session_id: bytes, external_id: str | None) -> int | None:
-    """Return the number an id is looked up by: 8 bytes instead of 50, so that a million of them are soon written."""
+    """Return a 64-bit hash of an external id, which keeps the index small."""
     if external_id is None:
         return None
     digest = hashlib.blake2b(session_id + external_id.encode(), digest_size=8).digest()
@@ -153,14 +153,14 @@ class LedgerImports(StoreResource):
     beginning = reads(read_beginning)
 
     async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
-        """Append those that the session does not have yet; they are hashed before the transaction begins."""
+        """Append the messages that the session does not have yet; they are hashed before the transaction begins."""
         check_arrivals(arrivals)
         hashed = [(each, hash_of(each)) for each in arrivals]
         return await self._database.write(lambda connection: add_messages(connection, branch_id, hashed), bulk=True)
 
     async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
-        """Add those turns that the session does not have yet."""
-        from contextinfinity.storage.ledger.imported_turns import add_turns  # it needs this module
+        """Add the turns that the session does not have yet."""
+        from contextinfinity.storage.ledger.imported_turns import add_turns  # avoids a circular import
 
         for turn in turns:
             check_message(turn.message)

@@ -1,7 +1,7 @@
-"""The index: finding by words, reading what was found, keeping in step with the ledger.
+"""The search index: keyword search, reading the results, keeping the index up to date.
 
-A turn that has no chunks yet has a row in ``uncut``, so nothing has to be searched for. While the words of another
-version are written, ``word_state`` holds how far that got.
+The table ``uncut`` lists the turns without chunks. While the index is rebuilt for a new version of its words,
+``word_state`` holds the progress.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from contextinfinity.storage.ledger.turns import existing_turn
 from contextinfinity.text.keywords import VERSION
 
 LOOKED_OVER = 2_048
-"""Messages that are looked over at a time."""
+"""Messages checked per call."""
 
 
-# --- keeping in step ---
+# --- keeping the index up to date ---
 
 
 def find_words(connection: Connection, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
-    """Find places that hold any of the terms."""
+    """Return positions that contain any of the terms."""
     return connection.search.find_words(connection, terms, scope, most)
 
 
 def list_uncut_turns(connection: Connection, *, limit: int = 256) -> tuple[Turn, ...]:
-    """Read turns that have ended and have no chunks yet."""
+    """Return finished turns without chunks."""
     rows = connection.many("select_uncut", (row_limit(limit),))
     return tuple(existing_turn(connection, unpack(row[0])) for row in rows)
 
 
 def list_indexed_turns(connection: Connection, *, after: TurnId | None = None, limit: int = 256) -> tuple[Turn, ...]:
-    """Read turns in any phase, the oldest first."""
+    """Return turns in any phase, oldest first."""
     return _turns(connection, after, row_limit(limit))
 
 
@@ -72,7 +72,7 @@ def _replace(connection: Connection, cut: Sequence[CutTurn]) -> None:
 
 
 def _begin_renewing(connection: Connection) -> bool:
-    """Return whether words of another version are being written; begin that when it has become necessary."""
+    """Return whether the index is being rebuilt for another version; start the rebuild if it is needed."""
     version, renewing = connection.many("select_marks")[0][:2]
     if version in (None, VERSION):
         return False
@@ -83,7 +83,7 @@ def _begin_renewing(connection: Connection) -> bool:
 
 
 def _go_on_renewing(connection: Connection, done: set[bytes]) -> None:
-    """Move the mark over the turns that are done; past the last one the new version holds."""
+    """Advance the progress mark past finished turns; after the last one, switch to the new version."""
     _, _, made, upto = connection.many("select_marks")[0]
     rows = connection.many("select_turns_after", (made, len(done) + 1))
     for turn_id, question in rows:
@@ -107,7 +107,7 @@ def replace_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
 
 
 def read_index_state(connection: Connection) -> IndexState:
-    """Return how far the index goes."""
+    """Return how complete the index is."""
     messages, indexed, uncut, chunks, version = connection.many("select_index_state")[0]
     return IndexState(
         messages=messages,
@@ -130,15 +130,15 @@ class LedgerIndex(StoreResource):
         self._shelf = EntryReader()
 
     async def read(self, places: Sequence[TextPosition]) -> tuple[IndexedMessage, ...]:
-        """Read places in the order asked for."""
+        """Return the messages at these positions, in the given order."""
         return await self._database.read(lambda connection: self._shelf.places(connection, places))
 
     async def around(self, turn_ids: Collection[TurnId]) -> tuple[IndexedMessage, ...]:
-        """Read all that was said in turns and in their neighbours."""
+        """Return the messages of turns and of their neighbours."""
         return await self._database.read(lambda connection: self._shelf.around(connection, turn_ids))
 
     async def check(self, *, after: int = 0) -> int | None:
-        """Look over some of what was said whether all of it is indexed."""
+        """Check a batch of messages for missing index words and chunks."""
 
         def astray(connection: Connection) -> tuple[list[Row], int]:
             (last,) = connection.one("select_last_question")  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Writing the result of a job: TX-B, TX-C and the memories of a turn, together or each for itself."""
+"""Writes the result of a job: TX-B, TX-C and the memories of a turn, together or separately."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_LATER = 512
 
 
 def write_result(connection: Connection, job_type: JobType, turn_id: TurnId, result: JobResult) -> None:
-    """Write what a job worked out for a turn; what cannot be written now is queued as a job of its own."""
+    """Write a job's result for a turn; parts that cannot be written now are queued as separate jobs."""
     phase, branch_id, turn_seq, _ = must(connection.one("select_commit", (pack(turn_id),)), "turn", turn_id)
     ready = _ready(connection, job_type, (branch_id, turn_seq), result)
     if result.state is not None:

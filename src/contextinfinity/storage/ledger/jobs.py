@@ -1,4 +1,4 @@
-"""Durable jobs: queueing, claiming and ending them."""
+"""The durable job queue: enqueueing, claiming and completing jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, 
 from contextinfinity.storage.ledger.rows import maybe_pack, maybe_unpack, pack, unpack
 
 SMALL_SECONDS = 0.002
-"""What takes longer is no small question: the event loop does not wait for it again."""
+"""If a peek at the queue takes longer, the next one runs on a thread instead of the event loop."""
 
 
 def enqueue_job(
@@ -29,7 +29,7 @@ def enqueue_job(
     *,
     after: timedelta = timedelta(),
 ) -> Job:
-    """Ask for a job."""
+    """Enqueue a job and return it."""
     check_wait(after)
     enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id), after=after)
     values = {"job_type": job_type, "branch_id": pack(branch_id), "turn_id": maybe_pack(turn_id)}
@@ -54,7 +54,7 @@ def complete_job(
     ended = connection.one("delete_job", held)
     turn_id, job_type = ended or _end(connection, "run_again", job_id, worker)
     if result is not None and turn_id is not None:
-        from contextinfinity.storage.ledger.job_results import write_result  # it needs the other nouns
+        from contextinfinity.storage.ledger.job_results import write_result  # avoids a circular import
 
         write_result(connection, job_type, unpack(turn_id), result)
     if ended is not None and turn_id is not None:
@@ -66,14 +66,14 @@ def complete_job(
 
 
 def list_jobs(connection: Connection, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
-    """Read the jobs there are, the oldest first."""
+    """Return jobs, oldest first."""
     sql = "select_jobs" if branch_id is None else "select_jobs_of"
     values = {"limit": row_limit(limit), "branch_id": maybe_pack(branch_id)}
     return tuple(map(_to_job, connection.many(sql, values)))
 
 
 def enqueue_claimed(connection: Connection, job_type: JobType, turn_id: TurnId, worker: WorkerId) -> Job | None:
-    """Make a new job of a turn, claimed by a worker; if another job of its branch runs or comes first, it waits."""
+    """Enqueue a job of a turn and claim it for the worker; return None if another job of the branch comes first."""
     values = {"job_type": job_type, "turn_id": pack(turn_id), "worker": worker, "now": to_millis(now())}
     row = connection.one("enqueue_claimed", values)
     return None if row is None or row[5] != "running" else _to_job(row)
@@ -87,7 +87,7 @@ def _take(connection: Connection, worker: WorkerId, asked: Mapping[str, object])
 
 
 def refuse_dead(connection: Connection, worker: WorkerId | None) -> None:
-    """Refuse a worker that was declared dead: it must enter again before it takes anything on."""
+    """Raise ``WorkerLost`` if the worker was declared dead: it must register again first."""
     if worker is not None and connection.one("select_dead_worker", (worker,)) is not None:
         raise WorkerLost(f"Worker {worker} was declared dead.")
 
@@ -100,7 +100,7 @@ def enqueue(
     *,
     after: timedelta = timedelta(),
 ) -> None:
-    """Make a job wait, once."""
+    """Enqueue a job unless it is queued already."""
     name, moment = "enqueue_branch_job" if turn_id is None else "enqueue_turn_job", now()
     values = {"job_type": job_type, "branch_id": branch_id, "turn_id": turn_id}
     connection.execute(name, {**values, "now": to_millis(moment), "due": to_millis(moment + after)})
@@ -113,7 +113,7 @@ def _kinds(kinds: Collection[JobType] | None) -> str | None:
 def _end(
     connection: Connection, name: str, job_id: int, worker: WorkerId, **values: str | int
 ) -> tuple[bytes | None, JobType]:
-    """End a run of a job, if the worker still has it: (turn_id, job_type)."""
+    """End the run of a job and return (turn_id, job_type). Raises ``JobLost`` if the worker does not hold it."""
     row = connection.one(name, {"id": job_id, "worker": worker, "now": to_millis(now()), **values})
     if row is None:
         raise JobLost(f"Job {job_id} is not run by {worker} any more; nothing was written.")
@@ -139,12 +139,12 @@ def _to_job(row: Row) -> Job:
 
 
 def release_job(connection: Connection, job_id: int, worker: WorkerId) -> None:
-    """Return it back untried."""
+    """Return a job to the queue without counting the attempt."""
     _end(connection, "release_job", job_id, worker)
 
 
 def retry_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
-    """Queue it again for later."""
+    """Queue a job again with a delay."""
     due = to_millis(now() + after)
     turn_id, job_type = _end(connection, "put_back_job", job_id, worker, error=error, run_at=due)
     if job_type == "index_turn":
@@ -152,7 +152,7 @@ def retry_job(connection: Connection, job_id: int, worker: WorkerId, *, error: s
 
 
 def give_up_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str) -> None:
-    """Keep it as failed, to be seen."""
+    """Mark a job as failed and keep it."""
     turn_id, job_type = _end(connection, "fail_job", job_id, worker, error=error)
     values = {"turn_id": turn_id, "now": to_millis(now())}
     if job_type == "index_turn":
@@ -161,12 +161,12 @@ def give_up_job(connection: Connection, job_id: int, worker: WorkerId, *, error:
 
 
 def claimed_jobs(connection: Connection, worker: WorkerId) -> frozenset[int]:
-    """Return the jobs that a worker has claimed and not ended."""
+    """Return the ids of the jobs that a worker has claimed and not ended."""
     return frozenset(job_id for (job_id,) in connection.many("select_claimed", (worker,)))
 
 
 def count_backlog(connection: Connection) -> Backlog:
-    """Tell what waits."""
+    """Return the number of jobs by state and type."""
     rows = connection.many("count_jobs")
     states: Counter[str] = Counter()
     types: Counter[str] = Counter()
@@ -187,13 +187,13 @@ class LedgerJobs(StoreResource):
     def __init__(self, database: Database) -> None:
         self._database = database
         self._took = 0.0
-        """The seconds that looking what waits took last."""
+        """Duration of the last peek at the queue, in seconds."""
 
     async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
-        """Take the next job that is due, and count the attempt."""
+        """Claim the next due job and count the attempt."""
         moment = to_millis(now())
         asked = {"now": moment, "kinds": _kinds(kinds)}
-        # Most times there is nothing to do: look first, so that idle workers do not commit.
+        # Peek first, so that idle workers do not commit.
         if not await self._peek("select_next_job", asked):
             return None
 
@@ -233,7 +233,7 @@ class LedgerJobs(StoreResource):
         return None if row is None or row[0] is None else from_millis(row[0]) - now()
 
     async def _peek(self, name: str, asked: Mapping[str, object]) -> Row | None:
-        """Look what waits: where it is asked as long as that takes no time, on a thread while there is much."""
+        """Peek at the queue, on the event loop while that is fast, otherwise on a thread."""
         ask = self._database.look if self._took < SMALL_SECONDS else self._database.read
 
         def timed(connection: Connection) -> Row | None:

@@ -1,12 +1,11 @@
-"""Words in SQLite: the rows a search looks them up in, written with what they are of.
+"""The keyword index in SQLite (FTS5), written in the transactions of the messages.
 
-A row is 4 * message.key + its kind. Beside the words it holds two tokens, of the session and of its owner, so that a
-search within one of them is an intersection. No word can be taken for a token: those begin with a sign that no word
-has. The same transaction updates the counts.
+A row's id is 4 * message.key + its kind. Besides the words, a row holds a session token and an owner token, so that a
+search within a session or owner is an intersection. Tokens start with a character that no word contains. The same
+transaction updates the counts.
 
-New rows wait in ``connection.unindexed`` and are written together by ``write_words`` before the commit. FTS5 writes its
-pending words out at every savepoint and every statement that may have to be undone; in between it would do so for each
-message of a group.
+New rows are collected in ``connection.unindexed`` and written together by ``write_words`` before the commit, because
+FTS5 flushes its pending words at every savepoint, which would happen for each message of a group commit.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ OWN, LENT, TOOL = 0, 1, 2
 """Kinds of rows: a message's own words, those it borrows; with ``TOOL`` added, the same of its turn's tool side."""
 
 SAMPLED = 64
-"""Of so many messages one is counted to know how common words are: cheap to keep, and near enough."""
+"""Word frequencies are estimated from one in this many messages."""
 
 _SAFE = {code: 0xE000 + code for code in range(128) if not chr(code).isalnum()}
 """Characters that SQLite would split a word at, and their replacements."""
 
 
 def token_of(term: str) -> str:
-    """Write a word so that SQLite takes it as one."""
+    """Escape a word so that SQLite does not split it."""
     return term if term.isalnum() else term.translate(_SAFE)
 
 
@@ -55,7 +54,7 @@ def index_messages(connection: Connection, session_id: bytes, said: Sequence[tup
 
 
 def write_words(connection: Connection) -> None:
-    """Write the rows that wait, and count them in all and for each session and owner."""
+    """Write the pending rows and update the total, session and owner counts."""
     waiting = connection.unindexed
     if not waiting:
         return
@@ -83,7 +82,7 @@ def write_words(connection: Connection) -> None:
 
 
 class _IndexedCounts(NamedTuple):
-    """What came to the index: messages that are new in the ledger, messages, places; the first and last message."""
+    """Additions to the index: messages new in the ledger, messages, positions; the first and last message."""
 
     said: int = 0
     messages: int = 0
@@ -98,7 +97,7 @@ class _IndexedCounts(NamedTuple):
 
 
 def index_again(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool) -> None:
-    """Replace the words of messages, whether there were any or not; ``other``: they are of another version."""
+    """Replace the indexed words of messages; ``other``: the old words were written by another version."""
     write_words(connection)
     there = [(key, text) for key, text in said if _is_there(connection, 4 * key)]
     index_missing(connection, session_id, said)
@@ -114,7 +113,7 @@ def clear_samples(connection: Connection) -> None:
 
 
 def index_missing(connection: Connection, session_id: bytes, said: Iterable[tuple[int, str]]) -> None:
-    """Write the words of those messages that have none yet: they are older than the index."""
+    """Index messages without words: they are older than the index."""
     for key, text in said:
         if not _is_there(connection, 4 * key):
             connection.unindexed[4 * key] = (session_id, text, False)
@@ -127,7 +126,7 @@ def index_sides(
     tool_text: str,
     borrowed: Mapping[ChunkSide, str],
 ) -> None:
-    """Write the words of a turn's tool side, and those that its sides borrow."""
+    """Index the words of a turn's tool side, and the words that its sides borrow."""
     question, answer = keys
     rows: dict[ChunkSide, int] = {"user": 4 * question, "tool": 4 * question + TOOL}
     rows |= {} if answer is None else {"assistant": 4 * answer}
@@ -137,12 +136,12 @@ def index_sides(
 
 
 def forget_session(connection: Connection, session_id: bytes) -> None:
-    """Delete what is counted for a session as a whole."""
+    """Delete a session's counts."""
     connection.execute("delete_scope", (session_token(session_id),))
 
 
 def _put_words(connection: Connection, session_id: bytes, row: int, text: str) -> None:
-    """Index what a message borrows, or what its turn said with tools, in the place of what was there."""
+    """Replace the indexed borrowed words of a message, or the tool text of its turn."""
     if not _is_there(connection, row):
         if text.strip():
             connection.unindexed[row] = (session_id, text, False)
@@ -160,7 +159,7 @@ def _put_words(connection: Connection, session_id: bytes, row: int, text: str) -
 
 
 def forget_words(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
-    """Take back what messages that are to be deleted have been counted for, but for what the database counts itself."""
+    """Undo the counts of messages that are about to be deleted, except those that triggers maintain."""
     write_words(connection)
     keys = {"messages": json.dumps([key for key, _ in said])}
     messages, places = must(connection.one("count_indexed", keys), "session", session_id.hex())
@@ -177,13 +176,13 @@ def _tokens(connection: Connection, session_id: bytes) -> tuple[str, str]:
 
 
 def _count_samples(connection: Connection, said: Iterable[tuple[int, str]]) -> None:
-    """Count the words of those messages that are counted."""
+    """Count the words of the sampled messages."""
     words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
     connection.execute_many("count_sample", words)
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text as they are written, each once."""
+    """Return the escaped words of a text, each once."""
     words = list(dict.fromkeys(terms(text)))
     return words if "".join(words).isalnum() else [token_of(word) for word in words]
 

@@ -1,11 +1,11 @@
-"""Finding by words: what holds the most and the rarest of them, in bounded time however common they are.
+"""Keyword search: positions with the most and the rarest words, in bounded time however common the words are.
 
-    within a session       every word is looked up, so all is exact
-    in much more than that the rarest words are looked up, the newest of their places first; whether a place holds the
-                           common ones as well is read from its text, for those that would be shown
+    small scope (a session)   every word is looked up, so the result is exact
+    large scope               the rarest words are looked up, newest positions first; for positions that would be shown,
+                              the common words are read from the text
 
-Rows come out of SQLite as one text a word and are put together with numpy. A scope that little of the ledger belongs
-to is intersected with each word; one that much belongs to is asked of the places that were found, best first.
+SQLite returns the rows of each word as one string; numpy combines them. A scope with a small part of the ledger is
+intersected with each word; a larger scope is checked on the found positions, best first.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 
 
 SMALL = 20_000
-"""Places within which every word is looked up whole."""
+"""Scopes up to this many positions are searched exactly."""
 SHARE = 16
-"""A scope with less than this part of the ledger is intersected with each word."""
+"""A scope with less than one part in this many of the ledger is intersected with each word."""
 MOST_ROWS = 8_192
-"""Rows of one word that are looked up elsewhere."""
+"""Rows of one word that are looked up in a large scope."""
 ALL_ROWS = 2 * MOST_ROWS
-"""The same of all words together."""
+"""Rows of all words together that are looked up in a large scope."""
 ENOUGH = 512
-"""Rows from which on common words are not looked up; and rows that hold two of them, looked up where none is rare."""
+"""With this many rows common words are not looked up; also the limit of rows with the two least common words."""
 FURTHEST = 4_096
-"""Places that are asked whether the scope admits them, at most."""
+"""The most positions that are checked against the scope."""
 LAST = 2**62
 
 
 class _Within(NamedTuple):
-    """Where words are looked up: the tokens that a row must hold besides, and the first and last row.
+    """Where words are looked up: the tokens that a row must contain, and the first and last row.
 
-    ``part`` of what is found there belongs to the scope.
+    ``part`` is the share of these rows that belongs to the scope.
     """
 
     places: int
@@ -60,11 +60,11 @@ class _Within(NamedTuple):
     last: int = LAST
     part: float = 1.0
     known: float = 1.0
-    """The part of the ledger that it is; scales how common a word is in the whole ledger."""
+    """Its share of the ledger; scales the frequency of a word in the whole ledger."""
 
 
 class _LookedUp(NamedTuple):
-    """The rows of each word, how many places say it, and the words whose rows are not all there."""
+    """The rows of each word, the number of positions with it, and the words whose rows are incomplete."""
 
     rows: list[Numbers]
     counts: list[int]
@@ -72,7 +72,7 @@ class _LookedUp(NamedTuple):
 
 
 class _Ranked(NamedTuple):
-    """Places, the best first, with the words each says and borrows, as bits."""
+    """Positions, best first, with bit masks of the words that each contains and borrows."""
 
     numbers: list[Number]
     own: list[int]
@@ -80,7 +80,7 @@ class _Ranked(NamedTuple):
 
 
 def find_words(connection: Connection, terms: Sequence[str], scope: Scope, most: int) -> WordHits:
-    """Find places that hold any of the terms."""
+    """Return positions that contain any of the terms."""
     asked = list(terms[:MOST_TERMS])
     words = list(dict.fromkeys(asked))
     within = _within(connection, scope)
@@ -105,7 +105,7 @@ def find_words(connection: Connection, terms: Sequence[str], scope: Scope, most:
 
 
 def _within(connection: Connection, scope: Scope) -> _Within | None:
-    """Return where a scope is looked for; None where it is empty."""
+    """Return where to search for a scope; None if it is empty."""
     (everywhere,) = connection.many("select_places")[0]
     session = None if scope.session_id is None else pack(scope.session_id)
     if scope.branch_id is not None:
@@ -173,7 +173,7 @@ def _look_up(connection: Connection, words: Sequence[str], within: _Within) -> _
 def _look_up_together(
     connection: Connection, words: Sequence[str], within: _Within, found: _LookedUp, both: Sequence[int]
 ) -> None:
-    """Add rows that hold both of the two words that are least common."""
+    """Add rows that contain both of the two least common words."""
     import numpy as np
 
     rows = _rows(connection, [words[at] for at in both], within, ENOUGH)
@@ -182,7 +182,7 @@ def _look_up_together(
 
 
 def _common(connection: Connection, words: Sequence[str], within: _Within) -> list[int]:
-    """Estimate how many places say each of the words, from those that are counted."""
+    """Estimate the number of positions with each word from the sampled counts."""
     tokens = [token_of(word) for word in words]
     asked = msgspec.json.encode(tokens).decode()
     sampled: dict[str, int] = dict(connection.many("select_samples", (asked,)))
@@ -209,11 +209,11 @@ def _own(rows: Numbers) -> int:
     return int(len(rows) - (rows & 1).sum())
 
 
-# --- putting them in order ---
+# --- ranking ---
 
 
 def _ranked(found: _LookedUp, weights: Sequence[int]) -> _Ranked:
-    """Put together what each place holds, and sort: a borrowed word counts half, of equals the newer comes first."""
+    """Score and sort positions: a borrowed word has half its weight; of equal scores the newer comes first."""
     import numpy as np
 
     rows = np.concatenate(found.rows)
@@ -226,7 +226,7 @@ def _ranked(found: _LookedUp, weights: Sequence[int]) -> _Ranked:
     bits = np.left_shift(1, words)
     own, lent = (np.bitwise_or.reduceat(bits * which, starts) for which in (1 - borrowed, borrowed))
     value = np.asarray(weights)[words] >> borrowed
-    value[1:] *= np.diff(rows >> 1) != 0  # a word it both says and borrows counts once: the two stand side by side
+    value[1:] *= np.diff(rows >> 1) != 0  # count a word once that is both contained and borrowed
     score = np.add.reduceat(value, starts)
     order = -(score << 41 | numbers[starts])
     best = np.argpartition(order, FURTHEST)[:FURTHEST] if len(order) > FURTHEST else np.arange(len(order))
@@ -248,7 +248,7 @@ Hits: TypeAlias = list[tuple[Number, WordHit]]
 
 
 def _admitted(connection: Connection, ranked: _Ranked, scope: Scope, most: int, *, wider: bool) -> Hits:
-    """Walk down until enough are admitted; ``wider``: a quarter more, because the order may still change."""
+    """Return the best positions within the scope; ``wider``: a quarter more, because the order may still change."""
     admission, wanted = ScopeFilter(connection, scope), most + most // 4 * wider
     hits: Hits = []
     for batch in _batches(len(ranked.numbers), wanted):
@@ -264,7 +264,7 @@ def _admitted(connection: Connection, ranked: _Ranked, scope: Scope, most: int, 
 
 
 def _batches(length: int, wanted: int) -> Iterator[slice]:
-    """Cut a list into growing pieces: mostly the first is enough."""
+    """Yield growing slices of a list; usually the first is enough."""
     start, size = 0, wanted
     while start < length and wanted:
         yield slice(start, start + size)
@@ -272,7 +272,7 @@ def _batches(length: int, wanted: int) -> Iterator[slice]:
 
 
 def _read_again(connection: Connection, hits: Hits, words: Sequence[str], partly: Sequence[int]) -> Hits:
-    """Read from the texts which of the common words each place says."""
+    """Read from the texts which of the common words each position contains."""
     keys = msgspec.json.encode([number >> 1 for number, _ in hits if not number & 1]).decode()
     rows = connection.many("select_messages", (keys,))
     texts = {2 * key: to_message(*content).rendered_text for key, *content in rows}

@@ -1,7 +1,7 @@
-"""Vectors in memory: the rows of a session, an owner or everybody, kept as bytes and read on from where they end.
+"""In-memory caches of vectors of a session, an owner or everybody, extended with new vectors on demand.
 
-A matrix only grows: new vectors have higher keys. What was removed since is still in it; a search looks up every
-row in the ledger before it shows it. All of this needs numpy and is loaded with the first search.
+A matrix only grows: new vectors have higher keys. Deleted vectors stay in it; a search looks up every hit in the ledger
+before it returns it. This module needs numpy and is imported by the first search.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Bodies: TypeAlias = NDArray[np.int8]
 Floats: TypeAlias = NDArray[np.float32]
 
 MEMORY = 192 << 20
-"""Bytes that the matrices of a process may take together; those not asked for lately go first."""
+"""Bytes for all matrices of a process; the least recently used are dropped first."""
 
 MOST = 4096
-"""Matrices that are kept, however small."""
+"""The most matrices that are kept."""
 
-_GROWTH = 256  # rows that a matrix grows by, at least
-_AT_ONCE = 512  # rows that are made floats at a time: they stay in the processor's cache
+_GROWTH = 256  # least number of rows that a matrix grows by
+_AT_ONCE = 512  # rows converted to floats at a time, so that they fit into the CPU cache
 
 
 class MatrixOwner(NamedTuple):
-    """Which vectors: of a session, of an owner, or with neither of everybody; only those with a higher key."""
+    """Selects the vectors of a session, of an owner, or with neither of everybody; only those with a higher key."""
 
     space: int
     dim: int
@@ -43,23 +43,23 @@ class MatrixOwner(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Vectors with their keys; ``shrink`` is what brings each to length 1."""
+    """Vectors with their keys; ``shrink`` holds the factors that normalise them to length 1."""
 
     keys: Keys
     bodies: Bodies
     shrink: Floats
 
     def first(self, size: int) -> Rows:
-        """Return as many from the front."""
+        """Return the first ``size`` rows."""
         return Rows(self.keys[:size], self.bodies[:size], self.shrink[:size])
 
     def near(self, query: Bodies) -> Floats:
-        """Return the cosine of each with a vector."""
+        """Return the cosine similarity of each row with a vector."""
         wanted = query.astype(np.float32)
         found = np.empty(len(self.keys), np.float32)
         for start in range(0, len(found), _AT_ONCE):
             end = start + _AT_ONCE
-            # Not a matrix product: that wakes threads of its own, and waits for them when the machine is busy.
+            # Not a matrix product: BLAS would start threads and wait for them on a busy machine.
             np.vecdot(self.bodies[start:end].astype(np.float32), wanted, out=found[start:end])
         found *= self.shrink
         found *= lengths(query[None])[0]
@@ -67,7 +67,7 @@ class Rows(NamedTuple):
 
 
 def lengths(bodies: Bodies) -> Floats:
-    """Return what brings rows to length 1; 0 for a row of zeros, which is near to nothing."""
+    """Return the factors that normalise rows to length 1; 0 for a row of zeros."""
     squares = np.empty(len(bodies), np.float32)
     for start in range(0, len(bodies), _AT_ONCE):
         part = bodies[start : start + _AT_ONCE].astype(np.float32)
@@ -76,7 +76,7 @@ def lengths(bodies: Bodies) -> Floats:
 
 
 def best(scores: Floats, most: int) -> NDArray[np.intp]:
-    """Return the places of the highest, the highest first."""
+    """Return the indexes of the highest scores, highest first."""
     if most < len(scores):
         top = np.argpartition(scores, len(scores) - most)[len(scores) - most :]
         return top[np.argsort(-scores[top], kind="stable")]
@@ -84,11 +84,11 @@ def best(scores: Floats, most: int) -> NDArray[np.intp]:
 
 
 Read: TypeAlias = Callable[[Connection, MatrixOwner, int], Iterator[tuple[Keys, Bodies]]]
-"""Reads vectors with a higher key than one, many at a time."""
+"""Reads vectors with a key above the given one, in batches."""
 
 
 class _Matrix:
-    """Rows that grow in place: who holds an earlier, shorter view of them goes on reading it."""
+    """Rows that grow in place; earlier, shorter views of them stay valid."""
 
     def __init__(self, dim: int, above: int) -> None:
         self.lock = threading.Lock()
@@ -97,7 +97,7 @@ class _Matrix:
         self._room = self.rows
 
     def extend(self, keys: Keys, bodies: Bodies) -> None:
-        """Add rows that are new."""
+        """Append new rows."""
         size, end = len(self.rows.keys), len(self.rows.keys) + len(keys)
         if end > len(self._room.keys):
             self._room = self._larger(end + max(_GROWTH, end // 8))
@@ -118,7 +118,7 @@ class _Matrix:
 
 
 class Matrices:
-    """The matrices of a process. Any number of threads may ask at once."""
+    """The matrices of a process. Thread-safe."""
 
     def __init__(self, read: Read, memory: int = MEMORY) -> None:
         self.memory = memory
@@ -127,7 +127,7 @@ class Matrices:
         self._lock = threading.Lock()
 
     def rows(self, connection: Connection, whose: MatrixOwner) -> Rows:
-        """Return all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
+        """Return all current rows of the ledger, and possibly some deleted or newer ones."""
         with self._lock:
             matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
             self._kept.move_to_end(whose)
@@ -139,7 +139,7 @@ class Matrices:
                 for keys, bodies in self._read(connection, whose, matrix.last):
                     matrix.extend(keys, bodies)
             except BaseException:
-                self.forget(whose)  # what it lacks need not be what is newest
+                self.forget(whose)  # it may lack rows in the middle
                 raise
             rows = matrix.rows
         if rows is not before:
@@ -147,12 +147,12 @@ class Matrices:
         return rows
 
     def forget(self, whose: MatrixOwner) -> None:
-        """Let go of one; it is read again when it is asked for again."""
+        """Drop a matrix; it is read again when it is needed."""
         with self._lock:
             self._kept.pop(whose, None)
 
     def size(self) -> int:
-        """Return how many bytes all of them take."""
+        """Return the size of all matrices in bytes."""
         return sum(matrix.size() for matrix in self._kept.values())
 
     def _make_room(self) -> None:
@@ -163,7 +163,7 @@ class Matrices:
 
 
 def together(numbers: list[int], parts: Iterable[bytes], dim: int, after: int) -> tuple[Keys, Bodies]:
-    """Put packs and single vectors under each other, without those that were known and those that were removed."""
+    """Concatenate packs and single vectors, without known and deleted ones."""
     keys = np.array(numbers, np.int64)
     bodies = np.frombuffer(b"".join(parts), np.int8).reshape(len(keys), HEAD + dim)[:, HEAD:]
     wanted = keys > after
@@ -171,11 +171,11 @@ def together(numbers: list[int], parts: Iterable[bytes], dim: int, after: int) -
 
 
 Source: TypeAlias = Callable[[int], tuple[Keys, Floats]]
-"""Gives the keys and cosines of the nearest, as many as asked for, the nearest first."""
+"""Returns the keys and cosines of the nearest n vectors, nearest first."""
 
 
 def scanned(rows: Rows, query: Bodies) -> Source:
-    """Look at every row."""
+    """Return a source that compares every row."""
     return _listed(rows.keys, rows.near(query))
 
 
@@ -188,7 +188,7 @@ def _listed(keys: Keys, scores: Floats) -> Source:
 
 
 def merged(first: Source, second: Source) -> Source:
-    """Make one list of two."""
+    """Return a source that merges two sources."""
 
     def nearest(most: int) -> tuple[Keys, Floats]:
         pairs = (first(most), second(most))
@@ -200,7 +200,7 @@ def merged(first: Source, second: Source) -> Source:
 
 
 def streamed(read: Read, connection: Connection, whose: MatrixOwner, query: Bodies) -> Source:
-    """Look at every row, and keep none of them: there are too many."""
+    """Return a source that compares every row without caching it; for very many rows."""
     keys, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     for some, bodies in read(connection, whose, whose.above):
         keys.append(some)

@@ -1,4 +1,4 @@
-"""Memories: keeping, editing, forgetting. How they are found for a turn is in ``memory_queries``."""
+"""Memories: storing, editing, forgetting. ``memory_queries`` finds those relevant to a turn."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from contextinfinity.storage.memories import check_memory, words_of
 
 LATEST = 2**62
 NOWHERE = b"-"
-"""The key for a thread id that is no id: no memory has it."""
+"""The key for an invalid conversation id; no memory has it."""
 
 
 def add_memory(connection: Connection, new: NewMemory) -> Memory:
-    """Keep a fact that comes from no turn."""
+    """Store a fact without a source turn."""
     check_memory(new)
     owner = owner_key(connection, new.owner)
     connection.execute("allow_words", _words(owner, wire.text_hash(new.content), _shelf(new.thread)))
@@ -43,7 +43,7 @@ def list_memories(
     limit: int = 50,
     after: Position | None = None,
 ) -> tuple[Memory, ...]:
-    """Read the owner's, the newest first."""
+    """Return the owner's memories, newest first."""
     key = find_owner(connection, owner)
     if key is None:
         return ()
@@ -54,7 +54,7 @@ def list_memories(
 
 
 def recall_memories(connection: Connection, asked: Recall) -> MemoryRecall:
-    """Find what may matter to a turn."""
+    """Return memories that may be relevant to a turn."""
     from contextinfinity.storage.ledger.memory_queries import recall
 
     return recall(connection, asked)
@@ -68,19 +68,19 @@ def forget_memories(
     at: datetime | None = None,
     thread: SessionId | None = None,
 ) -> int:
-    """Remove memories, and all that has the same words."""
+    """Delete memories and all others with the same text; return how many."""
     shelf, moment = None if thread is None else _shelf(thread), to_millis(at or now())
     return _forget(connection, owner, hexed(ids), shelf, moment)
 
 
 def find_owner(connection: Connection, owner: Owner) -> int | None:
-    """Return the key of an owner; None while nothing of theirs is kept."""
+    """Return the key of an owner; None if they have no memories."""
     row = connection.one("select_owner", (owner.org_id, owner.user_id))
     return None if row is None else row[0]
 
 
 def owner_key(connection: Connection, owner: Owner) -> int:
-    """Return the key of an owner, a new one for an owner without memories."""
+    """Return the key of an owner, creating it if needed."""
     found = find_owner(connection, owner)
     if found is None:
         found = connection.one("insert_owner", (owner.org_id, owner.user_id))[0]  # type: ignore[index]
@@ -117,7 +117,7 @@ def is_current(connection: Connection, extraction: Extraction) -> bool:
 
 
 def write_extraction(connection: Connection, turn_id: TurnId, extraction: Extraction) -> bool:
-    """Write what a turn changes in its owner's memories; return whether it says something that it did not before."""
+    """Write a turn's changes to its owner's memories; return whether the turn has new memories."""
     owner, only = extraction.owner, extraction.only_thread
     if extraction.forget:
         forget_memories(connection, owner, extraction.forget, at=extraction.forget_at, thread=only)
@@ -135,14 +135,14 @@ def write_extraction(connection: Connection, turn_id: TurnId, extraction: Extrac
 
 
 def _mark_placed(connection: Connection, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
-    """Note that memories were placed in a prompt, unless that was noted in the last hour."""
+    """Record that memories were placed in a prompt, unless that was recorded in the last hour."""
     values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
     for (key,) in connection.many("select_unmarked", values):
         connection.execute("mark_placed", {"key": key, "at": to_millis(at)})
 
 
 def _keep(connection: Connection, owner: int, new: NewMemory, turn_id: TurnId | None) -> int:
-    """Keep a fact, or note that it was said again; what is said later of the same thing wins."""
+    """Store a fact, or add a source to an existing one; later facts about a subject supersede earlier ones."""
     thread = _shelf(new.thread)
     digest, said_at = wire.text_hash(new.content), to_millis(new.said_at)
     same = connection.one("select_same", (owner, digest, thread))
@@ -182,7 +182,7 @@ def _vector(new: NewMemory) -> dict[str, object]:
 
 
 def _settle(connection: Connection, owner: int, new: NewMemory, key: int) -> None:
-    """Let what was said later win, of everything that is said of the same thing."""
+    """Mark earlier memories about the same subject as superseded."""
     abouts = [about for about in (new.about, *new.replaces) if about]
     if not abouts:
         return
@@ -197,7 +197,7 @@ def _settle(connection: Connection, owner: int, new: NewMemory, key: int) -> Non
 
 
 def edit_memory(connection: Connection, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
-    """Put other words in its place: what a person writes is true from now on, whatever the old words were about."""
+    """Replace the text of a memory. The new text is valid from now on, also if its subject differs."""
     check_memory(new)
     row = connection.one("select_memories", {"owner": find_owner(connection, owner), "ids": hexed([memory_id])})
     if row is None:
@@ -222,7 +222,7 @@ def edit_memory(connection: Connection, owner: Owner, memory_id: MemoryId, new: 
 
 
 def _forget(connection: Connection, owner: Owner, ids: str, thread: bytes | None, at: int) -> int:
-    """Remove what has the words of some, on one shelf or on all."""
+    """Delete all memories with the text of these, in one conversation or everywhere."""
     connection.execute("soil_log")
     key, gone = find_owner(connection, owner), 0
     for (digest,) in connection.many("select_hashes", {"owner": key, "ids": ids, "thread": thread}):
@@ -240,7 +240,7 @@ def _words(owner: int, digest: bytes, thread: bytes) -> dict[str, object]:
 
 
 def hexed(ids: Sequence[MemoryId]) -> str:
-    """Write ids as statements take them."""
+    """Encode ids as a statement parameter."""
     return json.dumps([pack(each).hex() for each in ids])
 
 
@@ -250,7 +250,7 @@ def _by_keys(connection: Connection, keys: Collection[int]) -> tuple[Memory, ...
 
 
 def to_memories(connection: Connection, rows: Sequence[Row]) -> tuple[Memory, ...]:
-    """Read rows of ``select_memories`` and its like, each with the turn that said it last."""
+    """Decode rows of ``select_memories`` and similar statements, each with its latest source turn."""
     last: dict[int, Row] = {}
     for source in connection.many("select_sources", (json.dumps([row[2] for row in rows]),)):
         last.setdefault(source[0], source)
@@ -258,7 +258,7 @@ def to_memories(connection: Connection, rows: Sequence[Row]) -> tuple[Memory, ..
 
 
 def to_memory(row: Row, source: Row | None) -> Memory:
-    """Read one row, and the source that was said last."""
+    """Decode a row and its latest source."""
     thread = unpack(row[5]) if row[5] else None
     ended = min((end for end in (row[15], row[18]) if end is not None), default=None)
     return Memory(
@@ -282,19 +282,19 @@ def to_memory(row: Row, source: Row | None) -> Memory:
 
 
 def to_vector(row: Row) -> Embedding | None:
-    """Read the vector of a row."""
+    """Decode the vector of a row."""
     body: bytes | None = row[20]
     return None if body is None else Embedding(model=row[19], dim=len(body) - 4, values=body)
 
 
 def read_memories(connection: Connection, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
-    """Read those that are there and the owner's."""
+    """Return the owner's memories with these ids."""
     values = {"owner": find_owner(connection, owner), "ids": hexed(ids)}
     return to_memories(connection, connection.many("select_memories", values))
 
 
 def current_memories(connection: Connection, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
-    """Tell what a turn may take for true in place of each."""
+    """Return for each memory the one that is valid for the turn."""
     from contextinfinity.storage.ledger.memory_queries import current
 
     return current(connection, asked, hexed(ids))
@@ -323,15 +323,15 @@ class LedgerMemories(StoreResource):
         return await self._database.write(lambda connection: replace_memories_of_turn(connection, turn_id, new))
 
     async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
-        """Read those that are there and the owner's."""
+        """Return the owner's memories with these ids."""
         return await self._database.read(lambda connection: read_memories(connection, owner, ids)) if ids else ()
 
     async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
-        """Tell what a turn may take for true in place of each."""
+        """Return for each memory the one that is valid for the turn."""
         return await self._database.read(lambda connection: current_memories(connection, asked, ids)) if ids else {}
 
     async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
-        """Note that memories were placed in a prompt."""
+        """Record that memories were placed in a prompt."""
 
         def find(connection: Connection) -> list[Row]:
             values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
@@ -342,7 +342,7 @@ class LedgerMemories(StoreResource):
             await self._database.write(lambda connection: connection.execute_many("mark_placed", mark))
 
     async def expire(self, owner: Owner, oldest: datetime) -> int:
-        """Remove what was neither said nor shown since then."""
+        """Delete memories that were neither stated nor placed in a prompt since ``oldest``."""
 
         def asked(connection: Connection) -> dict[str, int | None]:
             return {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}

@@ -1,8 +1,8 @@
-"""Which memories may matter to a turn: by the rarest words of its question, and what always matters.
+"""Finds memories that may be relevant to a turn: by the rarest words of its question, and those always included.
 
-However much a user said, so many postings are read and so many rows looked at. What was learned on a line of turns that
-was left is passed over unless the turn sees it, or a person asked for it to be kept; so is what only turns past their
-time said. What is passed over makes nothing untrue: a fact whose correction is out of sight holds.
+The number of postings and rows that are read is bounded. Memories from abandoned branches are skipped unless the turn
+sees the branch or a person asked to keep them; so are memories whose source turns have all expired. A skipped memory
+supersedes nothing: a fact whose correction is not visible stays valid.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.memories import sees
 
 POSTINGS = 2_000
-"""Entries of all words together that are read, the rarest words first."""
+"""Postings read for all words together, the rarest words first."""
 
 
 def recall(connection: Connection, asked: Recall) -> MemoryRecall:
-    """Find what may matter to a turn."""
+    """Return memories that may be relevant to a turn."""
     owner = find_owner(connection, asked.owner)
     if owner is None:
         return MemoryRecall()
@@ -50,7 +50,7 @@ def recall(connection: Connection, asked: Recall) -> MemoryRecall:
 
 
 def current(connection: Connection, asked: Recall, ids: str) -> dict[MemoryId, Memory]:
-    """Tell what a turn may take for true in place of each memory: itself, or what was said since."""
+    """Return for each memory the one that is valid for the turn: itself, or the one that superseded it."""
     owner = find_owner(connection, asked.owner)
     if owner is None:
         return {}
@@ -62,7 +62,7 @@ def current(connection: Connection, asked: Recall, ids: str) -> dict[MemoryId, M
 
 
 def _matches(connection: Connection, owner: int, asked: Recall) -> dict[int, float]:
-    """Score the memories that have words of the question: the rarer a word, the more it counts."""
+    """Score memories by the words they share with the question; rare words have more weight."""
     terms = json.dumps(sorted(set(asked.terms)))
     counted = sorted(connection.many("count_memory_words", {"owner": owner, "terms": terms}), key=lambda row: row[1])
     matches: dict[int, float] = defaultdict(float)
@@ -79,7 +79,7 @@ def _matches(connection: Connection, owner: int, asked: Recall) -> dict[int, flo
 
 
 def _latest(rows: Sequence[Row]) -> list[Row]:
-    """Leave out what holds only since its correction is out of sight, where something later is said of the same."""
+    """Drop memories valid only because their correction is not visible, if a later one has the same subject."""
     last: dict[tuple[bytes, str], tuple[bool, int]] = {}
     for row in rows:
         thing = (row[5], row[9])
@@ -88,7 +88,7 @@ def _latest(rows: Sequence[Row]) -> list[Row]:
 
 
 class _Sight:
-    """What a turn sees of its user's memories. What it does not see makes nothing untrue for it."""
+    """The memories visible to a turn. Those that are not visible supersede nothing for it."""
 
     def __init__(self, connection: Connection, asked: Recall, owner: int) -> None:
         self._connection, self._asked = connection, asked
@@ -102,7 +102,7 @@ class _Sight:
         }
 
     def look(self, rows: list[Row]) -> list[Row]:
-        """Read which turns said them, the last first."""
+        """Load the source turns of these memories, latest first."""
         new = [row[2] for row in rows if row[2] not in self._sources]
         self._sources |= {key: [] for key in new}
         for source in self._connection.many("select_sources", (json.dumps(new),)) if new else ():
@@ -110,7 +110,7 @@ class _Sight:
         return rows
 
     def sees(self, row: Row) -> bool:
-        """Return whether the turn may have a memory, leaving aside what was said since."""
+        """Return whether a memory is visible to the turn, regardless of later corrections."""
         said, origin, is_of_user = self._sources[row[2]], row[10], not row[5]
         if not said or origin == "person":
             return True
@@ -129,7 +129,7 @@ class _Sight:
         return sees(self._lines[line], unpack(source[5]), source[6])
 
     def or_beneath(self, rows: list[Row]) -> list[Row]:
-        """Return those that the turn sees, and in place of each other one what it made untrue."""
+        """Return the visible memories, and for each invisible one those that it superseded."""
         seen: list[Row] = []
         while rows:
             seen += [row for row in rows if self.sees(row)]
@@ -139,13 +139,13 @@ class _Sight:
         return seen
 
     def true(self, rows: list[Row]) -> list[Row]:
-        """Keep what the turn sees, and sees nothing of that makes it untrue."""
+        """Return the visible memories that no visible memory supersedes."""
         seen = [row for row in rows if self.sees(row)]
         above = self.above(seen)
         return [row for row in seen if self.instead(row, above) is row]
 
     def above(self, rows: Sequence[Row], *, to_the_end: bool = False) -> dict[bytes, Row]:
-        """Read what made them untrue, and what made that untrue; up to the first that is seen, or to the end."""
+        """Load the chain of memories that superseded these, up to the first visible one or to the end."""
         found: dict[bytes, Row] = {}
         ids = {row[17] for row in rows if row[17] is not None}
         while ids:
@@ -156,7 +156,7 @@ class _Sight:
         return found
 
     def instead(self, row: Row, above: dict[bytes, Row]) -> Row | None:
-        """Find the last that the turn sees of what was said since; None where that was forgotten."""
+        """Return the last visible memory of the chain that superseded a row; None if it was forgotten."""
         best = row if self.sees(row) else None
         while row[17] is not None:
             if row[17] not in above:
@@ -166,7 +166,7 @@ class _Sight:
         return best
 
     def nearest(self, rows: list[Row]) -> list[Row]:
-        """Of what the thread and the user say of the same thing, keep the thread's, unless it was said before here."""
+        """Of memories of conversation and user about one subject, keep the conversation's unless it is older."""
         here = {row[9]: row[14] for row in rows if row[5] and row[9]}
         later = {
             row[9] for row in rows if not row[5] and row[14] > here.get(row[9], row[14]) and self._is_said_here(row)
@@ -177,7 +177,7 @@ class _Sight:
         return any(source[4] == self.values["thread"] for source in self._sources[row[2]][:1])
 
     def candidate(self, row: Row, matches: dict[int, float]) -> MemoryMatch:
-        """Make a candidate of a row, as it holds for the turn."""
+        """Return a row as a match, as it is valid for the turn."""
         as_seen = (*row[:17], None, None, *row[19:])
         memory = to_memory(as_seen, next(iter(self._sources[row[2]]), None))
         return MemoryMatch(memory=memory, match=matches.get(row[2], 0.0), vector=to_vector(row))

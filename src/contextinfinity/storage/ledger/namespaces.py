@@ -1,4 +1,4 @@
-"""Namespaces: the vectors of one embedder each, and which chunks have none there yet."""
+"""Vector namespaces, one per embedder, and the chunks that have no vector in them yet."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextinfinity.storage.invariants import check_namespace, row_limit
 from contextinfinity.storage.ledger.chunks import chunk_of
 from contextinfinity.storage.ledger.rows import must
 
-_LOOKED_OVER = 1024  # chunks that one write looks over to see how far a namespace is filled
+_LOOKED_OVER = 1024  # chunks that one write checks to advance the progress mark
 
 
 class Space(NamedTuple):
-    """A namespace as its row says."""
+    """A row of the namespace table."""
 
     key: int
     name: str
@@ -26,28 +26,28 @@ class Space(NamedTuple):
     generation: str | None
 
     def shown(self) -> Namespace:
-        """Return it as others know it."""
+        """Return the public form."""
         return Namespace(name=self.name, dim=self.dim, state=self.state, placed=self.placed)  # type: ignore[arg-type]
 
 
 def spaces(connection: Connection) -> list[Space]:
-    """Read all, the current one first."""
+    """Return all namespaces, the current one first."""
     return [Space(*row) for row in connection.many("select_namespaces")]
 
 
 def find_space(connection: Connection, name: str) -> Space | None:
-    """Read one."""
+    """Return one namespace by name."""
     row = connection.one("select_namespace", (name,))
     return None if row is None else Space(*row)
 
 
 def must_space(connection: Connection, name: str) -> Space:
-    """Read one that has to be there."""
+    """Return one namespace by name. Raises ``NotFound`` if it is unknown."""
     return must(find_space(connection, name), "namespace", name)  # type: ignore[no-any-return]
 
 
 def open_space(connection: Connection, name: str, dim: int) -> Space:
-    """Make sure there is one; the first is current, an old one is filled again."""
+    """Return a namespace, creating it if needed; the first is current, an old one is filled again."""
     known = find_space(connection, name)
     check_namespace(name, dim, None if known is None else known.dim)
     if known is None:
@@ -60,7 +60,7 @@ def open_space(connection: Connection, name: str, dim: int) -> Space:
 
 
 def note_filled(connection: Connection, space: Space) -> None:
-    """Move the mark past all chunks that have a vector; what lies far ahead is left to later writes."""
+    """Advance the progress mark past chunks that have a vector, a bounded number per write."""
     values = {"namespace": space.key, "filled": space.filled, "limit": _LOOKED_OVER}
     filled = space.filled
     for key, has_one in connection.each("select_placed", values):
@@ -72,7 +72,7 @@ def note_filled(connection: Connection, space: Space) -> None:
 
 
 def switch_to(connection: Connection, namespace: str) -> bool:
-    """Make a namespace the current one, unless a chunk has no vector there."""
+    """Make a namespace current; return False if a chunk has no vector in it."""
     space = must_space(connection, namespace)
     if connection.one("select_unplaced", {"namespace": space.key, "filled": space.filled, "limit": 1}):
         return False
@@ -82,17 +82,17 @@ def switch_to(connection: Connection, namespace: str) -> bool:
 
 
 def list_namespaces(connection: Connection) -> tuple[Namespace, ...]:
-    """Return which there are, the current one first."""
+    """Return all namespaces, the current one first."""
     return tuple(space.shown() for space in spaces(connection))
 
 
 def open_namespace(connection: Connection, name: str, dim: int) -> Namespace:
-    """Make sure there is one of that name."""
+    """Return the namespace with that name, creating it if needed."""
     return open_space(connection, name, dim).shown()
 
 
 def list_unplaced(connection: Connection, namespace: str, *, limit: int = 256) -> tuple[Chunk, ...]:
-    """Read chunks that have no vector there, the oldest first."""
+    """Return chunks without a vector in the namespace, oldest first."""
     space = must_space(connection, namespace)
     values = {"namespace": space.key, "filled": space.filled, "limit": row_limit(limit)}
     found = (chunk_of(connection, chunk_id) for (chunk_id,) in connection.many("select_unplaced", values))

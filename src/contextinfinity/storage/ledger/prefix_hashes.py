@@ -22,7 +22,7 @@ from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUA
 def find_end(
     connection: Connection, owner: Owner, answered: int, *, session_id: SessionId | None = None
 ) -> PrefixHashEnd | None:
-    """Find the turn up to which exactly this was said."""
+    """Return the turn whose stored prefix has this hash."""
     asked = {**_whose(owner, session_id), "number": answered, "limit": 1}
     if (row := connection.one("select_free_after_answer", asked)) is not None:
         return _to_end(row)
@@ -35,7 +35,7 @@ def find_end(
 def find_exchanges(
     connection: Connection, owner: Owner, alone: int, *, session_id: SessionId | None = None
 ) -> tuple[PrefixHashEnd, ...]:
-    """Find the turns that say just this exchange."""
+    """Return the turns with exactly this exchange."""
     asked = {**_whose(owner, session_id), "number": alone, "limit": MOST_CANDIDATES + 1}
     rows = connection.many("select_free_after_exchange", asked)
     rows += connection.many("select_after_exchange", asked)
@@ -46,9 +46,10 @@ def find_exchanges(
 
 
 def check_place(connection: Connection, new: NewTurn) -> None:
-    """Refuse a message whose branch has gone on since its place was looked for, or has no turn that it retries.
+    """Raise ``BranchBusy`` if the branch has continued since the lookup, ``NotFound`` if it lacks the retried turn.
 
-    Behind the turn that it follows only failed attempts of the same message may stand, and it retries the newest.
+    After the turn that the message follows there may be only failed attempts of the same message; it retries the
+    newest of them.
     """
     branch_id, trail = new.branch_id, new.trail
     if trail is not None and trail.follows is not None:
@@ -62,7 +63,7 @@ def check_place(connection: Connection, new: NewTurn) -> None:
 
 
 def note_asked(connection: Connection, turn: Turn, trail: PrefixHashes | None) -> None:
-    """Write the hashes that a message brought."""
+    """Write the hashes that came with a message."""
     if trail is not None:
         values = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id), "answered": None}
         said = {"asked": trail.asked, "before": trail.before, "alone": trail.alone, "body": trail.body}
@@ -70,7 +71,7 @@ def note_asked(connection: Connection, turn: Turn, trail: PrefixHashes | None) -
 
 
 def note_answered(connection: Connection, turn: Turn, phase: Phase, answer: Message | None) -> None:
-    """Write the hashes of an answered turn: after those it brought, else after those of the turn before it."""
+    """Write the hashes of an answered turn, based on its own ones or on those of the previous turn."""
     if phase is Phase.FAILED:
         return
     if answer is None:
@@ -88,12 +89,12 @@ def note_answered(connection: Connection, turn: Turn, phase: Phase, answer: Mess
 
 
 def note_dead(connection: Connection, worker: WorkerId) -> None:
-    """Write that all connections of a dead worker broke."""
+    """Record that all connections of a dead worker broke."""
     connection.execute("note_dead", {"worker": worker, "now": to_millis(now())})
 
 
 def placed_here(connection: Connection, branch_id: BranchId, trail: PrefixHashes | None) -> PrefixHashes | None:
-    """Drop the prefix hash of a message that lands behind other turns than its sender knew."""
+    """Drop the prefix hash of a message if its branch now ends with other turns than its sender knew."""
     if trail is None:
         return None
     turn, trail = _newest(connection, branch_id, 2**62), replace(trail, is_open=False)
@@ -102,7 +103,7 @@ def placed_here(connection: Connection, branch_id: BranchId, trail: PrefixHashes
 
 
 def note_recorded(connection: Connection, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
-    """Write the hashes of recorded turns, of those that brought them, and the end of their branch."""
+    """Write the hashes of those recorded turns that have some, and the end of their branch."""
     owner, is_thread = _owner_of(connection, turns[-1])
     told = zip(turns, exchanges, strict=True)
     rows = [_told(turn, one, owner) for turn, one in told if one.asked is not None and turn.answer is not None]
@@ -116,14 +117,14 @@ def note_recorded(connection: Connection, turns: Sequence[Turn], exchanges: Sequ
 
 
 def note_logged(connection: Connection, turn: Turn) -> None:
-    """Write that a branch leaves off with a turn from elsewhere that was answered later."""
+    """Record that a branch ends with a recorded turn that was answered later."""
     owner, is_thread = _owner_of(connection, turn)
     if is_thread:
         _set_end(connection, turn, _told(turn, Exchange(message=turn.user_message), owner))
 
 
 def _told(turn: Turn, exchange: Exchange, owner: Owner) -> dict[str, object] | None:
-    """Return the trails of a turn from elsewhere; None: it was not answered."""
+    """Return the hashes of a recorded turn; None if it has no answer."""
     if turn.answer is None:
         return None
     by_itself = alone(turn.user_message, owner) if exchange.alone is None else exchange.alone
@@ -131,7 +132,7 @@ def _told(turn: Turn, exchange: Exchange, owner: Owner) -> dict[str, object] | N
 
 
 def _set_end(connection: Connection, turn: Turn, columns: dict[str, object] | None) -> None:
-    """Write that a branch leaves off with a turn, or with something that leads nowhere."""
+    """Record that a branch ends with a turn, or with something that cannot be matched."""
     place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
     connection.execute(("drop_end" if columns is None else "set_end"), {**place, **(columns or {})})
 
@@ -160,7 +161,7 @@ def _answered_before(connection: Connection, turn: Turn, owner: Owner) -> int | 
 
 
 def _newest(connection: Connection, branch_id: BranchId, before: int) -> Row | None:
-    """Read the prefix hash after the newest turn of a lineage before a place that did not fail: (hash or None,)."""
+    """Return (hash or None,) of the newest turn of a lineage before a turn_seq that did not fail."""
     for branch, first, last in stretches_before(connection, branch_id, before):
         place = {"branch_id": pack(branch), "first": first, "last": last}
         if (row := connection.one("select_before", place)) is not None:
@@ -204,7 +205,7 @@ def join_broken(connection: Connection, owner: Owner, body: int, *, since: datet
 
 
 def find_walked(connection: Connection, owner: Owner, trail: PrefixHashes) -> HashedPrefix | None:
-    """Find the newest turn that a request made."""
+    """Return the newest turn that a request created."""
     asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
     row = connection.one("select_walked", asked)
     if row is None:
@@ -213,7 +214,7 @@ def find_walked(connection: Connection, owner: Owner, trail: PrefixHashes) -> Ha
 
 
 class LedgerPrefixHashes(StoreResource):
-    """``Trails`` of the contract, on a database."""
+    """``PrefixHashStore`` of the contract, on a database."""
 
     end = looks(find_end)
     exchanges = looks(find_exchanges)

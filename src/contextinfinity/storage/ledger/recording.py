@@ -1,4 +1,4 @@
-"""Turns that were finished elsewhere: imports and small logs, many in one transaction."""
+"""Records turns that were finished elsewhere, many in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contextinfinity.storage.ledger.states import append_state, head_of, refuse_
 
 
 def record(connection: Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
-    """Append the exchanges as turns that are Done, and one state that counts past the last of them."""
+    """Append exchanges as turns in phase Done, with one state after the last of them."""
     check_exchanges(exchanges)
     there = {each.id: turn for each in exchanges if each.id and (turn := _recorded(connection, branch_id, each.id))}
     new = [exchange for exchange in exchanges if exchange.id not in there]
@@ -44,13 +44,13 @@ def _recorded(connection: Connection, branch_id: BranchId, turn_id: TurnId) -> T
 
 
 def refuse_deleted(connection: Connection, turn_id: TurnId) -> None:
-    """Refuse a turn that was there and is gone."""
+    """Raise ``Gone`` if the turn was deleted."""
     if connection.one("select_buried_turn", (pack(turn_id),)) is not None:
         raise Gone(f"Turn {turn_id} was deleted.")
 
 
 def log(connection: Connection, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
-    """Set a message as the answer of the newest turn, if that waits for one; otherwise append it as a turn."""
+    """Set a message as the answer of the newest turn, if that lacks one; otherwise append it as a turn."""
     said = Exchange(message=message, metadata=metadata)
     check_exchanges((said,))
     head = settled_head(connection, branch_id)
@@ -62,14 +62,14 @@ def log(connection: Connection, branch_id: BranchId, message: Message, *, metada
 
 
 def settled_head(connection: Connection, branch_id: BranchId) -> State:
-    """Return the head of a branch that something can be appended to from outside."""
+    """Return the head of a branch. Raises ``OutOfOrder`` while its turns are neither committed nor failed."""
     head = head_of(connection, branch_id)
     refuse_unsettled(connection, branch_id, before=2**62)
     return head
 
 
 def last_turn(connection: Connection, branch_id: BranchId) -> Turn | None:
-    """Find the last turn of a branch's own, unless another branch goes on from it."""
+    """Return the branch's own last turn; None if another branch continues from it."""
     found = connection.one("select_last_turn", (pack(branch_id),))
     row = None if found is None else connection.one("select_turn", found)
     return None if row is None else to_turn(row)
@@ -124,7 +124,7 @@ def _turn(exchange: Exchange, state: State, before: StateId, turn_seq: int, mome
 
 
 def _insert(connection: Connection, session_id: bytes, turns: Sequence[Turn]) -> None:
-    """Write turns and what they say, many rows at a time: an import brings a million."""
+    """Insert turns and their messages in batches."""
     said = [message for turn in turns for message in (turn.user_message, turn.answer) if message is not None]
     keys = iter(insert_messages(connection, session_id, said))
     rows = [

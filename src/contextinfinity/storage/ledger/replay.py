@@ -19,7 +19,7 @@ from contextinfinity.storage.replay import ReplayedTurn
 
 
 def land_turn(connection: Connection, landing: ReplayedTurn) -> Turn:
-    """Write what the ledger does not have of a turn."""
+    """Write the missing parts of a spooled turn."""
     if landing.new is not None:
         check_new_turn(landing.new)
     for step in landing.steps:
@@ -64,6 +64,6 @@ def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> T
 
 
 class LedgerReplay(StoreResource):
-    """``Landings`` of the contract, on a database."""
+    """``ReplayStore`` of the contract, on a database."""
 
     land = writes(land_turn)

@@ -1,4 +1,4 @@
-"""Between rows and nouns: ids as 16 bytes, times as milliseconds, JSON as the versioned wire form.
+"""Conversion between rows and domain values: ids as 16 bytes, times as milliseconds, JSON in the versioned wire form.
 
 Text is stored once. A message of one plain text block is its text; anything richer is its blocks. An item
 of a step that repeats the turn's answer is stored as a reference to it.
@@ -41,14 +41,14 @@ class _Blocks(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
-    """Stands in a step's items for blocks of the turn's answer; without ``stop`` for all from ``start`` on."""
+    """A reference from a step's items to blocks of the turn's answer; without ``stop``, all from ``start`` on."""
 
     start: int = 0
     stop: int | None = None
 
 
 class _CallReference(msgspec.Struct, frozen=True, tag="call"):
-    """Stands in a step's items for a tool call that is a block of the turn's answer."""
+    """A reference from a step's items to a tool call that is a block of the turn's answer."""
 
     at: int
 
@@ -63,18 +63,18 @@ class _Inputs(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def pack(identifier: str) -> bytes:
-    """Turn an id into its 16 bytes; a text that is no id becomes bytes that match nothing."""
+    """Encode an id as 16 bytes; an invalid id becomes bytes that match nothing."""
     return bytes.fromhex(identifier.replace("-", "")) if is_id(identifier) else b""
 
 
 def pack_hash(sha256: str) -> bytes:
-    """Turn a SHA-256 in hex into its 32 bytes; a text that is none becomes bytes that match nothing."""
+    """Encode a SHA-256 in hex as 32 bytes; an invalid one becomes bytes that match nothing."""
     return bytes.fromhex(sha256) if _SHA256.fullmatch(sha256) else b""
 
 
 @lru_cache(maxsize=4096)
 def unpack(raw: bytes) -> str:
-    """Turn 16 bytes into an id."""
+    """Decode 16 bytes to an id."""
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -90,7 +90,7 @@ def maybe_unpack(raw: bytes | None) -> str | None:
 
 
 def must(row: Row | None, what: str, identifier: str) -> Row:
-    """Return the row, or say that there is none."""
+    """Return the row. Raises ``NotFound`` if it is None."""
     if row is None:
         raise NotFound(f"There is no {what} {identifier}.")
     return row
@@ -106,14 +106,14 @@ def message_columns(message: Message) -> tuple[str | None, str | None, bytes]:
 
 
 def to_message(role: str, text: str | None, blocks: str | None) -> Message:
-    """Put a message together again."""
+    """Decode a message from its columns."""
     if blocks is None:
         return Message(role=role, blocks=(TextBlock(text=text or ""),))  # type: ignore[arg-type]
     return Message(role=role, blocks=wire.loads(_Blocks, blocks).blocks)  # type: ignore[arg-type]
 
 
 def items_column(items: tuple[TranscriptItem, ...], answer: Message | None) -> str | None:
-    """Write a step's items; those that repeat the turn's answer are written as references to it."""
+    """Encode a step's items; those that repeat the turn's answer become references to it."""
     if not items:
         return None
     blocks = () if answer is None else answer.blocks
@@ -121,7 +121,7 @@ def items_column(items: tuple[TranscriptItem, ...], answer: Message | None) -> s
 
 
 def _reference(item: TranscriptItem, blocks: tuple[ContentBlock, ...]) -> _Answer | _CallReference | None:
-    """Find an item in the answer's blocks."""
+    """Return the reference to an item in the answer's blocks; None if it is not there."""
     if isinstance(item, ToolCallItem):
         same = ToolUseBlock(tool_use_id=item.call_id, name=item.name, input=item.arguments)
         return _CallReference(at=blocks.index(same)) if same in blocks else None
@@ -136,7 +136,7 @@ def _reference(item: TranscriptItem, blocks: tuple[ContentBlock, ...]) -> _Answe
 
 
 def to_items(column: str | None, answer: Message | None) -> tuple[TranscriptItem, ...]:
-    """Read a step's items and resolve the references to the turn's answer."""
+    """Decode a step's items and resolve references to the turn's answer."""
     if column is None:
         return ()
     blocks = () if answer is None else answer.blocks
@@ -155,28 +155,28 @@ def _dereference(item: TranscriptItem | _Answer | _CallReference, blocks: tuple[
 
 
 def inputs_column(inputs: tuple[ToolOutputItem, ...]) -> str | None:
-    """Write the tool outputs a step answers."""
+    """Encode the tool outputs that a step answers."""
     return wire.dumps(_Inputs(inputs)).decode() if inputs else None
 
 
 def to_inputs(column: str | None) -> tuple[ToolOutputItem, ...]:
-    """Read the tool outputs a step answers."""
+    """Decode the tool outputs that a step answers."""
     return () if column is None else wire.loads(_Inputs, column).items
 
 
 def to_rounds(rows: Sequence[Row]) -> tuple[TranscriptItem, ...]:
-    """Read rows of ``select_rounds``; the last step's items are the answer, which is no round."""
+    """Decode rows of ``select_rounds``; the last step's items are the answer and are left out."""
     last = len(rows) - 1
     return rounds_of([(to_inputs(row[0]), to_items(row[1], None) if at < last else ()) for at, row in enumerate(rows)])
 
 
 def to_usage(input_tokens: int, output_tokens: int, cached_tokens: int, cost: float | None) -> Usage:
-    """Read the four columns of a usage."""
+    """Decode the four usage columns."""
     return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens, cost=cost)
 
 
 def to_session(row: Row) -> Session:
-    """Read a row of ``select_session*``."""
+    """Decode a row of ``select_session*``."""
     return Session(
         id=unpack(row[0]),
         owner=Owner(org_id=row[1], user_id=row[2]),
@@ -193,7 +193,7 @@ def to_session(row: Row) -> Session:
 
 
 def to_branch(row: Row) -> Branch:
-    """Read a row of ``select_branch*``."""
+    """Decode a row of ``select_branch*``."""
     return Branch(
         id=unpack(row[0]),
         session_id=unpack(row[1]),
@@ -209,7 +209,7 @@ def to_branch(row: Row) -> Branch:
 
 
 def to_state(row: Row) -> State:
-    """Read a row of ``select_state*``."""
+    """Decode a row of ``select_state*``."""
     return State(
         id=unpack(row[0]),
         session_id=unpack(row[1]),
@@ -228,7 +228,7 @@ def to_state(row: Row) -> State:
 
 
 def to_turn(row: Row) -> Turn:
-    """Read a row of ``select_turn*``."""
+    """Decode a row of ``select_turn*``."""
     return Turn(
         id=unpack(row[0]),
         session_id=unpack(row[1]),
@@ -256,7 +256,7 @@ def to_turn(row: Row) -> Turn:
 
 
 def to_step(turn_id: TurnId, row: Row) -> Step:
-    """Read a step, with the answer its items may refer to."""
+    """Decode a step, with the answer that its items may refer to."""
     answer = None if row[17] is None else to_message(*row[17:20])
     return Step(
         id=unpack(row[0]),

@@ -1,7 +1,7 @@
-"""Scope filter: which of the places that a search found are within its scope.
+"""Scope filter: which of the positions that a search found are within its scope.
 
-Whatever led to a place, here its turn is read and asked: whose it is, in which session, on which branch, how far back,
-when it was said, what its chunks are. A place that is not admitted here is never shown.
+For every position the turn is read, and its owner, session, branch, age, time and chunk types are checked. A position
+that is not admitted here is never returned.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 
 Number: TypeAlias = int
-"""A place: 2 * message.key, and 1 more for the tool side of the turn that the message asks."""
+"""A position: 2 * message.key, plus 1 for the tool side of the turn that the message asks."""
 
 
 class ScopeFilter:
-    """A scope, asked of one place after another."""
+    """Checks positions against a scope."""
 
     def __init__(self, connection: Connection, scope: Scope) -> None:
         self._connection = connection
@@ -35,7 +35,7 @@ class ScopeFilter:
         self._until = None if scope.until is None else to_millis(scope.until)
 
     def admitted(self, numbers: Sequence[Number]) -> dict[Number, TextPosition]:
-        """Return those of the places that the scope admits."""
+        """Return the positions that the scope admits."""
         keys = msgspec.json.encode(sorted({number >> 1 for number in numbers})).decode()
         asked = {row[0]: row for row in self._connection.many("select_asked", (keys,))}
         answered = {row[0]: row for row in self._connection.many("select_answered", (keys,))}
@@ -49,7 +49,7 @@ class ScopeFilter:
         return found
 
     def _admits(self, row: Row, side: ChunkSide) -> bool:
-        """Ask what costs least first, and nothing that the scope leaves open."""
+        """Return whether a row is within the scope; cheap checks come first."""
         key, turn_id, session_id, branch_id, turn_seq, created_at, org_id, user_id = row
         scope = self._scope
         if self._session is not None and session_id != self._session:

@@ -1,7 +1,7 @@
 """Search results as entries: many turns are read at once, with their chunks and the origins of their messages.
 
-Most turns are two plain texts, and are read in three statements however many they are. One that is more (pictures,
-tools) is read by itself.
+Most turns are two plain texts; all of these are read with three statements. Turns with images or tools are read one by
+one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
 
 MOST_KEPT = 8_192
-"""Turns that are kept, and characters of a turn that is worth keeping: about 20 MB, 150 at the most."""
+"""Limits of the cache: turns, and characters per turn; about 20 MB, at most 150 MB."""
 LONGEST_KEPT = 8_000
 
 Origins: TypeAlias = dict[int, list[Row]]
-"""Where messages came from: (external_id, said_at, name), by the key of the message."""
+"""Origins of messages: (external_id, said_at, name) by message key."""
 
 
 class EntryReader:
-    """Reads, and keeps what was read last: of turns that are answered and cut, which never change.
+    """Reads entries and caches those of answered and chunked turns, which never change.
 
-    A deletion or a new cut, by any process, raises the index's epoch, which empties the cache.
+    A deletion or new chunking in any process increments the index epoch, which empties the cache.
     """
 
     def __init__(self, most: int = MOST_KEPT) -> None:
@@ -42,13 +42,13 @@ class EntryReader:
         self._lock = Lock()
 
     def places(self, connection: Connection, places: Sequence[TextPosition]) -> tuple[IndexedMessage, ...]:
-        """Read places in the order asked for."""
+        """Return the entries at these positions, in the given order."""
         turns = [pack(turn_id) for turn_id in dict.fromkeys(place.turn_id for place in places)]
         entries = {entry.place: entry for entry in self._read(connection, turns)}
         return tuple(entries[place] for place in places if place in entries)
 
     def around(self, connection: Connection, turn_ids: Collection[TurnId]) -> tuple[IndexedMessage, ...]:
-        """Read all that was said in turns, and in those just before and after them."""
+        """Return the entries of turns and of those just before and after them."""
         near = connection.many("select_around", (_listed(map(pack, turn_ids)),))
         return tuple(self._read(connection, [row[0] for row in near]))
 
@@ -75,7 +75,7 @@ Turns: TypeAlias = dict[bytes, tuple[IndexedMessage, ...]]
 
 
 def _fetched(connection: Connection, turns: Sequence[bytes]) -> tuple[Turns, Turns]:
-    """Read turns: those that never change, and the others."""
+    """Return (turns that never change, other turns)."""
     lasting: Turns = {}
     passing: Turns = {}
     rows = connection.many("select_turns_read", (_listed(turns),)) if turns else []
@@ -113,7 +113,7 @@ def _plain(row: Row, chunks: Sequence[Row], origins: Origins) -> Iterator[Indexe
 
 
 def _rich(connection: Connection, row: Row, origins: Origins) -> Iterator[IndexedMessage]:
-    """Return the sides of a turn that is more than that."""
+    """Return the sides of a turn with other content."""
     ids = _ids(row)
     chunks = chunks_of_turn(connection, ids.turn)
     for spoken in sides_of(existing_turn(connection, ids.turn)):
@@ -123,7 +123,7 @@ def _rich(connection: Connection, row: Row, origins: Origins) -> Iterator[Indexe
 
 
 class _Ids(NamedTuple):
-    """Where something was said, as others know it: written out once a turn."""
+    """The public ids of a turn, formatted once per turn."""
 
     session: SessionId
     branch: BranchId

@@ -29,7 +29,7 @@ from contextinfinity.storage.ledger.states import carry_pins, insert_state, newe
 def list_sessions(
     connection: Connection, owner: Owner, *, limit: int = 50, after: Position | None = None
 ) -> tuple[Session, ...]:
-    """Read the owner's sessions, the one spoken in last first."""
+    """Return the owner's sessions, most recently used first."""
     moment, last = (LAST_PLACE, b"") if after is None else (to_millis(after.moment), pack(after.id))
     whose = {"org_id": owner.org_id, "user_id": owner.user_id}
     values = {**whose, "updated_at": moment, "id": last, "limit": row_limit(limit)}
@@ -37,13 +37,13 @@ def list_sessions(
 
 
 def rename_session(connection: Connection, session_id: SessionId, title: str | None) -> Session:
-    """Return it another title."""
+    """Change the title of a session."""
     connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
     return _existing(connection, session_id)
 
 
 def note_session(connection: Connection, session_id: SessionId, key: str, value: Json) -> Session:
-    """Set one key of its metadata."""
+    """Set one metadata key of a session."""
     check_metadata_key(key)
     check_json(value, "metadata")
     values = {"id": pack(session_id), "path": f'$."{key}"', "value": metadata_column(value) or "null"}
@@ -52,7 +52,7 @@ def note_session(connection: Connection, session_id: SessionId, key: str, value:
 
 
 def activate_session(connection: Connection, session_id: SessionId, branch_id: BranchId) -> Session:
-    """Make another of its branches the active one."""
+    """Make another branch of a session the active one."""
     session = _existing(connection, session_id)
     if existing_branch(connection, branch_id).session_id != session.id:
         raise NotFound(f"Session {session_id} has no branch {branch_id}.")
@@ -61,18 +61,18 @@ def activate_session(connection: Connection, session_id: SessionId, branch_id: B
 
 
 def get_branch(connection: Connection, branch_id: BranchId) -> Branch | None:
-    """Read one."""
+    """Return one branch."""
     row = connection.one("select_branch", (pack(branch_id),))
     return None if row is None else to_branch(row)
 
 
 def list_branches(connection: Connection, session_id: SessionId) -> tuple[Branch, ...]:
-    """Read all of a session, the oldest first."""
+    """Return all branches of a session, oldest first."""
     return tuple(map(to_branch, connection.many("select_branches", (pack(session_id),))))
 
 
 def read_lineage(connection: Connection, branch_id: BranchId) -> Lineage:
-    """Tell whose turns it sees."""
+    """Return the lineage of a branch. Raises ``NotFound`` if it is unknown."""
     existing_branch(connection, branch_id)
     return lineage_of(connection, branch_id)
 
@@ -85,7 +85,7 @@ def fork_branch(
     state: int | None = None,
     label: str | None = None,
 ) -> Branch:
-    """Start a new branch after a turn, or from a state."""
+    """Create a branch after a turn, or from a state."""
     return _fork(connection, branch_id, at, state, label)
 
 
@@ -97,7 +97,7 @@ def rollback_branch(
     state: int | None = None,
     label: str | None = None,
 ) -> Branch:
-    """Fork there and make the new branch the active one."""
+    """Fork and make the new branch the active one."""
     check_rollback(to, state)
     branch = _fork(connection, branch_id, to, state, label)
     _activate(connection, branch.session_id, branch.id)
@@ -105,18 +105,18 @@ def rollback_branch(
 
 
 def find_session(connection: Connection, session_id: SessionId) -> Session | None:
-    """Read a session by its id."""
+    """Return a session by its id."""
     row = connection.one("select_session", (pack(session_id),))
     return None if row is None else to_session(row)
 
 
 def existing_branch(connection: Connection, branch_id: BranchId) -> Branch:
-    """Read a branch that has to be there."""
+    """Return a branch. Raises ``NotFound`` if it is unknown."""
     return to_branch(must(connection.one("select_branch", (pack(branch_id),)), "branch", branch_id))
 
 
 def lineage_of(connection: Connection, branch_id: BranchId) -> Lineage:
-    """Walk from a branch to its root. An unknown branch sees nothing."""
+    """Return the lineage from a branch to its root; an unknown branch has an empty one."""
     chain = connection.many("select_ancestry", (pack(branch_id),))
     return Lineage.of([(unpack(branch), fork_seq) for branch, fork_seq in chain])
 
@@ -124,7 +124,7 @@ def lineage_of(connection: Connection, branch_id: BranchId) -> Lineage:
 def stretches_before(connection: Connection, branch_id: BranchId, before: int) -> Iterator[tuple[BranchId, int, int]]:
     """Yield (branch, first, last) of a lineage from its newest stretch back, only turns under ``before``.
 
-    The branch's own turns come first; its ancestors are looked up only if the caller goes on.
+    The branch's own turns come first; ancestors are read only if the caller continues.
     """
     if before <= 1:
         return
@@ -150,7 +150,7 @@ def _activate(connection: Connection, session_id: SessionId, branch_id: BranchId
 
 
 def create_session(connection: Connection, new: NewSession) -> Session:
-    """Make a session with one branch and its root state."""
+    """Create a session with one branch and its root state."""
     check_new_session(new)
     if (made := made_before(connection, new.once)) is not None:
         return _existing(connection, unpack(made[0]))
@@ -255,7 +255,7 @@ def _fork(connection: Connection, branch_id: BranchId, at: int | None, state: in
 
 
 def _begin_end(connection: Connection, forked: BranchId, lineage: Lineage, at: int) -> None:
-    """Note where a new branch leaves off (``trails``): turns that failed do not count."""
+    """Write the prefix hash at which a new branch ends; failed turns are ignored."""
     for branch, first, last in lineage.backwards(at + 1):
         values = {"id": pack(forked), "branch_id": pack(branch), "first": first, "last": last}
         if connection.one("select_unfailed", values) is not None:

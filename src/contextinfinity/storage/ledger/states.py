@@ -1,4 +1,4 @@
-"""States: TX-B, pins, fold candidates, and finding the state at a place."""
+"""States: TX-B, pins, fold candidates, and finding the state at a turn."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from contextinfinity.storage.ledger.rows import must, pack, to_state, unpack
 
 
 def get_state(connection: Connection, state_id: StateId) -> State | None:
-    """Read one."""
+    """Return one state."""
     row = connection.one("select_state", (pack(state_id),))
     return None if row is None else to_state(row)
 
 
 def list_states(connection: Connection, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
-    """Read the chain from the head back, the newest first."""
+    """Return the chain of states from the head back, newest first."""
     values = {"branch_id": pack(branch_id), "limit": row_limit(limit)}
     if limit < 1:
         return ()
@@ -53,7 +53,7 @@ def list_states(connection: Connection, branch_id: BranchId, *, limit: int = 50)
 def newest_of_reasons(
     connection: Connection, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
 ) -> State | None:
-    """Read the newest state of the chain made for one of these reasons."""
+    """Return the newest state of the chain with one of these reasons."""
     head = head_of(connection, branch_id)
     if covers is not None and not 0 <= covers <= LAST_PLACE:
         return None
@@ -67,13 +67,13 @@ AFTER_COMMIT: frozenset[JobType] = frozenset({"index_turn", "remember_turn"})
 def commit_state(
     connection: Connection, draft: StateDraft, *, expected_head: StateId | None, queue: JobTypes = AFTER_COMMIT
 ) -> State:
-    """TX-B: new state, state_after, phase, head and head_seq together, and the jobs that follow."""
+    """TX-B: write the new state, state_after, phase, head and head_seq, and enqueue the jobs that follow."""
     check_draft(draft)
     return _commit(connection, draft, expected_head, queue)
 
 
 def propose_fold(connection: Connection, candidate: FoldCandidate) -> FoldCandidate:
-    """Keep a fold that could be committed, one a branch."""
+    """Store the fold candidate of a branch."""
     check_candidate(candidate)
     body = wire.dumps(candidate).decode()
     head = head_of(connection, candidate.branch_id)
@@ -84,7 +84,7 @@ def propose_fold(connection: Connection, candidate: FoldCandidate) -> FoldCandid
 
 
 def read_proposal(connection: Connection, branch_id: BranchId) -> FoldCandidate | None:
-    """Read the branch's candidate."""
+    """Return the branch's fold candidate."""
     row = connection.one("select_candidate", (pack(branch_id),))
     return None if row is None else wire.loads(FoldCandidate, row[0])
 
@@ -110,7 +110,7 @@ def fold(connection: Connection, candidate: FoldCandidate, *, ends: Job | None =
 
 
 def unfold(connection: Connection, branch_id: BranchId) -> State:
-    """Return to the summary before the last fold."""
+    """Restore the summary from before the last fold."""
     head = head_of(connection, branch_id)
     folded = _newest(connection, branch_id, head.state_seq, {"fold"}, head.covers_turn_seq)
     before = get_state(connection, folded.parent_id) if folded is not None and folded.parent_id else None
@@ -130,7 +130,7 @@ def unfold(connection: Connection, branch_id: BranchId) -> State:
 
 
 def _keep_spent(connection: Connection, state: State, spent: Usage) -> None:
-    """Keep what models used for the summaries of a branch, in a candidate that continues no summary."""
+    """Store the token usage of a branch's summaries in a candidate that continues no summary."""
     if spent != Usage():
         nothing = FoldCandidate(
             branch_id=state.branch_id,
@@ -148,7 +148,7 @@ def _keep_spent(connection: Connection, state: State, spent: Usage) -> None:
 
 
 def pin_fact(connection: Connection, branch_id: BranchId, fact: str) -> State:
-    """Add a pinned fact: a state of its own, at once."""
+    """Pin a fact and commit a state for it."""
     check_fact(fact)
     head = head_of(connection, branch_id)
     if fact in head.pinned_facts:
@@ -157,14 +157,14 @@ def pin_fact(connection: Connection, branch_id: BranchId, fact: str) -> State:
 
 
 def unpin_fact(connection: Connection, branch_id: BranchId, number: int) -> State:
-    """Take the fact of that number away."""
+    """Remove the pinned fact with that number."""
     head = head_of(connection, branch_id)
     rest = remove_pin(head.pinned_facts, number)
     return _advance(connection, head, branch_id, reason="unpin", pinned_facts=rest)
 
 
 def head_of(connection: Connection, branch_id: BranchId) -> State:
-    """Read the head of a branch that has to be there."""
+    """Return the head of a branch. Raises ``NotFound`` if the branch is unknown."""
     return to_state(must(connection.one("select_head", (pack(branch_id),)), "branch", branch_id))
 
 
@@ -199,14 +199,14 @@ def append_state(connection: Connection, state: State) -> None:
 
 
 def carry_pins(connection: Connection, origin: BranchId, forked: BranchId) -> None:
-    """Return a new branch the pins of the branch it was made from; commits a state only if its base has others."""
+    """Copy the pins of the origin to a forked branch; commit a state only if its base has different pins."""
     pins, head = head_of(connection, origin).pinned_facts, head_of(connection, forked)
     if head.pinned_facts != pins:
         _advance(connection, head, forked, reason="pin", pinned_facts=pins)
 
 
 def numbered_state(connection: Connection, branch: Branch, number: int) -> tuple[tuple[bytes, int], int]:
-    """Find the state of that number in a branch's chain: ((id, number), turn_seq)."""
+    """Return ((id, number), turn_seq) of the state with that number in a branch's chain."""
     branch_id = pack(branch.id)
     while 0 <= number <= branch.head_seq:
         base_id, base_turn, base_seq, base_branch = connection.one("select_base", (branch_id,))  # type: ignore[misc]
@@ -223,7 +223,7 @@ def numbered_state(connection: Connection, branch: Branch, number: int) -> tuple
 def _newest(
     connection: Connection, branch_id: BranchId, last: int, reasons: Collection[StateReason], covers: int | None
 ) -> State | None:
-    """Look on each branch of the chain, from its end or where the one after it began."""
+    """Search each branch of the chain, from its end or from the fork point of its child."""
     sql = "select_newest_fold" if FOLDS.issuperset(reasons) else "select_newest"
     asked = {"reasons": msgspec.json.encode(list(reasons)).decode(), "covers": covers}
     branch, before = pack(branch_id), b""
@@ -237,7 +237,7 @@ def _newest(
 
 
 def newest_state(connection: Connection, branch: Branch, at: int) -> tuple[bytes, int]:
-    """Find the newest state of a branch's chain that was committed for a turn up to ``at``: (id, number).
+    """Return (id, number) of the newest state in a branch's chain that was committed for a turn up to ``at``.
 
     Costs a few look-ups on each branch of the chain, however long the branches are.
     """
@@ -249,7 +249,7 @@ def newest_state(connection: Connection, branch: Branch, at: int) -> tuple[bytes
         branch_id, last = base_branch, base_seq
     later = connection.one("select_next_commit", {"branch_id": branch_id, "at": at, "last": last})
     number = last if later is None else later[0] - 1
-    while number > base_seq:  # more than once only where turns after ``at`` were deleted: their states are there
+    while number > base_seq:  # repeats only if turns after ``at`` were deleted, whose states remain
         found = must(connection.one("select_state_by_seq", (branch_id, number)), "state", str(number))
         if found[1] <= at:
             break
@@ -291,7 +291,7 @@ def _commit_turn(connection: Connection, draft: StateDraft, state: State, queue:
 
 
 def refuse_unsettled(connection: Connection, branch_id: BranchId, *, before: int) -> None:
-    """Refuse to commit past a turn that is neither committed nor failed."""
+    """Raise ``OutOfOrder`` if an earlier turn is neither committed nor failed."""
     row = connection.one("select_unsettled", {"branch_id": pack(branch_id), "before": before})
     if row is not None:
         raise not_settled(row[0], row[1])
@@ -320,7 +320,7 @@ class LedgerStates(StoreResource):
     newest = reads(newest_of_reasons)
 
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
-        """TX-B: new state, state_after, phase, head and head_seq together."""
+        """TX-B: write the new state, state_after, phase, head and head_seq."""
         return await self._database.write(
             lambda connection: commit_state(connection, draft, expected_head=expected_head)
         )

@@ -1,4 +1,4 @@
-"""All nouns of the ``Store`` contract on one database; a backend's store derives from it."""
+"""All resources of the ``Store`` contract on one database; a backend's store derives from it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from contextinfinity.storage.transfers import TransferStore
 
 
 class LedgerStore:
-    """The nouns. A backend brings the database, its vectors, and how it knows that a worker lives."""
+    """The resources. A backend supplies the database, its vectors, and the liveness check for workers."""
 
     def __init__(self, database: Database, vectors: Vectors, liveness: Liveness) -> None:
         self.sessions: Sessions = LedgerSessions(database)

@@ -16,29 +16,29 @@ from contextinfinity.storage.ledger.rows import must, pack, pack_hash, unpack
 
 
 def find_token(connection: Connection, sha256: str) -> Token | None:
-    """Read the token of that hash."""
+    """Return the token with that hash."""
     row = connection.one("select_token", (pack_hash(sha256),))
     return None if row is None else _to_token(row)
 
 
 def list_tokens(connection: Connection, *, limit: int = 1000) -> tuple[Token, ...]:
-    """Read those there ever were, the oldest first."""
+    """Return all tokens, including revoked and expired ones, oldest first."""
     return tuple(map(_to_token, connection.many("select_tokens", (row_limit(limit),))))
 
 
 def revoke_token(connection: Connection, token_id: TokenId) -> Token:
-    """Revoke it."""
+    """Revoke a token."""
     connection.execute("revoke_token", {"id": pack(token_id), "now": to_millis(now())})
     return _existing(connection, token_id)
 
 
 def any_token_exists(connection: Connection) -> bool:
-    """Return whether there ever was one."""
+    """Return whether any token exists."""
     return bool(connection.many("any_token")[0][0])
 
 
 def check_new_token(new: NewToken) -> None:
-    """Refuse a token whose hash or names break the rules."""
+    """Raise ``InvalidInput`` for a token with an invalid hash or name."""
     check_hash("sha256", new.sha256)
     check_name("user_id", new.owner.user_id, least=1)
     check_name("org_id", new.owner.org_id, least=0)
@@ -46,7 +46,7 @@ def check_new_token(new: NewToken) -> None:
 
 
 def create_token(connection: Connection, new: NewToken) -> Token:
-    """Keep one."""
+    """Store a token."""
     check_new_token(new)
     if connection.one("select_token", (pack_hash(new.sha256),)) is not None:
         raise AlreadyExists("There is a token of that hash already.")

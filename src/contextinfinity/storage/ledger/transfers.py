@@ -1,8 +1,8 @@
-"""Conversations read as rows and written as rows again, with the ids they had.
+"""Reads conversations for an export, and restores them with their original ids.
 
-What is read in pages is ordered, so that the same ledger always gives the same bytes. What is written comes from a
-file that anybody may have made: everything in it is decoded as what it claims to be, and every row gets the session
-that is being restored, so that it cannot reach into another one. The database's own rules check the rest.
+Pages are ordered, so that exports of the same ledger are identical. Restored data is untrusted: all of it is decoded
+strictly, and every row gets the id of the restored session, so that it cannot change another session. Database
+constraints check the rest.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LARGEST_RESPONSE = 64 << 20
 
 
 def read_outline(connection: Connection, session_id: SessionId) -> SessionOutline | None:
-    """Read a session, its branches and what was deleted from it."""
+    """Return a session, its branches and its tombstones."""
     row = connection.one("select_session_transfer", (pack(session_id),))
     if row is None:
         return None
@@ -108,7 +108,7 @@ def _branch(row: Row) -> BranchTransfer:
 def read_states(
     connection: Connection, session_id: SessionId, *, after: StateId | None = None, limit: int = 500
 ) -> tuple[StateTransfer, ...]:
-    """Read the states of a session, ordered by their ids."""
+    """Return the states of a session, ordered by id."""
     values = {"session_id": pack(session_id), "after": pack(after) if after else b"", "limit": limit}
     return tuple(
         StateTransfer(
@@ -132,7 +132,7 @@ def read_states(
 def read_turns(
     connection: Connection, session_id: SessionId, *, after: tuple[int, str] = (0, ""), limit: int = 200
 ) -> tuple[TurnTransfer, ...]:
-    """Read the turns that have ended, ordered by (turn_seq, id)."""
+    """Return the finished turns, ordered by (turn_seq, id)."""
     values = {"session_id": pack(session_id), "seq": after[0], "id": pack(after[1]), "limit": limit}
     return tuple(_turn(connection, row) for row in connection.many("select_turns_transfer", values))
 
@@ -206,7 +206,7 @@ def read_memories(
     after: MemoryId | None = None,
     limit: int = 500,
 ) -> tuple[MemoryTransfer, ...]:
-    """Read the memories of a user, or of one thread alone, ordered by their ids."""
+    """Return the memories of a user, or of one conversation only, ordered by id."""
     values = {
         "owner": find_owner(connection, owner),
         "thread": pack(thread) if thread else b"",
@@ -251,7 +251,7 @@ def _memory(connection: Connection, row: Row) -> MemoryTransfer:
 def restore_session(
     connection: Connection, outline: SessionOutline, states: Sequence[StateTransfer], turns: Sequence[TurnTransfer]
 ) -> bool:
-    """Create a session as it was; False: it is there already."""
+    """Restore a session; return False if it exists."""
     session = outline.session
     key, owner = pack(session.id), Owner(user_id=session.user_id, org_id=session.org_id)
     there = connection.one("select_owner_of_session", (key,))
@@ -279,7 +279,7 @@ def restore_session(
 
 
 def _check(outline: SessionOutline, states: Sequence[StateTransfer], turns: Sequence[TurnTransfer]) -> None:
-    """Refuse parts that name what is not among them."""
+    """Raise ``InvalidInput`` if a part refers to something that is not included."""
     session = outline.session
     check_new_session(
         NewSession(
@@ -380,7 +380,7 @@ _IDS = frozenset(
 
 
 def _columns(value: BranchTransfer | StateTransfer) -> dict[str, object]:
-    """Return the fields of a value as they are bound: ids as bytes, times as milliseconds."""
+    """Return the fields of a value as statement parameters: ids as bytes, times as milliseconds."""
     bound: dict[str, object] = {}
     for name, field in msgspec.structs.asdict(value).items():
         if isinstance(field, datetime):
@@ -567,7 +567,7 @@ class LedgerTransfers(StoreResource):
     async def restore(
         self, outline: SessionOutline, states: Sequence[StateTransfer], turns: Sequence[TurnTransfer]
     ) -> bool:
-        """Create a session as it was, in one transaction."""
+        """Restore a session in one transaction; return False if it exists."""
         return await self._restored(lambda connection: restore_session(connection, outline, states, turns))
 
     async def restore_memories(self, owner: Owner, memories: Sequence[MemoryTransfer]) -> int:
@@ -575,7 +575,7 @@ class LedgerTransfers(StoreResource):
         return await self._restored(lambda connection: restore_memories(connection, owner, memories))
 
     async def _restored(self, work: Callable[[Connection], T]) -> T:
-        """Run a restore; what the database refuses, or what is not what it claims to be, is the file's fault."""
+        """Run a restore; raise constraint violations and decoding errors as ``InvalidInput``."""
         try:
             return await self._database.write(work, bulk=True)
         except LedgerFailed as error:

@@ -69,10 +69,10 @@ STEPS = 22
 """The column of a turn's row that holds the number of its steps."""
 
 FEW = 20
-"""Up to so many turns are read on the event loop."""
+"""Up to this many turns are read on the event loop."""
 LONG_AGO = -(2**62)
 MOST_WRITTEN = 1024
-"""Turns being answered that need not be read before a write."""
+"""Size of the cache of turns that are being answered."""
 
 
 def begin_step(
@@ -83,41 +83,41 @@ def begin_step(
 
 
 def cancel_turn(connection: Connection, turn_id: TurnId) -> Turn:
-    """Ask the turn's owner, wherever it is, to stop."""
+    """Request cancellation from the turn's owner."""
     connection.execute("ask_to_stop", (pack(turn_id),))
     return existing_turn(connection, turn_id)
 
 
 def get_turn(connection: Connection, turn_id: TurnId) -> Turn | None:
-    """Read one."""
+    """Return one turn."""
     return _living(connection, find_turn(connection, turn_id))
 
 
 def list_steps(connection: Connection, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
-    """Read a turn's provider calls in order, from that step_index on."""
+    """Return a turn's provider calls in order, starting at step_index ``first``."""
     place = {"turn_id": pack(turn_id), "first": first}
     return tuple(to_step(turn_id, row) for row in connection.many("select_steps", place))
 
 
 def read_plan(connection: Connection, turn_id: TurnId) -> Plan | None:
-    """Read the account of the turn's last request."""
+    """Return the plan of the turn's last request."""
     row = connection.one("select_plan", (pack(turn_id),))
     return None if row is None else wire.loads(Plan, row[0])
 
 
 def find_turn(connection: Connection, turn_id: TurnId) -> Turn | None:
-    """Read a turn, if it is there."""
+    """Return a turn; None if it is unknown."""
     row = connection.one("select_turn", (pack(turn_id),))
     return None if row is None else _to_turn(connection, row)
 
 
 def existing_turn(connection: Connection, turn_id: TurnId) -> Turn:
-    """Read a turn, or say that there is none."""
+    """Return a turn. Raises ``NotFound`` if it is unknown."""
     return _to_turn(connection, must(connection.one("select_turn", (pack(turn_id),)), "turn", turn_id))
 
 
 def owned_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, written: Turn | None = None) -> Turn:
-    """Read a turn for its owner only; ``written`` is how this process wrote it last, and is used if that is current."""
+    """Return a turn. Raises ``TurnLost`` if another worker owns it. ``written``: a cached copy, used if current."""
     if written is not None and written.owner == owner and _is_current(connection, written):
         return written
     turn = existing_turn(connection, turn_id)
@@ -126,13 +126,13 @@ def owned_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, written
 
 
 def _is_current(connection: Connection, turn: Turn) -> bool:
-    """Tell whether a turn is in the ledger as it is here: every other write to it changes one of these columns."""
+    """Return whether a cached turn is current; every other write to it changes one of these columns."""
     values = (pack(turn.id), turn.owner, turn.phase.value, to_millis(turn.updated_at), turn.cancel_requested)
     return connection.one("select_unchanged", values) is not None
 
 
 def _to_turn(connection: Connection, row: Row) -> Turn:
-    """Read a turn, with what went before its answer where it took several steps."""
+    """Decode a turn, including the tool rounds before its answer."""
     turn = to_turn(row)
     return replace(turn, rounds=_rounds(connection, turn.id)) if row[STEPS] > 1 else turn
 
@@ -142,7 +142,7 @@ def _rounds(connection: Connection, turn_id: TurnId) -> tuple[TranscriptItem, ..
 
 
 def accept_turn(connection: Connection, new: NewTurn, message: MessageColumns) -> Turn:
-    """TX-0: append a turn with its message, or return the one that this request made before."""
+    """TX-0: append a turn with its message, or return the one that this request created before."""
     if (made := made_before(connection, new.once)) is not None and made[1] is not None:
         return existing_turn(connection, unpack(made[1]))
     if new.id is not None and (there := find_turn(connection, new.id)) is not None:
@@ -162,7 +162,7 @@ def accept_turn(connection: Connection, new: NewTurn, message: MessageColumns) -
 
 
 def insert_turn(connection: Connection, new: NewTurn, message: MessageColumns, moment: datetime) -> Turn:
-    """Append a turn to its branch, as it was said at that moment."""
+    """Append a turn with the given time to its branch."""
     place = {"branch_id": pack(new.branch_id), "count": 1}
     taken = must(connection.one("take_turn_seq", place), "branch", new.branch_id)
     turn_seq, session_id, head_state = taken
@@ -212,7 +212,7 @@ def _refuse_long_queue(connection: Connection, branch_id: BranchId, limit: int) 
 def _fenced(
     connection: Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase], written: Turn | None = None
 ) -> Turn:
-    """Read a turn for its owner, in a phase that allows what is to be done."""
+    """Return a turn. Raises ``TurnLost`` if another worker owns it, ``WrongPhase`` if its phase is not allowed."""
     turn = owned_turn(connection, turn_id, owner, written)
     check_phase(turn_id, turn.phase, allowed)
     return turn
@@ -227,7 +227,7 @@ def prepare_turn(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Tu
 
 
 def blocker(connection: Connection, turn: Turn) -> Row | None:
-    """Find a turn of the branch that has to be final before this one is begun: (turn_seq, phase)."""
+    """Return (turn_seq, phase) of a turn of the branch that must be final before this one begins."""
     place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
     return connection.one("select_blocker", place)
 
@@ -241,7 +241,7 @@ def begin_turn(connection: Connection, turn: Turn) -> Turn:
 
 
 def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
-    """Write a provider call that is about to be made, and the end of the one it goes on from."""
+    """Write a provider call before it is made, and the end of the previous one."""
     turn_id = turn.id
     place = {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
     if connection.one("select_step_clash", place) is not None:
@@ -281,7 +281,7 @@ def _end_step(connection: Connection, turn: Turn, end: StepEnd, answer: Message 
 
 
 def end_turn(connection: Connection, turn: Turn, phase: Phase, end: TurnEnd, answer: MessageColumns | None) -> Turn:
-    """Write how a turn ended, and its last step with it."""
+    """Write the end of a turn and of its last step."""
     session_id = pack(turn.session_id)
     if end.step is not None:
         _end_step(connection, turn, end.step, end.answer)
@@ -312,7 +312,7 @@ def end_turn(connection: Connection, turn: Turn, phase: Phase, end: TurnEnd, ans
 
 
 def read_history(connection: Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
-    """Read the newest turns of the lineage, oldest first."""
+    """Return the newest turns of the lineage, oldest first."""
     turns: list[Turn] = []
     limit, moment = row_limit(limit), to_millis(now())
     for branch, first, last in stretches_before(connection, branch_id, end_place(before)):
@@ -324,7 +324,7 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
 
 
 def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int]:
-    """Return the number of turns of the lineage between two places, and the sum of their update times."""
+    """Return the number of turns of the lineage from ``first`` to ``last``, and the sum of their update times."""
     count = updated = 0
     since = _since(connection, pack(branch_id))
     for branch, begin, end in stretches_before(connection, branch_id, last + 1):
@@ -337,8 +337,8 @@ def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last
 
 
 def read_answered(connection: Connection, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
-    """Read a turn with its session, its plan, its origins and so many turns before it."""
-    from contextinfinity.storage.ledger.imports import origins_of_turn  # it needs this module
+    """Return a turn with its session, plan and origins, and the ``earlier`` turns before it."""
+    from contextinfinity.storage.ledger.imports import origins_of_turn  # avoids a circular import
 
     turn = get_turn(connection, turn_id)
     session = None if turn is None else find_session(connection, turn.session_id)
@@ -354,7 +354,7 @@ def read_answered(connection: Connection, turn_id: TurnId, *, earlier: int) -> A
 
 
 def _since(connection: Connection, branch_id: bytes) -> int:
-    """Return the moment from which on turns of a branch are not past their session's time to live."""
+    """Return the time from which turns of a branch are within their session's time to live."""
     row = connection.one("select_ttl", (branch_id,))
     return LONG_AGO if row is None else to_millis(now()) - row[0] + 1
 
@@ -367,16 +367,16 @@ def _living(connection: Connection, turn: Turn | None) -> Turn | None:
 
 
 class _Ending(NamedTuple):
-    """How a turn ends, checked and hashed outside of the transaction, which others wait for."""
+    """The end of a turn, validated and hashed before the transaction to keep that short."""
 
     end: TurnEnd
     answer: MessageColumns | None
     written: Turn | None
-    """The turn as this process wrote it last."""
+    """The cached turn, as this process wrote it last."""
 
 
 def finalise_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: _Ending) -> Turn:
-    """TX-A: answer, last step and phase, and the job that commits the turn."""
+    """TX-A: write the answer, the last step, the phase and the job that commits the turn."""
     turn = _finalise(connection, turn_id, owner, ending)
     enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
     return turn
@@ -397,7 +397,7 @@ def finalise_and_claim(
 
 
 def fail_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: _Ending) -> Turn:
-    """End a turn before its answer was final: Failed."""
+    """End a turn as Failed."""
     turn = _fenced(connection, turn_id, owner, UNFINISHED, ending.written)
     return end_turn(connection, turn, Phase.FAILED, ending.end, ending.answer)
 
@@ -408,7 +408,7 @@ class LedgerTurns(StoreResource):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._written: OrderedDict[TurnId, Turn] = OrderedDict()
-        """Turns that are being answered, as this process wrote them last: they need not be read before a write."""
+        """Cache of turns that are being answered, so that they need not be read before a write."""
 
     prepare = writes(prepare_turn)
     cancel = writes(cancel_turn)
@@ -421,7 +421,7 @@ class LedgerTurns(StoreResource):
     digest = looks(read_digest)
 
     async def accept(self, new: NewTurn) -> Turn:
-        """TX-0: the turn, its message and its place in the branch become durable together."""
+        """TX-0: write the turn, its message and its position in the branch."""
         check_new_turn(new)
         message = message_columns(new.message)
         return self._note(await self._database.write(lambda connection: accept_turn(connection, new, message)))
@@ -435,7 +435,7 @@ class LedgerTurns(StoreResource):
         )
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """TX-A: answer, last step and phase, and the job that commits the turn."""
+        """TX-A: write the answer, the last step, the phase and the job that commits the turn."""
         ending = self._ending(turn_id, end)
         return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, ending))
 
@@ -445,7 +445,7 @@ class LedgerTurns(StoreResource):
         return await self._database.write(lambda connection: finalise_and_claim(connection, turn_id, owner, ending))
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """End a turn before its answer was final."""
+        """End a turn as Failed."""
         ending = self._ending(turn_id, end)
         return await self._database.write(lambda connection: fail_turn(connection, turn_id, owner, ending))
 
@@ -462,6 +462,6 @@ class LedgerTurns(StoreResource):
         return _Ending(end, answer, self._written.pop(turn_id, None))
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
-        """Read the newest turns of the lineage, oldest first."""
+        """Return the newest turns of the lineage, oldest first."""
         ask = self._database.look if limit <= FEW else self._database.read
         return await ask(lambda connection: read_history(connection, branch_id, limit, before))

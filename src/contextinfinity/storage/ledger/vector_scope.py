@@ -1,7 +1,7 @@
-"""Which of the vectors that a search found may be shown.
+"""Filters the results of a vector search by scope.
 
-A ranking consists of keys only. Each is looked up before it is shown: it may be deleted, on a branch that must not be
-seen, or outside of the filter. Rankings are read in growing steps up to a limit.
+A ranking consists of keys only. Each key is looked up before it is returned: it may be deleted, on an invisible branch,
+or outside of the filter. Rankings are read in growing steps up to a limit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 
 FARTHEST = 16_384
-"""Vectors of one list that are looked up; what a filter leaves of them is the result."""
+"""The most vectors of one ranking that are looked up; the result is what the filter leaves of them."""
 
 
-_FIRST = 32  # the least to be looked up at once
+_FIRST = 32  # least number of keys looked up at once
 
 
 class VectorScope:
-    """A scope, made ready for this ledger: whose vectors can be in it, and which of them may be shown."""
+    """A scope resolved for this ledger: which vectors can be in it, and which of them may be returned."""
 
     def __init__(self, connection: Connection, scope: Scope) -> None:
         self.scope = scope
@@ -48,7 +48,7 @@ class VectorScope:
 
     @property
     def admits_all(self) -> bool:
-        """Whether everything of its session, its owner or everybody may be shown."""
+        """Whether every vector of its session, owner or the ledger may be returned."""
         scope = self.scope
         return not (scope.branch_id or scope.sides or scope.types or scope.since or scope.until)
 
@@ -59,7 +59,7 @@ class VectorScope:
         return "select_found_where" if self.scope.branch_id else "select_found"
 
     def admits(self, row: Any) -> bool:
-        """Return of a row whether it may be shown."""
+        """Return whether a row may be returned to the caller."""
         scope = self.scope
         _, _, _, side, chunk_type, org_id, user_id, branch, turn_seq, said_at = row
         if scope.owner is not None and (org_id, user_id) != (scope.owner.org_id, scope.owner.user_id):
@@ -76,7 +76,7 @@ class VectorScope:
 
 
 def walk(connection: Connection, asked: VectorScope, source: Source, most: int) -> tuple[list[VectorHit], int]:
-    """Go down a list until enough may be shown; return how many of those that were looked up are gone."""
+    """Return the nearest hits within the scope, and how many of the looked-up vectors are deleted."""
     statement, hits, gone = asked.statement(), list[VectorHit](), 0
     everything = asked.admits_all and asked.scope.owner is None
     seen: set[int] = set()
@@ -92,7 +92,7 @@ def walk(connection: Connection, asked: VectorScope, source: Source, most: int) 
         gone += len(fresh) - len(rows)
         hits += [_hit(row, fresh[row[0]]) for row in rows if everything or asked.admits(row)]
         step = min(2 * step, FARTHEST)
-    hits.sort(key=lambda hit: -hit.similarity)  # a graph that is asked for more may find a nearer one
+    hits.sort(key=lambda hit: -hit.similarity)  # an HNSW graph that is asked for more may find a nearer one
     return hits[:most], gone
 
 

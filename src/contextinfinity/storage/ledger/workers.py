@@ -1,4 +1,4 @@
-"""Workers: registered in the ledger, alive as long as the backend knows that their process lives."""
+"""Workers: registration, heartbeats and take-over. The backend decides whether a worker's process is alive."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from contextinfinity.storage.ledger.prefix_hashes import note_dead
 from contextinfinity.storage.ledger.rows import unpack
 
 MOST_DEATHS = 5
-"""A job that was running when its worker died that often is taken for the cause."""
+"""A job fails after this many deaths of its worker: it is probably the cause."""
 
 
 class Liveness(Protocol):
-    """How a backend knows that a worker's process lives."""
+    """How a backend decides whether a worker's process is alive."""
 
     def hold(self, worker: WorkerId) -> None:
-        """Note this process's worker as alive, until it is released or the process ends."""
+        """Mark this process's worker as alive until it is released or the process ends."""
         ...
 
     def release(self, worker: WorkerId) -> None:
-        """Note that a worker has left."""
+        """Mark a worker as gone."""
         ...
 
     def is_free(self, worker: WorkerId) -> bool:
@@ -35,7 +35,7 @@ class Liveness(Protocol):
 
 
 def list_workers(connection: Connection) -> tuple[Worker, ...]:
-    """Read who is registered, the oldest first."""
+    """Return the registered workers, oldest first."""
     rows = connection.many("select_workers")
     return tuple(
         Worker(id=name, host=host, pid=pid, started_at=from_millis(started), beats=beats)
@@ -49,7 +49,7 @@ def known_workers(connection: Connection) -> set[WorkerId]:
 
 
 def take_over(connection: Connection, dead: WorkerId, by: WorkerId) -> TakenOver:
-    """Declare a worker dead: its unfinished turns become the taker's, its running jobs are queued again."""
+    """Declare a worker dead, assign its unfinished turns to ``by`` and queue its running jobs again."""
     values = {"dead": dead, "now": to_millis(now()), "most": MOST_DEATHS}
     connection.execute("bury_worker", values)
     note_dead(connection, dead)
@@ -67,7 +67,7 @@ class LedgerWorkers(StoreResource):
         self._locks = locks
 
     async def enter(self) -> Worker:
-        """Register this process as a worker: first its lock, so that nobody ever sees it registered and free."""
+        """Register this process as a worker. The lock is taken first, so that it never looks dead."""
         worker = Worker(id=new_id(), host=socket.gethostname(), pid=os.getpid(), started_at=now())
         self._locks.hold(worker.id)
         values = {"id": worker.id, "host": worker.host, "pid": worker.pid, "now": to_millis(worker.started_at)}
@@ -80,25 +80,25 @@ class LedgerWorkers(StoreResource):
         return worker
 
     async def beat(self, worker: WorkerId) -> None:
-        """Count a heartbeat."""
+        """Write a heartbeat."""
         if await self._database.write(lambda connection: connection.one("beat", (worker,))) is None:
             self._locks.release(worker)
             raise WorkerLost(f"Worker {worker} was declared dead.")
 
     async def leave(self, worker: WorkerId) -> None:
-        """Remove a worker that ends."""
+        """Unregister a worker."""
         await self._database.write(lambda connection: connection.many("delete_worker", (worker,)))
         self._locks.release(worker)
 
     list = reads(list_workers)
 
     async def dead(self) -> tuple[WorkerId, ...]:
-        """Name the workers known to be dead."""
+        """Return the workers known to be dead."""
         known = await self._database.read(known_workers)
         return tuple(sorted(name for name in known if self._locks.is_free(name)))
 
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
-        """Declare a worker dead."""
+        """Declare a worker dead; see ``Workers.take_over`` of the contract."""
         taken = await self._database.write(lambda connection: take_over(connection, dead, by))
         self._locks.release(dead)
         return taken
