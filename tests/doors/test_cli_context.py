@@ -136,3 +136,26 @@ def test_a_turn_is_named_by_last_by_nothing_or_by_a_part_of_its_id(cix: Cix) -> 
         assert cix.json("context", *arguments)["turn_id"] == turn
     assert last in cix("show", "last").stdout
     assert "There is no turn nope. Use at least 6 characters of the id" in cix("context", "nope").stderr
+
+
+@pytest.mark.req("SAFE-1", "CTX-10")
+def test_a_named_detector_hides_and_the_plan_names_the_span(cix: Cix) -> None:
+    cix.script("Fine.")
+    config = CONFIG.replace("[general]\n", "[general]\nredact = ['emails', 'payment_cards']\n")
+    (cix.folder / "config.toml").write_text(config, encoding="utf-8")
+    cix.ask("Write to ann@example.com.")
+    assert "Write to [redacted]." in cix("context", "last", "--body").stdout
+    [hidden] = cix.json("context", "last")["redactions"]
+    assert (hidden["section"], hidden["start"], hidden["end"]) == ("message", 9, 24)
+    shown = cix("context", "last")
+    assert f"redacted: message, text {hidden['text']}, characters 9–24" in shown.stdout + shown.stderr
+
+
+@pytest.mark.req("SAFE-1")
+def test_an_unknown_detector_stops_the_request(cix: Cix) -> None:
+    cix.script("Fine.")
+    config = CONFIG.replace("[general]\n", "[general]\nredact = ['passports']\n")
+    (cix.folder / "config.toml").write_text(config, encoding="utf-8")
+    refused = cix("ask", "Hello.")
+    assert refused.exit_code != 0
+    assert "general.redact: there is no redactor passports. Use one of: api_keys, emails" in refused.stderr

@@ -78,6 +78,8 @@ def print_explained(told: Explained, *, compared: bool = False) -> None:
         remark(f"left out: {left.what}: {left.reason}")
     for step in plan.shrink_steps:
         remark(f"shrunk: {step}")
+    for hidden in told.redactions:
+        remark(f"redacted: {hidden.section}, text {hidden.text}, characters {hidden.start}–{hidden.end}")
     remark(_facts(told, compared))
 
 

@@ -31,7 +31,7 @@ from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.prompt_sections import Artifact, Sections, Shown, message_of
-from contextinfinity.prompt.redact import Span, apply
+from contextinfinity.prompt.redact import Redaction, Span, apply, locate
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.tasks import shown_with_opening
 from contextinfinity.providers.rebuild_request import written_again
@@ -71,6 +71,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     """The memories that the request showed."""
     removed: tuple[str, ...] = ()
     """References that could not be resolved because their data was deleted."""
+    redactions: tuple[Redaction, ...] = ()
+    """What was sent as ``[redacted]``."""
     shared_bytes: int = 0
     """The length of the prefix that is identical with the previous request."""
     total_bytes: int = 0
@@ -125,7 +127,7 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
         workspace=await restored(store.contents.text, plan.workspace, removed),
     )
     how = msgspec.json.decode(form)
-    sections = await _redacted(store, sections, plan)
+    sections, redactions = await _redacted(store, sections, plan)
     with_tools = how["form"].get("abilities", {}).get("tools", True)
     sections = cut(sections, plan.shrunk) if plan.shrunk else sections
     prompt = lay_out(sections, with_tools=with_tools)
@@ -155,6 +157,7 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
         quoted=tuple(map(_quoted, sections.artifacts)),
         memories=tuple(each.id for each in (*whole.standing, *plan.remembered)),
         removed=tuple(removed),
+        redactions=redactions,
     )
 
 
@@ -224,10 +227,13 @@ async def _artifacts(store: Store, turn: Turn, plan: Plan, removed: list[str]) -
     return tuple(found)
 
 
-async def _redacted(store: Store, sections: Sections, plan: Plan) -> Sections:
-    """Apply the redactions of the original request."""
-    spans = await _kept(store, plan.redactions)
-    return sections if spans is None else apply(sections, msgspec.json.decode(spans, type=tuple[Span, ...]))
+async def _redacted(store: Store, sections: Sections, plan: Plan) -> tuple[Sections, tuple[Redaction, ...]]:
+    """Redact what was redacted in the request; return the sections and the spans."""
+    kept = await _kept(store, plan.redactions)
+    if kept is None:
+        return sections, ()
+    spans = msgspec.json.decode(kept, type=tuple[Span, ...])
+    return apply(sections, spans), locate(sections, spans)
 
 
 async def _body_before(store: Store, turn: Turn, steps: Sequence[Step], index: int) -> Json:

@@ -31,6 +31,17 @@ REDACTED = "[redacted]"
 
 Span: TypeAlias = tuple[int, int, int]
 """A redacted span: the number of the text, start and end."""
+
+
+class Redaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A span that was replaced by ``[redacted]``: its section, the number of the text, its characters there."""
+
+    section: str
+    text: int
+    start: int
+    end: int
+
+
 Redactor: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 """Returns the spans (start, end) of a text that must not be sent."""
 Change: TypeAlias = Callable[[int, str], str]
@@ -92,13 +103,28 @@ def apply(sections: Sections, spans: Iterable[Span]) -> Sections:
     return _each_text(sections, lambda number, text: _without(text, by_text.get(number, ())))
 
 
+def locate(sections: Sections, spans: Iterable[Span]) -> tuple[Redaction, ...]:
+    """Return the spans with the sections they are in."""
+    section_of: dict[int, str] = {}
+
+    def note(number: int, text: str) -> str:
+        section_of[number] = texts.section
+        return text
+
+    texts = _Texts(note)
+    _change_texts(sections, texts)
+    return tuple(
+        Redaction(section=section_of.get(number, ""), text=number, start=start, end=end) for number, start, end in spans
+    )
+
+
 def _asked(redactor: Redactor, text: str) -> list[tuple[int, int]]:
     try:
         return list(redactor(text))
     except Exception as error:
         raise ContextInfinityError(
-            f"What names the texts to hide failed: {type(error).__name__}: {error}.",
-            hint="Nothing was sent; look at general.redact_with.",
+            f"A redactor failed: {type(error).__name__}: {error}.",
+            hint="Nothing was sent; check general.redact and general.redact_with.",
         ) from error
 
 
@@ -124,31 +150,40 @@ def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def _each_text(sections: Sections, change: Change) -> Sections:
+    return _change_texts(sections, _Texts(change))
+
+
+def _change_texts(sections: Sections, texts: _Texts) -> Sections:
     """Apply a change to every text of the sections, numbered in order."""
-    texts = _Texts(change)
     front = sections.front
     changed = replace(
         sections,
         front=replace(
             front,
-            system=texts.text(front.system),
-            pinned_facts=tuple(map(texts.text, front.pinned_facts)),
-            memories=texts.text(front.memories),
-            summary=texts.text(front.summary),
-            tools=texts.descriptions(front.tools),
+            system=texts.of("system").text(front.system),
+            pinned_facts=tuple(map(texts.of("pins").text, front.pinned_facts)),
+            memories=texts.of("memories").text(front.memories),
+            summary=texts.of("summary").text(front.summary),
+            tools=texts.of("tools").descriptions(front.tools),
         ),
-        turns=tuple(replace(shown, messages=tuple(map(texts.message, shown.messages))) for shown in sections.turns),
-        artifacts=tuple(replace(artifact, text=texts.text(artifact.text)) for artifact in sections.artifacts),
-        message=texts.message(sections.message),
-        contextualised=None if sections.contextualised is None else texts.text(sections.contextualised),
-        rounds=tuple(map(texts.message, sections.rounds)),
-        remembered=texts.text(sections.remembered),  # last, so that texts of older requests keep their numbers
-        lead=tuple(map(texts.message, sections.lead)),
-        begun=tuple(map(texts.message, sections.begun)),
+        turns=tuple(
+            replace(shown, messages=tuple(map(texts.of("turns").message, shown.messages))) for shown in sections.turns
+        ),
+        artifacts=tuple(
+            replace(artifact, text=texts.of("retrieved").text(artifact.text)) for artifact in sections.artifacts
+        ),
+        message=texts.of("message").message(sections.message),
+        contextualised=None if sections.contextualised is None else texts.of("message").text(sections.contextualised),
+        rounds=tuple(map(texts.of("steps").message, sections.rounds)),
+        remembered=texts.of("memories").text(
+            sections.remembered
+        ),  # last, so that texts of older requests keep their numbers
+        lead=tuple(map(texts.of("message").message, sections.lead)),
+        begun=tuple(map(texts.of("message").message, sections.begun)),
     )
     if front.sent is None:
         return changed
-    return replace(changed, front=replace(changed.front, sent=texts.values(front.sent)))
+    return replace(changed, front=replace(changed.front, sent=texts.of("system").values(front.sent)))
 
 
 class _Texts:
@@ -157,6 +192,12 @@ class _Texts:
     def __init__(self, change: Change) -> None:
         self._change = change
         self._number = count()
+        self.section = ""
+
+    def of(self, section: str) -> _Texts:
+        """Name the section of the texts that follow."""
+        self.section = section
+        return self
 
     def text(self, value: str) -> str:
         return self._change(next(self._number), value)

@@ -27,6 +27,7 @@ from contextinfinity.settings.field_types import (
     HelperModel,
     Hours,
     Models,
+    Names,
     Patterns,
     Price,
     RedisUrl,
@@ -49,6 +50,13 @@ class General(Struct, frozen=True, kw_only=True):
         BUILT_IN
     )
     data_dir: Annotated[FilePath, Meta(description="The folder that holds everything.")] = "~/.contextinfinity"
+    redact: Annotated[
+        Names,
+        Meta(
+            description="Detectors of what never leaves the machine: api_keys, payment_cards, emails, phone_numbers, "
+            "or an installed one."
+        ),
+    ] = ()
     redact_patterns: Annotated[
         Patterns, Meta(description="What never leaves the machine: matches are sent as [redacted], and kept as said.")
     ] = ()

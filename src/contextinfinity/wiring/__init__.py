@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +13,7 @@ from msgspec.structs import replace
 
 from contextinfinity.errors import LedgerFull, LedgerLost, LedgerReadOnly, SettingsError
 from contextinfinity.wiring.embedding import retrieval_of
+from contextinfinity.wiring.redactors import load_redactor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from contextinfinity.engine.parts import Parts
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
-    from contextinfinity.prompt.redact import Redactor
     from contextinfinity.providers.auxiliary_model import AuxiliaryModel
     from contextinfinity.providers.contract import Provider
     from contextinfinity.providers.factory import ProviderFactory
@@ -79,7 +77,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
     return Setup(
         tools=_toolbox(settings),
         ceilings=_ceilings(settings),
-        redactor=_redactor(settings),
+        redactor=load_redactor(settings.general),
         remembering=_remembering(settings, models),
         rewriting=_rewriting(settings, models),
         router=settings.router,
@@ -203,7 +201,7 @@ def parts_without_models(store: Store) -> Parts:
     ceilings = _ceilings(settings)
     setup = Setup(
         ceilings=replace(ceilings, fold_trigger=min(ceilings.fold_trigger, UNKNOWN_MODEL_TRIGGER)),
-        redactor=_redactor(settings),
+        redactor=load_redactor(settings.general),
         folds=settings.compaction.enabled,
         min_exchanges=settings.compaction.min_verbatim_exchanges,
     )
@@ -412,29 +410,10 @@ def _rewriting(settings: Settings, models: Models) -> Rewriting:
     from contextinfinity.prompt.redact import hidden
     from contextinfinity.rewriting import ModelRewriter
 
-    hide = partial(hidden, redactor=_redactor(settings))
+    hide = partial(hidden, redactor=load_redactor(settings.general))
     # The model's own time-out comes first, so that the plan names the model.
     adviser = dataclasses.replace(adviser, seconds=0.9 * said.timeout_seconds)
     return dataclasses.replace(rewriting, rewrite=ModelRewriter(adviser, hide).rewrite)
-
-
-def _redactor(settings: Settings) -> Redactor | None:
-    """Put together what blacks text out; None where nothing is to be hidden."""
-    from contextinfinity.prompt.redact import all_of, by_patterns
-
-    general, found = settings.general, []
-    if general.redact_patterns:
-        try:
-            found.append(by_patterns(general.redact_patterns))
-        except re.error as error:
-            raise SettingsError(f"general.redact_patterns: {error.pattern!r} is no pattern: {error}.") from error
-    if general.redact_with is not None:
-        module, _, name = general.redact_with.partition(":")
-        try:
-            found.append(getattr(import_module(module), name))
-        except (ImportError, AttributeError) as error:
-            raise SettingsError(f"general.redact_with: {general.redact_with} cannot be loaded: {error}.") from error
-    return all_of(found) if found else None
 
 
 def _ceilings(settings: Settings) -> Ceilings:
