@@ -31,8 +31,8 @@ _API_KEYS = (
 
 # The lookahead reports overlapping candidates: a number before the card must not hide the card.
 _CARD = re.compile(
-    r"(?<![\w.])(?=([0-9]{14,19}|[0-9]{4}([ -])[0-9]{4}\2[0-9]{4}\2[0-9]{4}(?:\2[0-9]{3})?"
-    r"|[0-9]{4}([ -])[0-9]{6}\3[0-9]{4,5})(?!\w|\.[0-9]))"
+    r"(?<![\w.])(?=([0-9]{14,19}|[0-9]{4}([ \xa0-])[0-9]{4}\2[0-9]{4}\2[0-9]{4}(?:\2[0-9]{3})?"
+    r"|[0-9]{4}([ \xa0-])[0-9]{6}\3[0-9]{4,5})(?!\w|\.[0-9]))"
 )
 _BRANDS = (  # number of digits, first six digits from, to
     (frozenset({16, 19}), 400_000, 499_999),  # Visa
@@ -50,11 +50,11 @@ _BRANDS = (  # number of digits, first six digits from, to
 )
 
 _AT_DOMAIN = re.compile(r"@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)")
-_LOCAL_PART = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}\Z")
+_LOCAL_PART = re.compile(r"[\w%+-][\w.%+'-]{0,63}\Z")
 _LOCAL_LENGTH = 64
 
 _INTERNATIONAL = re.compile(r"(?<![\w+])\+[1-9](?:[ .()/-]{0,2}[0-9]){7,14}(?!\w|[.:][0-9])")
-_NO_PHONE = re.compile(r"\+(?:[0-9]*\.[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}.*)", re.DOTALL)
+_NO_PHONE = re.compile(r"\+(?:[0-9]{1,9}|[0-9]*\.[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}.*)", re.DOTALL)
 _NORTH_AMERICAN = re.compile(
     r"(?<![\w.+/-])(?:\+?1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[.-])[2-9][0-9]{2}[.-][0-9]{4}(?!\w|[.-]\w)"
 )
@@ -82,7 +82,7 @@ def find_phone_numbers(text: str) -> Spans:
 
 
 def _is_card(written: str) -> bool:
-    digits = [int(character) for character in written if character not in " -"]
+    digits = [int(character) for character in written if character.isdigit()]
     first = int("".join(map(str, digits[:6])))
     if not any(len(digits) in lengths and low <= first <= high for lengths, low, high in _BRANDS):
         return False

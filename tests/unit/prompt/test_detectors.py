@@ -26,7 +26,14 @@ KEYS = (  # joined here, so that no scanner takes this file for a leak
     "eyJ" + MIXED[:20] + ".eyJ" + MIXED[:40] + "." + MIXED[:43],
     "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE+abc/12=\n-----END RSA PRIVATE KEY-----",
 )
-CARDS = ("4111111111111111", "4111 1111 1111 1111", "5555-5555-5555-4444", "3782 822463 10005", "6011000990139424")
+CARDS = (
+    "4111111111111111",
+    "4111 1111 1111 1111",
+    "4111\xa01111\xa01111\xa01111",
+    "5555-5555-5555-4444",
+    "3782 822463 10005",
+    "6011000990139424",
+)
 EMAILS = ("ann@example.com", "ann.b+tag@mail.example.co.uk", "jürgen@müller.example")
 PHONES = ("+49 151 23456789", "+44 (0)20 7946 0958", "+14155552671", "(415) 555-2671", "415-555-2671", "415.555.2671")
 INNOCENT = (
@@ -35,7 +42,7 @@ INNOCENT = (
     "sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     "id 0192f0c1-2345-7abc-8def-000000000000, 41111111-1111-4111-1111-111111111111",
     "on 2024-01-15 at 10:30:00+02:00, 15.01.2024, 20240115T103000Z",
-    "+2024-01-15 10:30 in a diff, +1.23456789 in a table",
+    "+2024-01-15 10:30 in a diff, +1.23456789 in a table, x +12345678",
     "timestamps 1700000000000 and 1700000000000000000",
     "4111111111111112 has a wrong check digit, 0.4111111111111111 is a fraction",
     "pip install numpy@1.26.4; @decorator.name; git@github.com:org/project.git; a @ b",
@@ -61,7 +68,7 @@ def cases(name: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
     ids=str.strip,
 )
 def test_a_detector_hides_exactly_what_it_names(name: str, secret: str) -> None:
-    for frame in ("{}", "It is {}.", 'key="{}"', "2024 {}, 17", "({})"):
+    for frame in ("{}", "It is {}.", 'key="{}"', "2024 {}, 17", "({})", "key='{}'"):
         assert hidden(frame.format(secret), DETECTORS[name]) == frame.format("[redacted]")
 
 
