@@ -1,1 +1,1 @@
-"""What is remembered of a user: drawn from their own words, told apart, ranked and shown. No I/O, no other step."""
+"""Memories of a user: extract, reconcile, rank and render them. Pure functions without I/O."""

@@ -1,4 +1,4 @@
-"""Whether memories are what they claim to be: each rests on its turn's words, says something once, and still holds."""
+"""Audit memories: each must be supported by its source message, be unique, and not be outdated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextinfinity.memory.table import TABLE
 from contextinfinity.text.keywords import terms
 
 SourceOf: TypeAlias = Callable[[Memory], str | None]
-"""Gives the words a memory was drawn from; None where they are gone."""
+"""Returns the text that a memory was extracted from; None if it was deleted."""
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?: to \d{4}-\d\d-\d\d)?")
 _OURS = """
@@ -25,20 +25,20 @@ favourite colour goes does never cannot
 
 
 def audit(memories: Sequence[Memory], source: SourceOf, *, at: datetime, oldest: datetime) -> list[MemoryFinding]:
-    """Look at an owner's living memories; what a person wrote needs no turn."""
+    """Return the problems of an owner's current memories; a memory written by a person needs no source message."""
     found = [*_ungrounded(memories, source), *_duplicates(memories), *_stale(memories, at, oldest)]
     order = {memory.id: place for place, memory in enumerate(memories)}
     return sorted(found, key=lambda finding: order[finding.memory_id])
 
 
 def is_grounded(content: str, words: str) -> bool:
-    """Tell whether all that a fact says stands in the words it was drawn from."""
+    """Return whether all words of a fact occur in the text it was extracted from."""
     return set(terms(_DAY.sub(" ", content))) <= set(terms(words)) | _own_terms()
 
 
 @cache
 def _own_terms() -> frozenset[str]:
-    """Give the words that are ours: of the sentences that facts are put into."""
+    """Return the words of our own sentence templates."""
     facts = " ".join(re.sub(r"\{\w\}", " ", row.fact) for row in TABLE)
     return frozenset(terms(f"{facts} {_OURS}"))
 

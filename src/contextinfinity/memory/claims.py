@@ -1,8 +1,8 @@
-"""Whether somebody's own words say what a model claims of them.
+"""Check whether a user's own words support a model's claim about them.
 
-A quotation alone proves nothing: "lives in Oslo" may be said of a brother, "married" of who is not. So the whole clause
-is read: its subject is who speaks, its verb is the claim's, it says all that the claim says, and no more nor less
-denied.
+A quotation alone proves nothing: "lives in Oslo" may be about a brother, "married" about someone else. So the whole
+clause is checked: its subject is the speaker, its verb is that of the claim, it contains all words of the claim, and
+both are affirmative or both are negated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _ADVERBS = (
 _OWNED = r"\b(?:my|our) (?:[\w-]+ ){0,2}?"
 _HELD = r"\b(?:i|we)(?:'ve got| have got| have| own|'ve) (?!to\b)(?:[\w-]+ ){0,3}?"
 _FREE = frozenset(("user", "call", "am"))
-"""Words of the claim that need not be said."""
+"""Words of the claim that need not occur in the clause."""
 
 
 def says(fact: str, sentence: str, start: int, end: int) -> bool:
-    """Tell whether the clause around a quotation states the fact of who speaks."""
+    """Return whether the clause around a quotation states the fact about its speaker."""
     first, last = clause_start(sentence, start), clause_end(sentence, end)
     clause = sentence[first:last]
     spoken = _spoken(fact, clause)
@@ -38,7 +38,9 @@ def says(fact: str, sentence: str, start: int, end: int) -> bool:
 
 
 def _spoken(fact: str, clause: str) -> int | None:
-    """Find where who speaks says it, as a subject with the claim's own verb, or of something that is theirs."""
+    """Return where the speaker states it: as the subject of the claim's verb, or about something they own; else
+    None.
+    """
     said = _DAY.sub(" ", as_said(fact)).rstrip(". ")
     ways: list[str] = []
     if own := re.match(r"(?:My|I have (?:(?:an?|the|one|two|three|four|some|\d+) )?)\s*([\w-]+)", said):

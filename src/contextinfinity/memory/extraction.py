@@ -1,7 +1,7 @@
-"""What a message tells of who says it: facts for which there is a phrase, plans with a day, and what is asked for.
+"""Extract facts about a user from a message: by phrases, dated plans, and explicit requests to remember.
 
-In goes what a user said and when; out come sentences about them, each with the place of the words it rests on. Nothing
-is guessed: without a phrase that says so there is no fact.
+The input is a user's message and its time; the output are sentences about the user, each with the position of its
+source. Nothing is guessed: without a matching phrase there is no fact.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from contextinfinity.memory.table import TABLE, Row
 from contextinfinity.memory.third_person import LONGEST, of_the_user, sentence, thing
 
 LONGEST_TALK = 1_500
-"""Characters of a message; a longer one may be a text that was brought along, so only the table reads it."""
+"""A longer message may be pasted text, so that only the phrase table is applied to it."""
 MOST = 12
-"""Facts that one message may tell; what tells more is a form or a list."""
+"""The maximum number of facts of a message; one with more is a form or a list."""
 _HERE = re.compile(r"\b(?:in|for|during) this (?:chat|thread|conversation|session)\b", re.I)
 _AROUND = re.compile(r"\s+(?:for|to|from|due to|thanks to|and \w+ed)\s.*$", re.I)
-"""Why somebody moved is not where to."""
+"""The reason for a move, which is not part of the place."""
 _CLAIMS = re.compile(r"\"|\b(?:is|are|was|were)\b", re.I)
-"""Then more is said of it: it is a title or a text, not a thing."""
+"""A match with more statements inside is a title or a text, not a thing."""
 _NOT_THAT = re.compile(r",? (?:and )?not (?:in |at |to |an? |the )?(?P<y>[\w' -]{2,40}?)(?: any ?more)?[.!]*$", re.I)
-"""What is said not to be so right after what is."""
+"""A negated alternative right after a statement: ", not in Rome"."""
 _SOME = re.compile(r"^(?:a bit of|a little|some) ", re.I)
 _OPPOSITE = {"eats:{k}": "like", "like:{k}": "eats"}
-"""Who does not drink coffee is not told of as one who likes it, and the other way round."""
+"""Facts that contradict each other: not drinking coffee and liking it."""
 _HABITAT = re.compile(
     r"\b(?:village|town|city|house|flat|apartment|countryside|suburbs?|farm|dorm|studio|cottage|island|mountains|coast"
     r"|north|south|east|west|neighbou?rhood|district|shared flat|camper ?van|houseboat|capital)\b",
     re.I,
 )
-"""Where people live, besides what has a name."""
+"""Common nouns for places where people live."""
 _LONGEST_THING = 9
-"""Words; more is a story."""
+"""The maximum number of words of a thing; a longer match is a story."""
 
 
 def draw(message: str, said_at: datetime, when: When) -> ExtractedMemories:
-    """Draw what a user tells of themselves, and what they want to be forgotten."""
+    """Extract what a user states about themselves, and what they want forgotten."""
     told: dict[str, StatedFact] = {}
     unwanted: list[ForgetRequest] = []
     off_record, is_long = is_off_record(message), len(message) > LONGEST_TALK
@@ -63,12 +63,12 @@ def draw(message: str, said_at: datetime, when: When) -> ExtractedMemories:
         if not any(fact.start < each.end and each.start < fact.end for each in told.values()):
             told.setdefault(fact.about, fact)
     said = {fact.about for fact in told.values() if not fact.ends}
-    kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": the new one
+    kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": keep Bosch
     return ExtractedMemories(told=tuple(kept[:MOST]), unwanted=tuple(unwanted))
 
 
 def facts_in(text: str) -> list[StatedFact]:
-    """Read a sentence by the table, by the grammar where the table has nothing, and else as a quotation."""
+    """Extract facts from a sentence: by the phrase table, then by the grammar, otherwise as a quotation."""
     found = [*_told(text)]
     found += [
         fact
@@ -96,7 +96,9 @@ def _facts(stated: Stated, said_at: datetime, when: When, *, is_long: bool) -> I
 
 
 def _requested(text: str, request: StatedFact, said_at: datetime, when: When) -> list[StatedFact]:
-    """Give the facts of what is to be remembered, and it itself where they do not say all of it."""
+    """Return the facts in a request to remember; if they cover less than half of it, also the request itself as a
+    note.
+    """
     words = text[request.start : request.end]
     found = [*plans_in(words, said_at, when)] or facts_in(words) if len(words) <= LONGEST_SENTENCE else []
     found = [replace(each, start=each.start + request.start, end=each.end + request.start) for each in found]
@@ -119,7 +121,7 @@ def _told(text: str) -> Iterator[StatedFact]:
 
 
 def _of(row: Row, match: re.Match[str]) -> Iterator[StatedFact]:
-    """Make the facts of one match; what is listed after one verb is several."""
+    """Yield the facts of one match; a list after one verb yields several."""
     named = {name[0]: value for name, value in match.groupdict().items() if value is not None}
     whole = thing(named.get("x", ""))
     parts = _listed(whole) if "{k}" in row.about and row.about != "prefer" else [whole]
@@ -173,7 +175,7 @@ def _fact(match: re.Match[str], row: Row, content: str, about: str, replaces: tu
 
 
 def _listed(text: str) -> list[str]:
-    """Part "nuts and shellfish"; "rock and roll", "to cook and bake" and longer phrases stay together."""
+    """Split "nuts and shellfish"; "rock and roll", "to cook and bake" and longer phrases are not split."""
     if text.startswith("to "):
         return [text]
     parts = re.split(r"\s+(?:and|or)\s+|\s*&\s*", text)
@@ -184,7 +186,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _is_place(text: str, said: str) -> bool:
-    """Tell whether something is where people live: it has a name, or is a sort of home; small only where all is."""
+    """Return whether a text is a place to live: capitalised, or a kind of home; lower case only if the message is."""
     named = re.sub(r"^(?:the|la|le|el|den|der) ", "", text)
     small = said[1:].replace(" I ", " i ").replace("I'", "i'").islower()
     return (
@@ -195,12 +197,12 @@ def _is_place(text: str, said: str) -> bool:
 
 
 def about_of(content: str) -> str:
-    """Name what a sentence about the user is about, as if they had said it; nothing where no phrase fits."""
+    """Return the subject key of a sentence about the user; empty if no phrase matches."""
     return next((fact.about for fact in facts_in(as_said(content)) if not fact.ends), "")
 
 
 def _cased(text: str, row: Row) -> str:
-    """Write a place that was typed small with a capital."""
+    """Capitalise a place that was typed in lower case."""
     if text.startswith(("a ", "an ", "the ")):
         return text
     return text.title() if row.about in ("home", "from", "name") and text.islower() and len(text.split()) <= 2 else text

@@ -1,13 +1,13 @@
-"""What people say of themselves, by a small grammar: subject, adverbs, denial, verb, the rest.
+"""A small grammar of statements about oneself: subject, adverbs, negation, verb, rest.
 
-    I am a night nurse        a state, unless it is a mood or the moment
-    I have two cats           something had, unless it belongs to the talk: "a question"
+    I am a night nurse        a state, unless it is a mood or temporary
+    I have two cats           a possession, unless it belongs to the conversation: "a question"
     I bake bread              the simple present is a habit, unless the verb is one of thinking or speaking
-    I grew up in Lima         of the past the events of a life
-    My sister paints          people, animals and things that belong to a life
+    I grew up in Lima         of the past tense only life events
+    My sister paints          people, animals and things in the user's life
 
-A clause that points at something it does not name, supposes something or runs on too long says nothing. The words of
-each rule are in ``text/vocabulary``. The sentence is put into the third person; its words stay the user's own.
+A clause with an open reference, a hypothetical or an overlong clause yields nothing. The word lists of each rule are in
+``text/vocabulary``. The sentence is put into the third person; its words stay the user's own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from contextinfinity.text.keywords import stem
 from contextinfinity.text.vocabulary import phrases, words
 
 Said: TypeAlias = tuple[MemoryKind, str, str]
-"""The kind of a fact, the fact, and what it is about."""
+"""The kind of a fact, the fact, and its subject key."""
 
 MOST_WORDS: Final = 22
-"""Words of a clause; a longer one is a story."""
+"""The maximum number of words of a clause; a longer one is a story."""
 
 _W: Final = words("en", "first_person")
 _JOINING: Final = "and|but|so|because|since|although|though|while|plus|cause|that"
@@ -42,7 +42,7 @@ _BORDER: Final = re.compile(
 _BE: Final = re.compile(r"(?:i|we)(?:'m|'re| am| are|m) (?P<rest>.+)", re.I)
 _PERFECT: Final = re.compile(r"(?:i|we)(?:'ve| have(?P<not>n't)?) (?P<rest>.+)", re.I)
 _FOR_LONG: Final = re.compile(r"\b(?:for (?:\w+ ){1,3}(?:years|decades)|since (?:\d{4}|'\d\d|my|i was|the)\b)", re.I)
-"""How long something has been so: then it lasts, whatever the verb is."""
+"""A duration or start date: then the state is permanent, whatever the verb is."""
 _VERB: Final = re.compile(r"(?:i|we) (?P<rest>.+)", re.I)
 _OWN: Final = re.compile(
     r"(?:my|our) (?P<what>[\w' -]{2,50}?)(?: (?P<verb>is|are|was|were|has|have|had)"
@@ -63,7 +63,7 @@ _HAD: Final = re.compile(
     re.I,
 )
 _FOR_NOW: Final = re.compile(r"\bto (?!my|the|our|a|church|school|work)[a-z]+|\bfriends who\b", re.I)
-"""Something had to do something with now, or of whom something else is said."""
+"""A possession for a momentary purpose, or with a statement of its own."""
 _BEEN: Final = re.compile(
     r"been (?:an? (?!bit|little|while)|in|to|married|together|single|vegan|vegetarian|sober|retired|divorced|working"
     r"|living|playing|teaching|studying|training|learning|dancing|singing)\b.{4}",
@@ -72,18 +72,18 @@ _BEEN: Final = re.compile(
 _LOOSE: Final = re.compile(
     r"(?!very |really )[\w-]+,? (?!and|or|but|at|of|to|with|in|for|by|about|as|on|around|compared)\w", re.I
 )
-"""Two words of which neither joins: "single threaded"."""
+"""Two words without a connecting word: "single threaded"."""
 _CANNOT: Final = re.compile(
     r"(?:really |just |still )?(?P<can>can't|cannot|can not|cant|can) (?P<verb>\w+)(?: (?P<rest>.+))?$", re.I
 )
 _THE: Final = re.compile(r"the (?:(?:movie|band|show|song|book|game) )?(\w+)")
 _THAT: Final = re.compile(r"(?:^|\b(?:do|did|like|love|of|with|about|to|in|for|on|than|and) )that\b|\bthat\W*$", re.I)
-"""A "that" which points; in "a son that sings" it joins."""
+"""A demonstrative "that"; in "a son that sings" it is a relative pronoun."""
 _NAME: Final = re.compile(r"([A-Z][\w'-]+(?: [A-Z][\w'-]+)?)(?=[,.!]|$| and | from )")
 _FIRST_NAMES: Final = frozenset[str]().union(*words("names", "first_names").values())
 _ENDED: Final = re.compile(r"(?P<how>stopped|quit|gave up) (?P<verb>[a-z]+)ing(?: (?P<rest>.+))?$", re.I)
 _OVER: Final = ("The user no longer ", "The user stopped ", "The user quit ", "The user gave up ")
-"""How the fact begins that something is over; it counts only where something is known that it ends."""
+"""How a fact begins that ends another one; it is stored only if there is a memory that it ends."""
 _VERSION: Final = re.compile(r"\d\.\d|\w_\w|\w\(\)|\w/\w+/")
 _VERBS_IN_LY: Final = ("fly", "apply", "reply", "supply", "rely", "multiply", "imply", "comply")
 _ONCE: Final = re.compile(
@@ -91,7 +91,7 @@ _ONCE: Final = re.compile(
     r"|\b(?:on|for|by|this|next) (?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
     re.I,
 )
-"""A time that comes once."""
+"""A one-time date."""
 _NEVER: Final = ("finished", "learned", "married", "met", "went", "attended", "graduated", "smoked", "drank")
 _TOGETHER: Final = ("live", "raise", "keep", "rent", "adopted")
 """What "we" do at home; any other "we" may be anybody."""
@@ -110,13 +110,13 @@ _PAST_NEEDS: Final = _any("past_needs")
 
 
 class _Clause(Struct, frozen=True):
-    """A clause without the adverbs in front of its verb."""
+    """A clause without the adverbs before its verb."""
 
     words: str
     denied: str = ""
-    """The word that denies it: "not", "never", "no longer"; empty where it is so."""
+    """The negation: "not", "never", "no longer"; empty if affirmative."""
     together: bool = False
-    """Its subject is "we"."""
+    """Whether its subject is "we"."""
 
     @property
     def first(self) -> str:
@@ -128,12 +128,12 @@ class _Clause(Struct, frozen=True):
 
     @property
     def points(self) -> bool:
-        """Whether it points at something that it does not name."""
+        """Whether it refers to something that it does not name."""
         return _points(self.words)
 
 
 def habits_in(text: str) -> Iterator[StatedFact]:
-    """Find what the clauses of a sentence say of its speaker."""
+    """Find what the clauses of a sentence state about the speaker."""
     if (match := _FAVOURED.match(text)) and (favoured := _favoured(match)) is not None:
         yield from _made(favoured, 0, len(text))
         return
@@ -176,7 +176,7 @@ def _said(text: str) -> Said | None:
 
 
 def _clause(text: str, together: bool) -> _Clause:
-    """Take adverbs and denials off the front."""
+    """Strip adverbs and negations from the front."""
     denied, left = "", text.split()
     while len(left) > 1:
         low, following = left[0].lower().strip(","), left[1].lower()
@@ -201,7 +201,7 @@ def _points(text: str) -> bool:
 
 
 def _state(clause: _Clause) -> Said | None:
-    """Read "I am …"."""
+    """Parse "I am …"."""
     name = _NAME.match(clause.words)
     if name and name[1].split()[0].lower() in _FIRST_NAMES and not clause.denied:
         return "self", f"The user's name is {name[1]}", "name"
@@ -214,7 +214,7 @@ def _state(clause: _Clause) -> Said | None:
 
 
 def _is_trait(clause: _Clause) -> bool:
-    """Return whether an adjective says more than how somebody feels now."""
+    """Return whether an adjective describes a trait rather than a mood."""
     first = clause.first
     if first in _W["moods"] or not first.replace("-", "").isalpha() or _LOOSE.match(clause.words):
         return False
@@ -222,7 +222,7 @@ def _is_trait(clause: _Clause) -> bool:
 
 
 def _perfect(clause: _Clause) -> Said | None:
-    """Read "I have two cats" and "I've been a nurse for years", which begin alike."""
+    """Parse "I have two cats" and "I've been a nurse for years", which begin alike."""
     is_participle = clause.first in _W["participles"] or clause.first.endswith(("ed", "en", "ung"))
     if not is_participle and not (clause.denied and _FOR_LONG.search(clause.words)):
         return _possession(clause)
@@ -235,7 +235,7 @@ def _perfect(clause: _Clause) -> Said | None:
 
 
 def _possession(clause: _Clause) -> Said | None:
-    """Read what follows "I have"."""
+    """Parse what follows "I have"."""
     counted = _HAD.match(clause.words)
     if counted is None or clause.points or clause.first == "to" or _FOR_NOW.search(clause.words):
         return None
@@ -247,7 +247,7 @@ def _possession(clause: _Clause) -> Said | None:
 
 
 def _habit(clause: _Clause) -> Said | None:
-    """Read "I" and a verb."""
+    """Parse "I" and a verb."""
     verb, rest = clause.first, clause.after
     if not verb.isalpha() or verb in _W["modals"]:
         return None
@@ -274,7 +274,7 @@ def _habit(clause: _Clause) -> Said | None:
 
 
 def _passing(rest: str) -> bool:
-    """Return whether "the …" is something of the talk, not what somebody does or likes for good."""
+    """Return whether "the …" refers to something in the conversation, not to a lasting habit or taste."""
     of = _THE.match(rest)
     return of is not None and of[1].lower() not in _W["the_liked"] and not of[1][0].isupper()
 
@@ -289,7 +289,7 @@ def _does(verb: str, rest: str, denied: str) -> Said | None:
 
 
 def _ability(able: re.Match[str], together: bool) -> Said | None:
-    """Read "I can swim" and "I can't stand coriander"."""
+    """Parse "I can swim" and "I can't stand coriander"."""
     verb, rest = able["verb"].lower(), able["rest"] or ""
     if together or verb not in _W["abilities"] or _points(rest) or (verb == "do" and not rest):
         return None
@@ -304,12 +304,12 @@ def _ability(able: re.Match[str], together: bool) -> Said | None:
 
 
 def _own(text: str) -> Said | None:
-    """Read "my sister is a vet", "my kids love trains"."""
+    """Parse "my sister is a vet", "my kids love trains"."""
     match = _OWN.match(text) or _OWN_DOES.match(text)
     if match is None or not match["rest"] or _points(match["rest"]):
         return None
     what, rest = match["what"], match["rest"]
-    if "'s " in what:  # somebody else's
+    if "'s " in what:  # something of another person
         return None
     named = [word.lower().removesuffix("'s") for word in what.split()]
     if len(named) == 2 and what.split()[1].istitle():  # "my daughter Noor"
@@ -332,7 +332,7 @@ def _own(text: str) -> Said | None:
 
 
 def _favoured(match: re.Match[str]) -> Said | None:
-    """Read "Dune is my favourite book"."""
+    """Parse "Dune is my favourite book"."""
     what, rest = match["what"], match["rest"].rstrip(".! ")
     if rest.split()[0].lower() not in _W["favourite_of"] or _points(what) or _points(rest):
         return None
@@ -340,7 +340,7 @@ def _favoured(match: re.Match[str]) -> Said | None:
 
 
 def third(verb: str) -> str:
-    """Return a verb in the third person: "watches", "studies", "has"."""
+    """Return the third-person form of a verb: "watches", "studies", "has"."""
     if verb in ("have", "do", "go"):
         return {"have": "has", "do": "does", "go": "goes"}[verb]
     if verb.endswith(("s", "sh", "ch", "x", "z", "o")):

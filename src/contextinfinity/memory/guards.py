@@ -1,7 +1,7 @@
-"""Which words of a message are somebody's own statement about themselves.
+"""Find the parts of a message that are the user's own statements about themselves.
 
-Not theirs: what is quoted or pasted, code, what others said, a part in a play, a text to be worked on. Not stated:
-questions, suppositions, wishes. What is doubtful is left: a fact that matters is said again.
+Excluded are quotations, pasted text, code, other people's words, role play and texts to be edited; also questions,
+hypotheticals and wishes. Doubtful cases are excluded: an important fact will be stated again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PATTERNS: Final = patterns("statements")
 
 LONGEST_SENTENCE = 320
 LONGEST_REQUEST = LONGEST_MEMORY + 60
-"""Characters of a sentence that asks to remember something, which is kept whole or not at all."""
+"""The maximum length of a sentence that asks to remember something; it is stored whole or not at all."""
 LONGEST_MESSAGE = 20_000
-"""Characters; what is longer was hardly typed."""
+"""Longer messages are ignored: they were hardly typed."""
 
 _QUOTED = re.compile(
     r"\"[^\"]{1,300}\"|“[^”]{1,300}”|«[^»]{1,300}»|„[^“”]{1,300}[“”]|`[^`]{1,300}`"
@@ -37,14 +37,14 @@ _LOG = re.compile(
     r"^(?:\[[^\]]{1,30}\]\s*)?(?!(?i:note|ps|p\.s|fyi|btw|update|correction|edit|remember|important|also|fact|reminder)\b)"
     r"(?:[A-Z][\w.'-]{0,15}(?: [A-Z][\w.'-]{0,15}){0,2}|(?i:me|you|user|assistant|him|her|system|human)):\s"
 )
-"""A line of a chat between others, or of a form."""
+"""A line of a chat log between others, or of a form."""
 _TASK: Final = _PATTERNS["task"]
 _FOLLOWS: Final = _PATTERNS["follows"]
 _PLAY: Final = _PATTERNS["play"]
 _OPENING: Final = _PATTERNS["opening"]
-"""What comes before somebody else's words, or before a scene: what follows it is not told of who writes."""
+"""What precedes other people's words or a scene: the text after it is not about the user."""
 _ROLE = re.compile(r"\s*you are (?:an?|the|my|our)\b", re.I)
-"""How instructions to a model begin, not talk."""
+"""The start of instructions to a model."""
 _JOKE: Final = _PATTERNS["joke"]
 _WRAPPED = re.compile(r"(?<=[^\s.!?:;])[ \t]*\n(?=[ \t]*[a-zà-ÿ])")
 """A line break inside a sentence."""
@@ -64,7 +64,7 @@ though time times to today told tonight too truth turns unfortunately update usu
 while why wife yeah yep yes yesterday you
 """
 _LEADING = frozenset(_BEFORE_IT.split())
-"""Words that stand before what somebody says of themselves; others make it a part of what they speak about."""
+"""Words that may precede a statement about oneself in its clause; others make it part of another statement."""
 _AT_A_TIME: Final = _PATTERNS["at_a_time"]
 _IN_A_TEXT: Final = _PATTERNS["in_a_text"]
 _CLAUSE = re.compile(
@@ -73,26 +73,26 @@ _CLAUSE = re.compile(
 
 
 _DOES = r"(?:work|live|enjoy|have|speak|play|drive|study|teach|prefer|started|joined|moved|switched|sold|can't|don't)"
-"""What a sentence may go on with; not what may be a thing as well, such as love."""
+"""Verbs with which a sentence may continue; not those that are also nouns, such as love."""
 _GOES_ON: Final = _PATTERNS["goes_on"]
 
 
 class Stated(Struct, frozen=True):
-    """A sentence, what stands for it with quotations blanked out, and where it begins in the message."""
+    """A sentence with quotations masked, and its position in the message."""
 
     text: str
     start: int
     end: int
     exact: bool
-    """Whether it stands in the message letter for letter, so that places in it are places there."""
+    """Whether it occurs in the message unchanged, so that offsets in it are offsets in the message."""
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Give the place of a part of it in the message."""
+        """Return the position in the message of a part of the sentence."""
         return (self.start + start, self.start + end) if self.exact else (self.start, self.end)
 
 
 def statements(message: str) -> Iterator[Stated]:
-    """Give the sentences in which somebody states something themselves."""
+    """Yield the sentences in which the user makes a statement themselves."""
     if not message.strip() or len(message) > LONGEST_MESSAGE or "<artifact" in message or gives_orders(message):
         return
     if _PLAY.search(message) or _ROLE.match(message) or _JOKE.search(message):
@@ -117,7 +117,7 @@ def statements(message: str) -> Iterator[Stated]:
 
 
 def mentioning(message: str) -> str:
-    """Return the text in which a mention of somebody counts, as long as the message: no foreign text, no scene."""
+    """Return the text that may mention the user's people, with equal offsets; empty for foreign text or role play."""
     if len(message) > LONGEST_MESSAGE or "<artifact" in message or gives_orders(message):
         return ""
     if any(found.search(message) for found in (_PLAY, _JOKE, _OPENING, _CODE)) or _ROLE.match(message):
@@ -126,7 +126,7 @@ def mentioning(message: str) -> str:
 
 
 def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:
-    """Find a sentence where it stands, however its lines were broken."""
+    """Return the position of a sentence in a text, regardless of line breaks."""
     at = text.find(sentence, place)
     if at >= 0:
         return at, at + len(sentence)
@@ -135,17 +135,17 @@ def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:
 
 
 def _blanked(sentence: str) -> str:
-    """Put one form of apostrophe, and blanks where something is quoted; letter for letter as long."""
+    """Normalise apostrophes and mask quotations, without changing the length."""
     return _QUOTED.sub(lambda quoted: '"' * len(quoted[0]), sentence).replace("’", "'")
 
 
 def with_subject(sentence: str) -> str:
-    """Say "I" again where somebody goes on of themselves ("I live in Rome and work at Siemens"); as long as before."""
+    """Repeat an omitted "I" ("I live in Rome and work at Siemens") without changing the length."""
     return _GOES_ON.sub(lambda found: f"{found['said']}, I ", sentence)
 
 
 def is_meant(sentence: str, start: int, end: int) -> bool:
-    """Tell whether what stands at a place of a sentence is stated by who says it, and not denied or taken back."""
+    """Return whether a part of a sentence is stated by the speaker, and not negated, hypothetical or retracted."""
     before = sentence[:start]
     if _SUPPOSED.search(before) or _OTHERS.search(before) or _TAKEN_BACK.search(sentence, max(0, end - 20)):
         return False
@@ -158,17 +158,17 @@ def is_meant(sentence: str, start: int, end: int) -> bool:
 
 
 def _leads(words: str) -> bool:
-    """Tell whether a clause may begin so before it says what its speaker states."""
+    """Return whether these words may precede a statement in its clause."""
     return _AT_A_TIME.match(words.lstrip()) is not None or {*re.findall(r"[\w']+", words.lower())} <= _LEADING
 
 
 def clause_start(sentence: str, place: int) -> int:
-    """Give where the clause begins in which something stands."""
+    """Return where the clause that contains a position begins."""
     borders = [found.end() for found in _CLAUSE.finditer(sentence, 0, place)]
     return borders[-1] if borders else 0
 
 
 def clause_end(sentence: str, place: int) -> int:
-    """Give where the clause ends in which something stands."""
+    """Return where the clause that contains a position ends."""
     border = _CLAUSE.search(sentence, place)
     return len(sentence) if border is None else border.start()

@@ -1,4 +1,4 @@
-"""What one message tells, before it is anybody's memory, and what an audit finds wrong with memories."""
+"""Facts extracted from one message before they become memories, and the findings of an audit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Trouble: TypeAlias = Literal["ungrounded", "duplicate", "stale"]
 
 
 class MemoryFinding(Struct, frozen=True, kw_only=True):
-    """What an audit finds wrong with a memory, and why."""
+    """A problem of a memory that an audit found, with the reason."""
 
     memory_id: MemoryId
     trouble: Trouble
@@ -24,7 +24,7 @@ class MemoryFinding(Struct, frozen=True, kw_only=True):
 
 
 class StatedFact(Struct, frozen=True, kw_only=True):
-    """A fact, and where in the message it was said. ``here``: it is to hold in this thread alone."""
+    """A fact and its position in the message; ``here`` limits it to this thread."""
 
     content: str
     start: int
@@ -38,17 +38,17 @@ class StatedFact(Struct, frozen=True, kw_only=True):
     valid_to: datetime | None = None
     here: bool = False
     ends: tuple[str, ...] = ()
-    """The sorts of facts of which it ends those that name ``named``; where there is none, it says nothing."""
+    """The kinds of facts that it ends if they contain ``named``; without such a memory the fact is dropped."""
     named: tuple[str, ...] = ()
     vague: bool = False
-    """Whether it may name by fewer words what is known: "the flight" for the flight to Rome."""
+    """Whether it may refer to a known fact in fewer words: "the flight" for the flight to Rome."""
 
 
 class ForgetRequest(Struct, frozen=True, kw_only=True):
-    """What the user wants to be forgotten: these facts, or else whatever has these words; ``everything``: all of it.
+    """What the user wants forgotten: ``facts``, otherwise memories with all of ``words``; or ``everything``.
 
-    ``abouts`` are sorts of facts, such as where they live, of which those are meant that have the words ``only``;
-    ``denied``: what is meant says that something is not so.
+    ``abouts`` are kinds of facts, such as the home, limited to those with the words ``only``; ``denied`` selects
+    negated facts.
     """
 
     facts: tuple[str, ...] = ()
@@ -60,35 +60,35 @@ class ForgetRequest(Struct, frozen=True, kw_only=True):
 
 
 class ExtractedMemories(Struct, frozen=True, kw_only=True):
-    """What a message tells, and what it takes back."""
+    """The facts that a message states, and the requests to forget."""
 
     told: tuple[StatedFact, ...] = ()
     unwanted: tuple[ForgetRequest, ...] = ()
 
 
 class StatedPeriod(Protocol):
-    """A time that was named: from ``start`` until just before ``end``, by these words."""
+    """A mentioned time: from ``start`` until just before ``end``, and the words that mention it."""
 
     @property
     def start(self) -> datetime:
-        """When it begins."""
+        """The start of the period."""
         ...
 
     @property
     def end(self) -> datetime:
-        """When it is over."""
+        """The end of the period."""
         ...
 
     @property
     def words(self) -> str:
-        """What named it."""
+        """The words that mention it."""
         ...
 
 
 When: TypeAlias = Callable[[str, datetime], Sequence[StatedPeriod]]
-"""Reads the times that a text names, said at that moment."""
+"""Returns the times that a text mentions, relative to a moment."""
 
 
 def key_of(text: str) -> str:
-    """Name a thing so that its forms agree: "the Blue Whales" and "blue whale"."""
+    """Return a key that is equal for forms of one name: "the Blue Whales" and "blue whale"."""
     return " ".join(sorted(set(terms(text))))

@@ -1,7 +1,7 @@
 """Extract the people and animals that a message mentions as the user's own: "a cake for my twins".
 
-A mention counts in a question or a request too: whoever asks something for "my son Mateo" has a son. The words that
-own, and the people and animals, are in the vocabulary of each language. Parents are left out: everybody has some.
+A mention is valid in a question or a request too: a user who asks something for "my son Mateo" has a son. The
+possessive words, people and animals are in the vocabulary of each language. Parents are left out: everybody has some.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from contextinfinity.memory.third_person import sentence
 from contextinfinity.text.vocabulary import LANGUAGES, words
 
 MOST: Final = 3
-"""Mentions of one message; what mentions more is a story."""
+"""The maximum number of mentions of one message; one with more is a story."""
 _NOT_STATED: Final = re.compile(
     r"\b(?:if|imagine|suppose|pretend|wenn|si|se|he|she|they|says?|said|wrote|writes)\b[^.!?]*$|(?:^|[.!?]\s+)\w+ $",
     re.I,
 )
-"""Before a mention: it is supposed, somebody else speaks, or it is what an order is to be done to ("remove my dog")."""
+"""What excludes a mention after it: a hypothetical, another speaker, or an order on it ("remove my dog")."""
 _ENDS: Final = (
     r"(?=\s*(?:[^\w\s]|$)|\s(?:and|or|but|so|is|are|was|were|has|have|had|who|that|with|to|in|on|at|for|from|when|while"
     r"|because|as|i|we|und|oder|aber|ist|sind|hat|haben|mit|im|am|y|o|pero|es|son|tiene|con|en|et|ou|est|sont|a|e|è|ha|é"
@@ -33,7 +33,7 @@ _PLURAL: Final = re.compile(r"(?:s|children|kids)$")
 
 @cache
 def _mentions() -> re.Pattern[str]:
-    """Return the pattern of all languages that set blanks between words."""
+    """Return the pattern for all languages with spaces between words."""
     forms = []
     for language in LANGUAGES:
         rows = words(language, "first_person")
@@ -45,7 +45,7 @@ def _mentions() -> re.Pattern[str]:
 
 
 def mentions_in(text: str) -> Iterator[StatedFact]:
-    """Find whom a message mentions as the user's own."""
+    """Find the people and animals that a message mentions as the user's own."""
     found: set[str] = set()
     for match in _mentions().finditer(text):
         owner, *_, kin = match["said"].lower().split()

@@ -1,8 +1,8 @@
-"""A model that draws memories, of which nothing is believed.
+"""Extract memories with a model, and verify every claim.
 
-It has to quote the words that each fact rests on. A fact stands only where the quotation is there, word for word, in
-what the user states themselves, and the clause around it says the same of them: with the claim's own verb, and neither
-supposed nor denied. What phrases find is there in any case; a model that fails takes nothing away.
+The model must quote the words that support each fact. A fact is accepted only if the quotation occurs verbatim in the
+user's own statements, and the clause around it states the same about the user: with the claim's verb, and neither
+hypothetical nor with another polarity. Facts found by rules are always kept; a failure of the model removes nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _DECODER = msgspec.json.Decoder(_MemoryReply)
 
 
 class ModelExtractor:
-    """Draws what phrases find, and what a model finds besides. ``opposed`` tells whether two texts deny each other."""
+    """Extracts facts by rules and with a model; ``opposed`` returns whether two texts contradict each other."""
 
     def __init__(self, adviser: AuxiliaryModel, when: When, opposed: Callable[[str, str], bool]) -> None:
         self._adviser = adviser
@@ -85,7 +85,7 @@ class ModelExtractor:
         self._opposed = opposed
 
     async def draw(self, message: str, said_at: datetime) -> ExtractedMemories:
-        """Draw what a message tells; never fails for the model's sake."""
+        """Extract the facts of a message; a failure of the model is logged and not raised."""
         drawn = draw(message, said_at, self._when)
         stated = [one for one in statements(message) if not is_order(one.text)]
         if not stated or is_off_record(message):
@@ -102,7 +102,7 @@ class ModelExtractor:
         return replace(drawn, told=(*drawn.told, *more)[:MOST])
 
     def _sound(self, claims: tuple[_Claim, ...], stated: list[Stated]) -> Iterator[StatedFact]:
-        """Keep the claims that stand on a quotation."""
+        """Yield the claims that a quotation supports."""
         for claim in claims:
             fact, quote = sentence(neutral(claim.fact)), claim.quote.replace("’", "'")
             place = next((one for one in stated if quote in one.text), None)

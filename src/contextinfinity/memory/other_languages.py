@@ -1,7 +1,7 @@
-"""What people say of themselves in languages other than English, kept in their own words.
+"""Extract statements about oneself in languages other than English, in the user's own words.
 
-The vocabulary of a language says how such a clause opens (``says``) and by what it shows that it is none (``never``).
-The fact is a quotation: nothing is translated, so nothing can be translated wrongly.
+The vocabulary of a language lists how such a clause begins (``says``) and what excludes it (``never``). The fact is a
+quotation: nothing is translated, so that no translation can be wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextinfinity.memory.third_person import LONGEST, sentence
 from contextinfinity.text.vocabulary import LANGUAGES, phrases
 
 MOST_WORDS: Final = 16
-"""Words of a clause; a longer one is a story."""
+"""The maximum number of words of a clause; a longer one is a story."""
 
 _CLAUSE: Final = re.compile(r"[^,;:.!?()\"，。；：！？、]+(?:, [^,;:.!?()\"，。；：！？]+)*")
 _BECAUSE: Final = re.compile(r"^(?:因为|由于)|^(?:denn|da|porque|parce que|perché) ", re.I)

@@ -1,4 +1,4 @@
-"""Plans with a day: what, and until when it is still ahead. A plan without a day that is still to come is none."""
+"""Extract dated plans: what, and until when it is in the future. A plan without a future date is ignored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NEWLY = (
 _SET = rf"(?:(?:is|will be|takes place|starts|begins|'s)(?: {_SHIFTED})?{_AT}|{_NEWLY})"
 _MINE = re.compile(rf"\b(?:my|our) {_WHAT} {_SET}\b", re.I)
 _KNOWN = re.compile(rf"\bthe {_WHAT} {_NEWLY}\b", re.I)
-"""What is only "the flight" somebody has spoken of before: a day in a contract is nobody's plan."""
+""""The flight" without a possessive must have been mentioned before: a date in a contract is not a plan."""
 _DUE: Final = _PATTERNS["due"]
 _MOVED = re.compile(rf"\b(?:my|our|the) {_WHAT} (?:moved|slipped|changed) to\b", re.I)
 _HAVE: Final = _PATTERNS["have"]
@@ -58,12 +58,12 @@ _ON_A_DAY = (_MINE, _KNOWN)
 _NEAR = 18
 _BORDER = re.compile(r"[,;.!?] ")
 _LONGEST = timedelta(days=100)
-"""A longer stretch is no day to plan for."""
+"""A longer period is not a date to plan for."""
 _TIME = re.compile(r"\bat (\d{1,2}(?::\d\d)?(?: ?[ap]m)?|noon|midnight)\b", re.I)
 
 
 def plans_in(text: str, said_at: datetime, when: When) -> Iterator[StatedFact]:
-    """Give the plans of a sentence."""
+    """Yield the plans in a sentence."""
     if (over := _cancelled(text, said_at)) is not None:
         yield over
         return
@@ -79,7 +79,7 @@ def plans_in(text: str, said_at: datetime, when: When) -> Iterator[StatedFact]:
 
 
 def _is_near(text: str, match: re.Match[str], named: StatedPeriod) -> bool:
-    """Tell whether a day belongs to what is said before it: a class that is dull may be spoken of on Monday."""
+    """Return whether a date belongs to the words before it: close enough, and in the same clause."""
     place = text.find(named.words, match.end())
     between = text[match.end() : place] if place >= 0 else ""
     return len(between) <= _NEAR and not _BORDER.search(between)
@@ -101,14 +101,14 @@ def _cancelled(text: str, said_at: datetime) -> StatedFact | None:
 
 
 class Days(Struct, frozen=True):
-    """A stretch of days that is still to come."""
+    """A range of days in the future."""
 
     start: datetime
     end: datetime
 
 
 def _ahead(span: StatedPeriod, said_at: datetime) -> Days | None:
-    """Read a time as one to come: a May, a Friday that was not named as past is the next one."""
+    """Interpret a time as a future one: a month or weekday that is not marked as past is the next one."""
     start, end = span.start, span.end
     if end - start > _LONGEST or (end <= said_at and _PAST.search(span.words)):
         return None
@@ -153,7 +153,7 @@ def _told(match: re.Match[str], content: str, about: str, until: datetime) -> St
 
 
 def _event(what: str) -> str:
-    """Leave when it is out of what it is."""
+    """Remove trailing prepositions from the name of an event."""
     return re.sub(r"\s+(?:on|at|in|for|from|with|to)$", "", thing(what))
 
 

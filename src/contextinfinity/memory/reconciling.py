@@ -1,4 +1,4 @@
-"""Whether two facts say the same, what a new one ends, and which memories somebody wants to be forgotten."""
+"""Decide whether two facts are the same, what a new fact ends, and which memories a request to forget means."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from contextinfinity.memory.memory_findings import ForgetRequest, StatedFact
 from contextinfinity.text.keywords import terms
 
 ALIKE = 0.8
-"""The share of their words from which a model's fact is one that is known."""
+"""The share of common words from which a model's fact is treated as known."""
 _TURNED = frozenset(("not", "no", "never", "longer"))
 _FILLING = re.compile(r"\b(?:going|doing|to go|to)\b ?", re.I)
 _WHERE = re.compile(r" (?:in|on|at|with|by|near|during|along|around|every|after|before)\b", re.I)
 
 
 def alike(one: str, other: str) -> float:
-    """Tell how much of what two facts say is the same, from 0 to 1; nothing where one denies what the other says."""
+    """Return the share of common words of two facts, from 0 to 1; 0 if only one of them is negated."""
     mine, theirs = set(terms(one)), set(terms(other))
     if bool(mine & _TURNED) != bool(theirs & _TURNED):
         return 0.0
@@ -27,9 +27,9 @@ def alike(one: str, other: str) -> float:
 
 
 def same(one: str, other: str) -> bool:
-    """Tell whether two facts are one: in the same words, or one of them adds where, when or with whom.
+    """Return whether two facts are the same: equal words, or one of them adds where, when or with whom.
 
-    A word more may make it another thing: unit tests are no integration tests.
+    Any other additional word may change the meaning: unit tests are not integration tests.
     """
     short, long = sorted((_plain(one), _plain(other)), key=len)
     if set(terms(short)) == set(terms(long)):
@@ -42,7 +42,7 @@ def _plain(content: str) -> str:
 
 
 def settled(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
-    """Name a fact as the one is named whose place it takes; None where it ends what nobody knows."""
+    """Give a fact the subject key of the memory it replaces; return None if it ends a fact that is not known."""
     if told.ends:
         return _ending(told, known)
     if told.kind == "plan":
@@ -56,7 +56,7 @@ def settled(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
 
 
 def _ending(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
-    """Let it take the place of what it ends; what was to be remembered is ended by name."""
+    """Let a fact replace the memories that it ends; a note is ended by its key. Return None if there are none."""
     if told.kind == "note" and told.about:
         return told if any(one.about == told.about and one.kind == "note" for one in known) else None
     named = set(told.named)
@@ -65,7 +65,7 @@ def _ending(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
 
 
 def _planned(told: StatedFact, known: Iterable[Memory]) -> StatedFact:
-    """Take "the flight" for the one flight that is known."""
+    """Resolve "the flight" to the only known flight."""
     words = set(told.about.partition(":")[2].split())
     plans = {one.about for one in known if one.kind == "plan" and words <= set(one.about.partition(":")[2].split())}
     return replace(told, about=plans.pop()) if told.vague and told.about not in plans and len(plans) == 1 else told
@@ -76,7 +76,7 @@ def _sort(about: str) -> str:
 
 
 def meant(unwanted: ForgetRequest, known: Sequence[Memory]) -> list[Memory]:
-    """Choose the memories that are to be forgotten."""
+    """Return the memories that a request to forget refers to."""
     if unwanted.everything:
         return [*known]
     exact = [memory for memory in known if memory.content in unwanted.facts]

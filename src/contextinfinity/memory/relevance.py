@@ -1,6 +1,6 @@
-"""Which memories matter for a question.
+"""Rank memories by their relevance to a question.
 
-Relevance is the better of two: rare words that question and memory share, and how near their vectors lie.
+Relevance is the maximum of two scores: the rare words that question and memory share, and the cosine of their vectors.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextinfinity.domain.memory import Memory, MemoryMatch, MemoryRecall
 from contextinfinity.domain.vectors import unpacked, unpacked_rows
 
 MOST = 8
-"""Memories that ride with one question."""
+"""The maximum number of memories shown with one question."""
 LEAST = 0.42
-"""Relevance under which a memory is not about the question; over what two texts of one person share anyhow."""
+"""The minimum relevance; it is above what any two texts of one person share."""
 _RARE = 14.0
-"""The match at which words alone are nearly enough: two rare words."""
+"""The scale of the word score: two rare words are nearly enough."""
 
 
 def ranked(recalled: MemoryRecall, question: Embedding | None) -> list[tuple[float, Memory]]:
-    """Give what matters for a question with its relevance from 0 to 1, the best first."""
+    """Return the relevant memories with their relevance from 0 to 1, best first."""
     candidates = {each.memory.id: each for each in (*recalled.standing, *recalled.found)}
     near = _nearness([*candidates.values()], question)
     scored = [
@@ -33,7 +33,7 @@ def ranked(recalled: MemoryRecall, question: Embedding | None) -> list[tuple[flo
 
 
 def _nearness(candidates: Sequence[MemoryMatch], question: Embedding | None) -> list[float]:
-    """Tell how near each lies to the question; 0 where it was placed by somebody else, or not at all."""
+    """Return the cosine of each memory with the question; 0 without a vector of the same embedder."""
     near = [0.0] * len(candidates)
     if question is None:
         return near

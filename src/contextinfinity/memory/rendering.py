@@ -1,4 +1,4 @@
-"""What a person wrote down of themselves, put as they would say it: so the same phrases know what it is about."""
+"""Convert a written fact about the user into the first person, so that the same phrases recognise it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEM = (("ches", "ch"), ("shes", "sh"), ("sses", "ss"), ("ies", "y"), ("s", "")
 
 
 def as_said(fact: str) -> str:
-    """Turn "The user lives in Oslo." into "I live in Oslo."; what is not put that way stays as it is."""
+    """Turn "The user lives in Oslo." into "I live in Oslo."; other texts are returned unchanged."""
     match = _USER.match(fact.strip())
     if match is None:
         return fact
@@ -37,7 +37,7 @@ def as_said(fact: str) -> str:
 
 
 def _dated(plan: re.Match[str]) -> str:
-    """Say a plan that is written as a thing and its day."""
+    """Rephrase a plan that is written as an event and its date."""
     day = f"from {plan['day']}" if " to " in plan["day"] else f"on {plan['day']}"
     hour = f" at {plan['hour']}" if plan["hour"] else ""
     return f"{plan['what']} is {plan['due'] or ''}{day}{hour}{plan['end']}"

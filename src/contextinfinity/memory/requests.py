@@ -1,4 +1,4 @@
-""" "Remember that …" and "forget that …": what a user asks for in so many words."""
+"""Explicit requests of a user: "remember that …" and "forget that …"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEMBER: Final = _PATTERNS["remember"]
 _FORGET: Final = _PATTERNS["forget"]
 _OF_ME = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our|ich|mein\w*|je|mon|ma|mes|mi|mis)\b|^(?:that|about)\b", re.I)
 _NO_MEMORY: Final = _PATTERNS["no_memory"]
-"""What one forgets in a talk, not of a person."""
+"""Things that are forgotten in a conversation, not about a person."""
 _SORTS = (
     (re.compile(r"^my name\b|^what i'm called", re.I), ("name",)),
     (re.compile(r"^where i live\b|^my (?:home|address|city|home town)\b", re.I), ("home", "my:address")),
@@ -29,7 +29,7 @@ _SORTS = (
 _NOT = re.compile(r"\b(?:not|no|never|hate|\w+n't)\b", re.I)
 _EVERYTHING: Final = _PATTERNS["everything"]
 _STOP_ANSWERING: Final = _PATTERNS["stop_answering"]
-"""An order that takes back a preference."""
+"""An order that revokes a preference."""
 _OFF_RECORD: Final = _PATTERNS["off_record"]
 _ORDER: Final = _PATTERNS["order"]
 _LABELLED = re.compile(r"\s*[:：]\s+|\s[-–—]\s")
@@ -37,12 +37,12 @@ _FIRST_PERSON = frozenset(["i", "im", "ive", "my", "me", "mine", "live", "work",
 
 
 def is_order(text: str) -> bool:
-    """Tell whether a sentence tells the assistant what to do: it may bind a conversation, but is never a memory."""
+    """Return whether a sentence instructs the assistant: it may bind a conversation, but is never a memory."""
     return _ORDER.match(text) is not None
 
 
 def _orders(words: str) -> bool:
-    """Tell whether words are an order, also behind a label ("my rule: always …")."""
+    """Return whether words are an order, also after a label ("my rule: always …")."""
     return any(map(is_order, _LABELLED.split(words)))
 
 
@@ -71,7 +71,7 @@ def request_in(text: str) -> StatedFact | None:
 
 
 def unwanted_in(text: str) -> tuple[ForgetRequest, str] | None:
-    """Give what a sentence asks to be forgotten, and in which words; "forget it" is no such thing."""
+    """Return what a sentence asks to be forgotten, and its words; None for phrases such as "forget it"."""
     if _EVERYTHING.match(text):
         return ForgetRequest(everything=True), ""
     if stopped := _STOP_ANSWERING.match(text):
@@ -94,5 +94,5 @@ def unwanted_in(text: str) -> tuple[ForgetRequest, str] | None:
 
 
 def is_off_record(message: str) -> bool:
-    """Tell whether somebody asks that what they say is not kept."""
+    """Return whether the user asks that the message is not remembered."""
     return _OFF_RECORD.search(message.replace("’", "'")) is not None

@@ -1,4 +1,4 @@
-"""Facts as a prompt shows them: one line each, cut between facts only."""
+"""Render facts for a prompt: one line each, never cutting a fact."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from contextinfinity.domain.ids import MemoryId, TurnId
 
 LONGEST = 2000
-"""Characters that a snippet may have."""
+"""The maximum number of characters of a snippet."""
 
 
 class MemoryLine(NamedTuple):
-    """A fact as it stands in a prompt, and the turn that said it; without an id it is nobody's memory."""
+    """A fact as shown in a prompt, and its source turn; without an id it is not a stored memory."""
 
     text: str
     id: MemoryId = ""
@@ -20,7 +20,7 @@ class MemoryLine(NamedTuple):
 
 
 def fitting(some: Iterable[MemoryLine], most: int = LONGEST) -> tuple[MemoryLine, ...]:
-    """Keep lines from the first on, as many as fit; none is cut."""
+    """Return the first lines that fit into ``most`` characters; no line is cut."""
     kept, room = [], min(most, LONGEST) + 1
     for line in some:
         room -= len(line.text) + 1
@@ -31,7 +31,7 @@ def fitting(some: Iterable[MemoryLine], most: int = LONGEST) -> tuple[MemoryLine
 
 
 def within(some: Iterable[MemoryLine], count: Callable[[str], int], tokens: int) -> tuple[MemoryLine, ...]:
-    """Keep lines from the first on, as many as that many tokens hold."""
+    """Return the first lines that fit into ``tokens`` tokens."""
     kept = []
     for line in some:
         tokens -= count(line.text) + 1
@@ -42,10 +42,10 @@ def within(some: Iterable[MemoryLine], count: Callable[[str], int], tokens: int)
 
 
 def besides(some: Iterable[MemoryLine], shown: Collection[MemoryId], said: Collection[TurnId]) -> list[MemoryLine]:
-    """Keep what does not stand in the prompt anyway, as a memory or in the words of the turn that said it."""
+    """Drop lines that the prompt already shows, as a memory or as the turn that stated them."""
     return [line for line in some if line.id and line.id not in shown and line.source not in said]
 
 
 def lines(some: Iterable[MemoryLine]) -> str:
-    """Write facts, a line each."""
+    """Join facts, one per line."""
     return "\n".join(line.text for line in some)

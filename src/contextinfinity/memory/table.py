@@ -1,7 +1,7 @@
-"""The ways to say what can be true once, and that it is over, read from the vocabulary.
+"""The phrase table: ways to state a fact of which only one can be true, and that it has ended, from the vocabulary.
 
-A row is what it is about, the fact as a sentence, and the ways to say it in each language. Rows with one ``about`` are
-about what can be true once: the later one is valid. Every pattern is bounded, so that time grows with the text.
+A row has a subject key, the fact as a sentence, and phrases in each language. Of facts with the same ``about`` only the
+latest is valid. Every pattern is bounded, so that the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GROUP: Final = re.compile(r"\(\?P<(\w)>")
 
 
 class Row(Struct, frozen=True):
-    """One thing that can be said of somebody, and how."""
+    """One fact that can be stated about a user, and its phrases."""
 
     kind: MemoryKind
     weight: int
@@ -30,9 +30,9 @@ class Row(Struct, frozen=True):
     fact: str
     pattern: re.Pattern[str]
     never: re.Pattern[str]
-    """What is named then is not meant."""
+    """Values that exclude a match."""
     ends: tuple[str, ...] = ()
-    """The sorts of facts of which it ends the one that names the same."""
+    """The kinds of facts of which it ends the one with the same value."""
 
 
 class _Written(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +61,7 @@ def _read() -> tuple[Row, ...]:
 
 def _row(written: _Written, fragments: Mapping[str, str]) -> Row:
     ways = (*written.en, *written.de, *written.fr, *written.es)
-    # A pattern may have a name only once, so the groups of each way are numbered.
+    # A group name must be unique in a pattern, so the groups of each phrase are numbered.
     numbered = [_GROUP.sub(rf"(?P<\g<1>{place}>", whole(way, fragments)) for place, way in enumerate(ways)]
     return Row(
         kind=written.kind,

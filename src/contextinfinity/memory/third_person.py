@@ -1,4 +1,4 @@
-"""From somebody's own words to a sentence about them."""
+"""Convert a user's own words into a sentence about them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _BEFORE = re.compile(
     r"^(?:(?:just|really|only|mostly|mainly|also|actually|still|both|now|currently|always|usually)\s+)+", re.I
 )
 LONGEST = 160
-"""Characters of a fact that is drawn; what is longer is a story."""
+"""The maximum number of characters of an extracted fact; a longer one is a story."""
 
 
 def thing(text: str) -> str:
-    """Leave of a phrase what names the thing: without when, how much and what else people add."""
+    """Return the part of a phrase that names the thing, without times, amounts and other additions."""
     text = " ".join(text.split()).strip(" .!,;:-–—*_")
     text = _BEFORE.sub("", text)
     for _ in range(4):
@@ -47,12 +47,12 @@ def thing(text: str) -> str:
 
 
 def of_the_user(text: str) -> str:
-    """Turn "my kids" into "their kids", and the like."""
+    """Replace the first person by the third: "my kids" becomes "their kids"."""
     theirs = _WORD.sub(lambda word: _MINE.get(word[0].lower(), word[0]), text)
     return theirs.replace("they was ", "they were ")
 
 
 def sentence(text: str) -> str:
-    """Put a fact into one line with a capital and a full stop."""
+    """Format a fact as one line with a capital letter and a full stop."""
     text = " ".join(text.split()).rstrip(" ,;:.!-")
     return f"{text[:1].upper()}{text[1:]}."
