@@ -1,1 +1,1 @@
-"""Summaries: what leaves the word-for-word part of the prompt, told in few words."""
+"""Summaries of the turns that leave the verbatim part of the prompt."""

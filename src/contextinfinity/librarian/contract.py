@@ -1,8 +1,8 @@
-"""What a librarian is given and what it returns.
+"""The input and output of a librarian.
 
-The input is the summary so far, what leaves the verbatim part of the prompt, and a budget; the output is the new
-summary. A librarian knows no store and no engine, never exceeds its budget and never fails: every problem on the way
-is listed in ``problems``.
+The input is the current summary, the messages that leave the verbatim part of the prompt, and a budget; the output is
+the new summary. A librarian uses neither the store nor the engine, never exceeds its budget and never raises: every
+problem is listed in ``problems``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def no_pause() -> None:
 
 
 class TranscriptMessage(Struct, frozen=True, kw_only=True):
-    """One message of a turn, and when it was said."""
+    """One message of a turn, and its time."""
 
     turn_seq: int
     role: Role
@@ -37,11 +37,11 @@ class TranscriptMessage(Struct, frozen=True, kw_only=True):
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """What is folded into a summary.
+    """The messages to fold into a summary.
 
-    ``said`` is oldest first. ``budget`` bounds the whole new summary. Pinned facts are in the prompt verbatim and are
-    not repeated. When the topic is over, its narrative shrinks to one line, and what binds stays; ``topic`` says in a
-    few words what it was about.
+    ``said`` is oldest first. ``budget`` limits the whole new summary. Pinned facts are in the prompt verbatim and
+    are not repeated. If the topic is over, its narrative shrinks to one line, and binding entries are kept;
+    ``topic`` says in a few words what it was about.
     """
 
     summary: str = ""
@@ -53,10 +53,10 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """The new summary, who wrote it (``offline`` or a model's id), and what the model used.
+    """The new summary, its author (``offline`` or a model's id), and the tokens used.
 
-    ``problems`` lists what went wrong; of what people said it contains at most names. ``rejected`` is the kind of
-    failure when the provider refuses every request for now: no key, no credit, too many requests.
+    ``problems`` lists what went wrong; it quotes nothing but names. ``rejected`` is the kind of failure if the
+    provider currently rejects every request: invalid key, no credit, rate limit.
     """
 
     text: str
@@ -70,5 +70,5 @@ class Librarian(Protocol):
     """Writes summaries."""
 
     async def summarise(self, task: Task, count: Count, pause: Pause = no_pause) -> Summary:
-        """Fold what was said into the summary; the result takes at most ``task.budget`` tokens."""
+        """Fold the messages into the summary; the result has at most ``task.budget`` tokens."""
         ...

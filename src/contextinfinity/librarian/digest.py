@@ -40,10 +40,10 @@ HEADINGS: dict[Kind, str] = {
     "last": "Last exchange:",
 }
 AGREED: frozenset[Kind] = frozenset({"decision", "constraint", "preference"})
-"""The kinds that bind: only somebody's own words can become one of these."""
+"""The binding kinds: only a speaker's own words can become one of these."""
 
 LONGEST = 400
-"""Characters of an entry; a longer text is cut."""
+"""The maximum number of characters of an entry; a longer text is cut."""
 _BETWEEN = " · "
 _LOOSE_DOT = re.compile(r"(?<!\S)·|·(?!\S)")
 _MARK = re.compile(r"#([0-9]{1,15}) (?:(user|assistant|tool|system): )?(?=\S)")
@@ -55,7 +55,7 @@ _ORDER = {kind: place for place, kind in enumerate(HEADINGS)}
 
 
 class SummaryEntry(Struct, frozen=True, kw_only=True):
-    """One statement worth keeping; make it with ``entry``. ``until`` is the turn that settled a retired one."""
+    """One statement worth keeping; create it with ``entry``. ``until`` is the turn that settled a retired one."""
 
     kind: Kind
     text: str
@@ -65,7 +65,7 @@ class SummaryEntry(Struct, frozen=True, kw_only=True):
 
 
 class Topic(Struct, frozen=True, kw_only=True):
-    """What a range of turns was about; make it with ``topic``."""
+    """The subject of a range of turns; create it with ``topic``."""
 
     first: int
     last: int
@@ -73,20 +73,20 @@ class Topic(Struct, frozen=True, kw_only=True):
 
 
 class Digest(Struct, frozen=True):
-    """The entries in the order of the headings, and the topics by their first turn; make it with ``digest``."""
+    """The entries in the order of the headings, and the topics by their first turn; create it with ``digest``."""
 
     entries: tuple[SummaryEntry, ...] = ()
     topics: tuple[Topic, ...] = ()
 
     def of(self, *kinds: Kind) -> tuple[SummaryEntry, ...]:
-        """Return the entries of some kinds."""
+        """Return the entries of the given kinds."""
         return tuple(each for each in self.entries if each.kind in kinds)
 
 
 def entry(
     kind: Kind, text: str, turn_seq: int | None = None, who: Role | None = None, until: int | None = None
 ) -> SummaryEntry | None:
-    """Make an entry of any text; None when the text is empty. A tool's or system's text never binds."""
+    """Create an entry from any text; return None if the text is empty. Text of a tool or system is never binding."""
     clean = _UNTIL.sub("", _clean(text))
     if turn_seq is None:
         who = None
@@ -98,12 +98,12 @@ def entry(
 
 
 def topic(first: int, last: int, text: str = "") -> Topic:
-    """Make a topic of any text."""
+    """Create a topic from any text."""
     return Topic(first=min(first, last), last=max(first, last), text=_clean(text))
 
 
 def digest(entries: Iterable[SummaryEntry], topics: Iterable[Topic] = ()) -> Digest:
-    """Put entries under their headings; notes are in the order of their turns."""
+    """Sort entries by heading; notes are in the order of their turns."""
     return Digest(
         tuple(sorted(entries, key=lambda each: (_ORDER[each.kind], _place(each) if each.kind == "fact" else 0))),
         tuple(sorted(topics, key=lambda each: (each.first, each.last))),
@@ -111,12 +111,12 @@ def digest(entries: Iterable[SummaryEntry], topics: Iterable[Topic] = ()) -> Dig
 
 
 def render(made: Digest) -> str:
-    """Write a digest."""
+    """Render a digest as text."""
     return "\n".join(_lines(made))
 
 
 def parse(text: str) -> Digest:
-    """Read a digest; lines of another form become notes."""
+    """Parse a digest; lines in another format become notes."""
     kind: Kind = "fact"
     entries: list[SummaryEntry | None] = []
     topics: list[Topic] = []
@@ -131,19 +131,19 @@ def parse(text: str) -> Digest:
 
 
 def mark(turn_seq: int | None, who: Role | None) -> str:
-    """Write where an entry comes from."""
+    """Render the source of an entry."""
     if turn_seq is None:
         return "- "
     return f"#{turn_seq} {who}: " if who else f"#{turn_seq} "
 
 
 def topic_line(each: Topic) -> str:
-    """Write the line of a topic."""
+    """Render the line of a topic."""
     return f"#{each.first}–{each.last} {each.text}".rstrip()
 
 
 def retired_lines(made: Digest) -> list[str]:
-    """Write the retired entries, a line each."""
+    """Render the retired entries, one line each."""
     return [line for each in made.of("retired") for line in _entry_lines([each])]
 
 

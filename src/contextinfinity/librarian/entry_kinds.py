@@ -1,7 +1,7 @@
-"""Whether a sentence decides, requires, prefers or leaves something open.
+"""Classify a sentence as a decision, a constraint, a preference or an open question.
 
-Only clear phrases count, because what binds outlives everything else. A sentence without one is a note, which its
-score keeps or leaves.
+Only clear phrases are recognised, because binding entries outlive all others. A sentence without one is a note, which
+is kept or dropped by its score.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextinfinity.text.sentences import asks
 
 
 def kind_of(sentence: str, words: frozenset[str], *, assistant: bool = False) -> Kind:
-    """Return the kind of a statement with these words: ``fact`` without a clear phrase.
+    """Return the kind of a statement with these words; ``fact`` without a clear phrase.
 
-    A question binds to nothing, nor does what the user says that others say.
+    A question is not binding, nor is a statement that the user attributes to others.
     """
     if asks(sentence):
         return "fact"

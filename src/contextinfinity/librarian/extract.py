@@ -1,8 +1,8 @@
-"""Finding the sentences of new turns that are worth keeping, with their kind and their score.
+"""Extract the sentences of new turns that are worth keeping, with their kind and score.
 
-Only people's and models' own words can decide, require or prefer something. Results of tools, system texts and pasted
-blocks name files and identifiers, no more. Sentences that give the model orders are left out, and a message that
-contains one binds to nothing. A short answer is kept with its question, an accepted proposal becomes a decision.
+Only the own words of people and models can be decisions, constraints or preferences. Of tool results, system texts and
+pasted blocks only files and identifiers are used. Sentences that instruct the model are dropped, and nothing in a
+message that contains one is binding. A short answer is kept with its question; an accepted proposal becomes a decision.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from contextinfinity.text.own_words import READ
 from contextinfinity.text.sentences import asks, spoken
 
 PER_MESSAGE = 2
-"""Notes that a message brings at most; what binds comes on top, up to twice as many."""
+"""The maximum number of notes of a message, besides up to twice as many binding entries."""
 _SENTENCES = 120
-"""Sentences of a message that are read."""
+"""The number of sentences of a message that are read."""
 _SLICE = 3_000
-"""Characters in which orders are looked for between two pauses."""
+"""The number of characters that are searched for orders between two pauses."""
 _OVERLAP = 300
 _SHORT_ANSWER = 8
-"""Words of an answer that is kept with its question."""
+"""The maximum number of words of an answer that is kept with its question."""
 _LONGEST_QUESTION = 160
 _WORD = re.compile(r"\w+")
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{4}")
@@ -54,7 +54,7 @@ class ScoredStatement(Struct, frozen=True):
 
 
 class ExtractedStatements(Struct):
-    """What new turns bring: statements, identifiers with their turns, and how long messages are by role."""
+    """The content of new turns: statements, identifiers with their turns, and message lengths by role."""
 
     found: list[ScoredStatement]
     identifiers: dict[str, list[int]]
@@ -64,7 +64,7 @@ class ExtractedStatements(Struct):
 async def read_turns(
     said: Sequence[TranscriptMessage], waiting: Iterable[SummaryEntry], pause: Pause
 ) -> ExtractedStatements:
-    """Read new turns; ``waiting`` are open questions of the turn before, which the first message may answer."""
+    """Read new turns; ``waiting`` are open questions of the previous turn, which the first message may answer."""
     reading = ExtractedStatements([], {}, {})
     asked = _Asked(waiting)
     for one in said:
@@ -81,7 +81,7 @@ async def _read_message(one: TranscriptMessage, asked: _Asked, reading: Extracte
     if len(sentences) > _SENTENCES:
         sentences = [*sentences[: _SENTENCES // 2], *sentences[-_SENTENCES // 2 :]]
     ordered = await gives_orders_in(one.text, pause)
-    if ordered:  # the order may span sentences: none of them is noted
+    if ordered:  # the order may span sentences: use none of them
         sentences = []
     total, assistant = max(1, len(sentences)), one.role == "assistant"
     reading.lengths.setdefault(one.role, []).append(total)
@@ -103,14 +103,14 @@ async def _read_message(one: TranscriptMessage, asked: _Asked, reading: Extracte
 
 
 def _best(made: list[tuple[float, Kind, str]]) -> list[tuple[float, Kind, str]]:
-    """Return the best notes of a message and what binds in it."""
+    """Return the best notes of a message and its binding entries."""
     made.sort(reverse=True)
     binding = [each for each in made if each[1] != "fact"][: 2 * PER_MESSAGE]
     return [*binding, *[each for each in made if each[1] == "fact"][: max(1, PER_MESSAGE - len(binding))]]
 
 
 def is_prose(text: str) -> bool:
-    """Tell whether a text is a sentence rather than a fragment of code, a table, a label or a title."""
+    """Return whether a text is a sentence rather than code, a table row, a label or a title."""
     if len(text) < 8 or text.endswith(":"):
         return False
     if len(_OTHER_SIGNS.findall(text)) > 2 + len(text) // 25:
@@ -119,12 +119,12 @@ def is_prose(text: str) -> bool:
 
 
 def _says_something(text: str) -> bool:
-    """Tell whether a sentence has more than one content word, a name or a number: "I am glad." does not."""
+    """Return whether a sentence has several content words, a name or a number: "I am glad." has not."""
     return len(content_words(text)) > 1 or _SPECIFIC.search(text) is not None or not text.isascii()
 
 
 async def gives_orders_in(text: str, pause: Pause) -> bool:
-    """Look for orders to the model in both ends of a message, a slice at a time; the slices overlap."""
+    """Search both ends of a message for orders to the model, in overlapping slices."""
     for part in (text[:READ], text[max(READ, len(text) - READ) :]):
         for start in range(0, len(part), _SLICE):
             if gives_orders(part[max(0, start - _OVERLAP) : start + _SLICE]):
@@ -146,7 +146,7 @@ def _identifiers(one: TranscriptMessage, known: dict[str, list[int]]) -> None:
 
 
 class _Asked:
-    """Questions and proposals that wait for an answer."""
+    """Questions and proposals that are still open."""
 
     def __init__(self, waiting: Iterable[SummaryEntry]) -> None:
         self._waiting = [*waiting]
@@ -154,7 +154,7 @@ class _Asked:
         self._last: tuple[TranscriptMessage, list[str]] | None = None
 
     def hear(self, one: TranscriptMessage, sentences: list[str]) -> list[ScoredStatement]:
-        """Take a message: it may answer what the other side asked before; return the answer with its question."""
+        """Process a message that may answer an earlier question; return answers joined with their questions."""
         made: list[ScoredStatement] = []
         before = self._last if self._last is not None and self._last[0].role != one.role else None
         if self._waiting and one.role == "user":
@@ -170,7 +170,7 @@ class _Asked:
         return made
 
     def still_open(self) -> list[SummaryEntry]:
-        """Return the questions that nobody has answered."""
+        """Return the unanswered questions."""
         last = _questions(*self._last) if self._last is not None else []
         return [*self._open, *self._waiting, *last]
 
@@ -187,7 +187,7 @@ def _questions(one: TranscriptMessage, sentences: list[str]) -> list[SummaryEntr
 
 
 def _answers(text: str, question: str) -> bool:
-    """Tell whether a message answers the question before it: it asks nothing itself, or uses its words."""
+    """Return whether a message answers the question before it: it asks nothing itself, or repeats its words."""
     return not asks(text) or bool(content_words(question) & content_words(text[:1000]))
 
 
@@ -196,7 +196,7 @@ def _lowered(text: str) -> str:
 
 
 def _joined(before: tuple[TranscriptMessage, list[str]], one: TranscriptMessage) -> list[ScoredStatement]:
-    """Join a short answer to its question, and an acceptance to the proposal."""
+    """Join a short answer with its question, and an acceptance with the proposal."""
     text, sentences = one.text.strip(), before[1]
     if not sentences or len(text) > 80 or asks(text):
         return []

@@ -1,9 +1,9 @@
-"""The librarian that asks a model, checks its answer, and can do without it.
+"""The librarian that calls a model, verifies its answer, and falls back to the offline librarian.
 
-A task goes to the model in pieces that fit its window, one after the other. Each answer is checked (``checks``); a bad
-one is asked for once more, naming what was wrong. Notes that are too long are sent back to be shrunk, once, and
-trimmed after that. After two failures, at once when the provider rejects the account, and whenever anything else goes
-wrong, the offline librarian writes the summary in the same call.
+A task is sent to the model in pieces that fit its window, one after the other. Each answer is verified
+(``summary_checks``); after a bad one the model is called once more with the list of errors. Notes that are too long are
+sent back once to be shortened, and are then trimmed. After two failures, at once if the provider rejects the account,
+and on any other error, the offline librarian writes the summary in the same call.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 2
 REJECTIONS = frozenset({"authentication", "quota", "rate_limit"})
-"""Failures after which another request would be rejected as well: 401, 402, 429."""
+"""Failures after which the next request would be rejected as well: 401, 402, 429."""
 _SHARE = 0.5
-"""Share of the model's window that a question may take."""
+"""The share of the model's window that a request may use."""
 _LEAST = 200
-"""Tokens of transcript in a piece, however small the window is."""
+"""The minimum number of transcript tokens in a piece, however small the window is."""
 _JSON = 4
-"""How many times the tokens of the notes their JSON may take."""
+"""The maximum size of the notes as JSON, as a multiple of their tokens."""
 _TOPICS = 1 / 3
-"""Share of the budget for topic lines."""
+"""The share of the budget for topic lines."""
 
 
 class _ModelFailed(Exception):
-    """The model's answers cannot be used; the problems are noted."""
+    """The model's answers are unusable; the reasons are recorded."""
 
 
 class ModelLibrarian:
-    """``Librarian`` that asks a model."""
+    """A ``Librarian`` that calls a model."""
 
     def __init__(self, adviser: AuxiliaryModel) -> None:
         self._adviser = adviser
 
     async def summarise(self, task: Task, count: Count, pause: Pause = no_pause) -> Summary:
-        """Fold what was said into the summary; never fails."""
+        """Fold the messages into the summary; it never raises."""
         work = _Work(self._adviser, count, pause)
         by = self._adviser.model_id if task.said else "offline"
         try:
@@ -58,7 +58,7 @@ class ModelLibrarian:
                 text = render(await work.piece(replace(task, summary=text, said=piece)))
         except _ModelFailed:
             text, by = "", "offline"
-        except Exception as error:  # whatever it is: a conversation never waits for a summary
+        except Exception as error:  # a conversation must not fail because of a summary
             work.problems.append(f"the librarian failed: {type(error).__name__}")
             text, by = "", "offline"
         if by == "offline" and task.said:
@@ -67,7 +67,7 @@ class ModelLibrarian:
 
 
 class _Work:
-    """One call of the librarian: the model, how tokens are counted, and what went wrong so far."""
+    """The state of one librarian call: the model, the token counter, and the problems so far."""
 
     def __init__(self, adviser: AuxiliaryModel, count: Count, pause: Pause) -> None:
         self._adviser, self._count, self._pause = adviser, count, pause
@@ -76,7 +76,7 @@ class _Work:
         self.rejected = ""
 
     def room(self, task: Task) -> int:
-        """Return how many tokens of transcript fit beside the instructions, the notes and the answer."""
+        """Return how many transcript tokens fit beside the instructions, the notes and the answer."""
         notes = 2 * _JSON * task.budget + self._count(SUMMARISE) + sum(map(self._count, task.pinned_facts))
         return max(_LEAST, int(self._adviser.context_limit * _SHARE) - notes)
 
@@ -92,7 +92,7 @@ class _Work:
         return whole
 
     async def _notes(self, task: Task, source: Evidence, must: tuple[Kept, ...]) -> Digest:
-        """Ask for the notes; once more when the answer is bad, invents or has lost something."""
+        """Request the notes; repeat once if the answer is malformed, invents or has lost something."""
         lacking: tuple[Kept, ...] = ()
         invented: tuple[str, ...] = ()
         wanted = [kept.entry for kept in must]
@@ -114,7 +114,7 @@ class _Work:
         raise _ModelFailed
 
     async def _shrunk(self, whole: Digest, offline: Digest, task: Task, must: tuple[Kept, ...]) -> Digest:
-        """Ask for shorter notes, once; if they cannot be used, trim: what binds goes last."""
+        """Request shorter notes once; if they are unusable, trim them, binding entries last."""
         notes = Digest(tuple(each for each in whole.entries if each.kind != "last"), whole.topics)
         asked = shrink_question(notes, task.budget, [kept.entry for kept in must])
         try:
@@ -135,13 +135,13 @@ class _Work:
     async def _ask(self, system: str, words: str, budget: int) -> str:
         most = max(500, _JSON * budget)
         text, usage = await self._adviser.ask_counted(system, words, schema=SCHEMA, max_output_tokens=most)
-        if not usage.input_tokens:  # a provider that does not count: estimate
+        if not usage.input_tokens:  # the provider reports no usage: estimate it
             usage = Usage(input_tokens=self._count(system) + self._count(words), output_tokens=self._count(text))
         self.usage += usage
         return text
 
     def _note(self, error: ProviderError | BadReply) -> None:
-        """Note a failure; give up at once when the provider would reject the next request as well."""
+        """Record a failure; raise if the provider would reject the next request as well."""
         if not isinstance(error, ProviderError):
             self.problems.append(str(error))
             return
@@ -152,7 +152,7 @@ class _Work:
 
 
 def _whole(made: Digest, offline: Digest, task: Task) -> Digest:
-    """Add the last exchange, and topic lines for turns that the model's topics leave out."""
+    """Add the last exchange, and topic lines for turns that the model's topics do not cover."""
     topics = [*made.topics]
     covered = {turn for each in topics for turn in range(each.first, each.last + 1)}
     for each in offline.topics:
@@ -173,7 +173,7 @@ def _lost(lost: tuple[Kept, ...]) -> str:
 
 
 def _pieces(task: Task, room: int, count: Count) -> Iterator[tuple[TranscriptMessage, ...]]:
-    """Divide the transcript so that each piece fits; a message that is too long is divided itself."""
+    """Split the transcript into pieces that fit; a message that is too long is split itself."""
     piece: list[TranscriptMessage] = []
     used = 0
     for one in (part for said in task.said for part in _parted(said, room, count)):

@@ -1,7 +1,7 @@
-"""The prompts of the model librarian, and the form its answer must have.
+"""The prompts of the model librarian, and the JSON schema of its answer.
 
-What people said goes into a JSON document, so that no text in it can end its own string. The instructions are apart,
-in the system text.
+Messages are embedded in a JSON document, so that no text in it can end its own string. The instructions are in the
+system text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIELDS: dict[str, Kind] = {
     "artifacts": "artifact",
     "facts": "fact",
 }
-"""The fields of an answer with entries, and the kind of each."""
+"""The fields of an answer that contain entries, with their kinds."""
 
 _PROMPTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8"))
 SUMMARISE, SHRINK = _PROMPTS["summarise"], _PROMPTS["shrink"]
@@ -59,7 +59,7 @@ SCHEMA: Json = {
 def question(
     task: Task, before: Digest, must: Iterable[SummaryEntry], lacking: Sequence[SummaryEntry], invented: Sequence[str]
 ) -> str:
-    """Ask for new notes; ``lacking`` and ``invented`` name what was wrong with the answer before."""
+    """Return the request for new notes; ``lacking`` and ``invented`` list the errors of the previous answer."""
     document: dict[str, Json] = {
         "budget_tokens": task.budget,
         "topic_is_over": task.topic_is_over,
@@ -76,7 +76,7 @@ def question(
 
 
 def shrink_question(made: Digest, budget: int, must: Iterable[SummaryEntry]) -> str:
-    """Ask for shorter notes."""
+    """Return the request for shorter notes."""
     return msgspec.json.encode({"budget_tokens": budget, "must_keep": _entries(must), "notes": _notes(made)}).decode()
 
 
@@ -86,7 +86,7 @@ def _said(one: TranscriptMessage) -> Json:
 
 
 def _sound(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON cannot hold."""
+    """Replace lone surrogates, which JSON cannot represent."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,12 +1,12 @@
-"""The librarian that needs no model: notes in the speakers' own words under topic lines.
+"""The librarian without a model: notes in the speakers' own words below topic lines.
 
-    read    the sentences of new turns with their scores; identifiers; open questions
-    settle  identical entries merge, replaced and settled ones are retired
-    choose  by score per token and by what is not said yet, each kind within its share
-    fit     topic lines merge until they keep their share; the whole keeps the budget
+    read    extract the sentences of new turns with their scores, identifiers and open questions
+    settle  merge identical entries, retire replaced and settled ones
+    choose  select by score per token and novelty, each kind within its share
+    fit     merge topic lines until they fit their share, and trim the whole to the budget
 
-The same task gives the same summary. Scores of older entries are computed again from their text, so that nothing but
-the text has to be stored.
+The result is deterministic. Scores of older entries are recomputed from their text, so that only the text has to be
+stored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from contextinfinity.text.sentences import spoken
 
 TOPICS = 0.12
 _DETAILS, _LAST = 0.06, 0.06
-"""Shares of the budget for topic lines, for the details of the newest ones, and for the last exchange."""
+"""The shares of the budget for topic lines (TOPICS), for the details of the newest ones, and for the last exchange."""
 _KINDS: dict[Kind, tuple[float, float]] = {
     "decision": (0.4, 0.25),
     "constraint": (0.3, 0.25),
@@ -59,29 +59,29 @@ _KINDS: dict[Kind, tuple[float, float]] = {
     "retired": (0.08, 0.03),
     "fact": (1.0, 0.0),
 }
-"""What each kind takes of the room at most, and what it adds to the score: what binds outlives chatter."""
+"""The maximum share of the room of each kind, and its bonus on the score: binding entries outlive small talk."""
 _HALF_LIFE, _FADES = 150, 0.15
-"""A note loses so much of its value with that half-life, in turns; what binds keeps it."""
+"""The half-life of notes in turns, and the share of their value that decays; binding entries do not decay."""
 _REPEATED = 0.7
-"""Share of its value that a note keeps when other entries say all its words."""
+"""The share of its value that a note keeps if other entries contain all its words."""
 _PER_TOKEN = 0.7
 """Exponent of the cost: 1 would prefer the shortest notes."""
 _LEAST, _TRIED = 60, 12
-"""New notes that are compared with others at any budget; further entries that are tried when there is room left."""
+"""The minimum number of new notes that are considered, and the number of further entries tried in leftover room."""
 _EXCERPT = 200
 _NAMES = re.compile(r"(?<=[a-z,;:] )(?!I\b)[A-Z]|\w[_/]\w|[A-Z]+-?\d")
 
 
 class OfflineLibrarian:
-    """``Librarian`` that asks nobody."""
+    """A ``Librarian`` without a model."""
 
     async def summarise(self, task: Task, count: Count, pause: Pause = no_pause) -> Summary:
-        """Fold what was said into the summary."""
+        """Fold the messages into the summary."""
         return Summary(text=render(await folded(task, count, pause)))
 
 
 class Scores(Struct, frozen=True):
-    """The scores of new entries, and how many sentences a message of each role has, by which older ones are scored."""
+    """The scores of new entries, and the usual number of sentences per role, by which older entries are scored."""
 
     known: dict[SummaryEntry, float] = {}
     usual: dict[str, int] = {}
@@ -95,7 +95,7 @@ class Scores(Struct, frozen=True):
 
 
 async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
-    """Fold what was said into the summary so far."""
+    """Fold the messages into the current summary."""
     before = parse(task.summary)
     first = min((one.turn_seq for one in task.said), default=0)
     waiting = [each for each in before.of("question") if each.who == "assistant" and each.turn_seq == first - 1]
@@ -119,7 +119,7 @@ async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
 
 
 def _promising(found: list[ScoredStatement], budget: int) -> list[ScoredStatement]:
-    """Leave out notes that could not get a place: more than fit the budget several times over."""
+    """Drop notes that have no chance: keep several times as many as fit the budget."""
     ranked = sorted(
         found, key=lambda each: -(each.score + _KINDS[each.entry.kind][1]) / len(each.entry.text) ** _PER_TOKEN
     )
@@ -131,7 +131,7 @@ def _as_note(each: SummaryEntry) -> SummaryEntry:
 
 
 def _lasts(each: SummaryEntry) -> bool:
-    """Tell whether an entry stays when its topic is over: what binds or is open, names, and facts about the speaker."""
+    """Return whether an entry outlives its topic: binding or open ones, names, and facts about the speaker."""
     if each.kind not in ("fact", "last") or _NAMES.search(each.text):
         return True
     words = frozenset(words_of(each.text))
@@ -145,7 +145,7 @@ def _by_turn(entries: Iterable[SummaryEntry]) -> list[SummaryEntry]:
 
 
 def _in_use(reading: ExtractedStatements, before: Sequence[SummaryEntry], pins: Sequence[str]) -> list[SummaryEntry]:
-    """Return files and identifiers that are still in use: named in two turns, or known and named again."""
+    """Return the files and identifiers in use: named in two turns, or known and named again."""
     pinned = " ".join(pins)
     known = {each.text: each for each in before}
     made = []
@@ -189,7 +189,7 @@ async def fitted(
     topics: float = TOPICS,
     pause: Pause = no_pause,
 ) -> Digest:
-    """Choose what fits the budget: topic lines within their share, then entries by value; ``kept`` goes last of all."""
+    """Select what fits the budget: topic lines within their share, then entries by value; ``kept`` is dropped last."""
     lines = merged(made.topics, int(budget * topics), int(budget * _DETAILS), count)
     if count(render(Digest((), tuple(lines)))) > budget:
         lines = [topic(lines[0].first, lines[-1].last)]
@@ -223,7 +223,7 @@ async def _weighed(
 
 
 async def _chosen(choices: list[_ScoredEntry], room: int, count: Count, pause: Pause) -> list[_ScoredEntry]:
-    """Choose greedily by value per token; words that are said already count less."""
+    """Select greedily by value per token; repeated words reduce the value."""
     shares = {kind: int(room * share) for kind, (share, _) in _KINDS.items()}
     said: set[str] = set()
     chosen: list[_ScoredEntry] = []
@@ -256,7 +256,7 @@ def _new_share(words: frozenset[str], said: set[str]) -> float:
 async def _exact(
     chosen: list[_ScoredEntry], choices: list[_ScoredEntry], frame: Digest, budget: int, count: Count, pause: Pause
 ) -> Digest:
-    """Make sure of the budget: tokens do not simply add up. What is left over goes to further entries."""
+    """Enforce the exact budget, because token counts are not additive; leftover room goes to further entries."""
 
     def whole() -> Digest:
         return digest([*_by_turn(one.entry for one in chosen), *frame.entries], frame.topics)

@@ -1,8 +1,8 @@
-"""How likely a sentence is asked for later: a logistic score of two dozen signs.
+"""Estimate how likely a sentence is needed later: a logistic score of two dozen features.
 
-The rarest words of a sentence carry most of it; the norm of a word's static vector serves as its inverse document
+The rarest words of a sentence contribute most; the norm of a word's static vector serves as its inverse document
 frequency, so that no corpus is needed. The weights were fitted on public conversations by ``benchmarks/summaries.py``
-and checked on the set that the fit left out.
+and checked on the held-out set.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ WEIGHTS: dict[str, tuple[float, float]] = {
     "opinion": (-0.3, -0.1),
     "general": (-0.3, -0.3),
 }
-"""The weight of each sign, for a short message and for a long reply of an assistant.
+"""The weight of each feature, for a short message and for a long reply of an assistant.
 
-The fits of single sets differ by about 0.3. Set by hand are "names", "digits", "code" and "rule", which the sets hardly
-ask for and people who work do, and "outcome" in long replies, which no question of the sets asks for."""
+The fits of single sets differ by about 0.3. Set by hand are "names", "digits", "code" and "rule", which the sets rarely
+ask for but working users do, and "outcome" in long replies, which no question of the sets asks for.
+"""
 SIGNS = tuple(WEIGHTS)[1:]
 _SHORT, _LONG = (tuple(weights[place] for weights in WEIGHTS.values()) for place in (0, 1))
 _LONG_REPLY = 6
-"""Sentences from which a message of the assistant is a long reply."""
+"""The minimum number of sentences of a long reply of the assistant."""
 
 
 def norm(word: str) -> float:
-    """Return how rare a word is: about 2 for "the", 25 for a name."""
+    """Return the rarity of a word: about 2 for "the", 25 for a name."""
     found = _norms.get(word)
     if found is None:
         from contextinfinity.embedders.static import built_in
@@ -78,7 +79,7 @@ def words_of(text: str) -> list[str]:
 
 
 def has(sign: str, text: str, words: frozenset[str]) -> bool:
-    """Tell whether a text has a word of a sign."""
+    """Return whether a text contains a word of a feature."""
     known, eastern = WORDS[sign]
     if not known.isdisjoint(words) or (sign == "past" and any(word.endswith("ed") and len(word) > 3 for word in words)):
         return True
@@ -86,8 +87,8 @@ def has(sign: str, text: str, words: frozenset[str]) -> bool:
 
 
 def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float]:
-    """Return the signs of a sentence, in the order of ``SIGNS``; it is at ``place`` of ``total`` in its message."""
-    text = _ADDED_DATE.sub("", text)  # a date that we put there says nothing about the sentence
+    """Return the features of a sentence, in the order of ``SIGNS``; it is at ``place`` of ``total`` in its message."""
+    text = _ADDED_DATE.sub("", text)  # ignore a date that we added
     known = frozenset(words)
     rare = sorted(map(norm, known), reverse=True) or [0.0]
     length = math.log1p(len(words))
@@ -109,6 +110,6 @@ def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float
 
 
 def score(text: str, words: Sequence[str], place: int = 0, total: int = 1, *, assistant: bool = False) -> float:
-    """Return how likely a sentence is asked for later, from 0 to 1."""
+    """Return the probability that a sentence is needed later."""
     bias, *weights = _LONG if assistant and total > _LONG_REPLY else _SHORT
     return 1 / (1 + math.exp(-bias - sum(map(mul, signs(text, words, place, total), weights))))

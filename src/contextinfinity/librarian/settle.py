@@ -1,9 +1,10 @@
-"""Which older entries still hold: identical ones merge, settled and replaced ones are retired with the turn that did.
+"""Decide which older entries are still valid: merge identical ones, retire settled and replaced ones.
 
-Entries that differ in a name, a number or a negation never merge. A later entry retires an older one when it gives the
-same thing another value ("the deadline is 10 May"), when it says that something changed and speaks of the same
-("SQLite instead"), when it says that a problem is solved, or when it answers an open question. A person's statement
-gives way to a person's only, except that an assistant may report that a problem is solved.
+Entries that differ in a name, a number or a negation never merge. A later entry retires an older one if it gives the
+same thing another value ("the deadline is 10 May"), if it says that something changed and has the same subject ("SQLite
+instead"), if it says that a problem is solved, or if it answers an open question. A person's statement is retired only
+by a person's, except that an assistant may report that a problem is solved. A retired entry records the turn that
+settled it.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _NUMBER = re.compile(r"(?<![\w.,-])[€$£]?\d+(?:[.,:]\d+)*(?:\s?(?:%|€|[^\W\
 _NAME = re.compile(r"(?<!^)\b[A-Z][\w’'-]*|\b[\w-]*\d[\w-]*|`[^`]+`|\b\w+[_/.]\w+")
 _BARE_INSTEAD = re.compile(r"\binstead[.!]?$|\bchanged my mind\b|\bstattdessen\b|\bfinalement\b", re.IGNORECASE)
 _ALIKE, _OPPOSED = 0.85, 0.6
-"""Share of all words that identical entries, and opposed ones, have in common."""
+"""The minimum share of common words of identical entries, and of contradicting ones."""
 _SUBJECT = 0.5
-"""Share of the words of the shorter entry that both need in order to speak of the same."""
+"""The minimum share of the shorter entry's words that entries with the same subject have in common."""
 _FAR, _RECENT = 0.17, 200
-"""Cosine from which "SQLite instead" speaks of the same kind of thing as a decision of so many turns before."""
+"""The minimum cosine between "SQLite instead" and the decision it replaces, and their maximum distance in turns."""
 _NEAR = 12
-"""Older entries that an entry is compared with: those that share most of its words."""
+"""The number of older entries that an entry is compared with: those with the most common words."""
 
 
 class _Known(Struct):
@@ -48,11 +49,11 @@ class _Known(Struct):
     key: tuple[frozenset[str], frozenset[str]] | None
     cues: frozenset[str]
     numbers: dict[str, str]
-    """The number of each unit."""
+    """The number with each unit."""
 
     @property
     def identifiers(self) -> frozenset[str]:
-        """The names with digits, "item7", by which two entries speak of two things."""
+        """The names with digits, such as "item7", that distinguish the subjects of two entries."""
         return frozenset(name for name in self.names if not name[0].isdigit() and any(map(str.isdigit, name)))
 
 
@@ -74,7 +75,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 async def settled(entries: Sequence[SummaryEntry], pins: Sequence[str], pause: Pause) -> list[SummaryEntry]:
-    """Return the entries that hold, and those retired by a later one; entries come oldest first."""
+    """Return the valid entries, and those retired by a later one; entries are oldest first."""
     pinned = [(content_words(pin), _names(pin)) for pin in pins]
     kept: list[_Known] = []
     index: dict[str, list[int]] = {}
@@ -89,7 +90,7 @@ async def settled(entries: Sequence[SummaryEntry], pins: Sequence[str], pause: P
                 continue
             near = [at for at in _near(one, index) if at not in gone and at not in merged]
             same = [at for at in near if _same(one, kept[at])]
-            if any(_rank(kept[at].entry) > _rank(each) for at in same):  # an echo, or talk about what binds already
+            if any(_rank(kept[at].entry) > _rank(each) for at in same):  # an echo, or small talk about a binding entry
                 continue
             merged.update(same)
             replaced = [at for at in near if at not in merged and _retires(one, kept[at])]
@@ -125,7 +126,7 @@ def _common(newer: _Known, older: _Known) -> float:
 
 
 def _retires(newer: _Known, older: _Known) -> bool:
-    """Tell whether a later entry replaces, settles or answers an older one."""
+    """Return whether a later entry replaces, settles or answers an older one."""
     one, other = newer.entry, older.entry
     if (one.turn_seq or 0) <= (other.turn_seq or 0):
         return False
@@ -146,7 +147,7 @@ def _retires(newer: _Known, older: _Known) -> bool:
 
 
 def _subject(newer: _Known, older: _Known) -> bool:
-    """Tell whether two entries speak of the same: half of the shorter one's words, and the same identifiers."""
+    """Return whether two entries have the same subject: half of the shorter one's words, and the same identifiers."""
     common = newer.words & older.words
     if not common or share(min(newer.words, older.words, key=len), common) < _SUBJECT:
         return False
@@ -156,7 +157,7 @@ def _subject(newer: _Known, older: _Known) -> bool:
 
 
 def _same_key(newer: _Known, older: _Known) -> bool:
-    """Tell whether both give a value to the same thing: "the limit is 5 users" and "the limit is 8 users"."""
+    """Return whether both give a value to the same thing: "the limit is 5 users" and "the limit is 8 users"."""
     if newer.key is None or newer.key != older.key:
         return False
     units = [{unit for unit in each.numbers if unit} for each in (newer, older)]
@@ -166,7 +167,7 @@ def _same_key(newer: _Known, older: _Known) -> bool:
 
 
 def _same_quantity(newer: _Known, older: _Known) -> bool:
-    """Tell whether both give a number of the same unit to the same thing: same names, most rare words in common."""
+    """Return whether both give a number with the same unit to the same thing: same names, most rare words in common."""
     units = newer.numbers.keys() & older.numbers.keys()
     if not any((content_words(unit) or unit == "%") and newer.numbers[unit] != older.numbers[unit] for unit in units):
         return False
@@ -179,7 +180,7 @@ def _same_quantity(newer: _Known, older: _Known) -> bool:
 
 
 def _replaced_far(newer: _Known, places: Sequence[int], kept: Sequence[_Known]) -> list[int]:
-    """Find the decision that "SQLite instead" replaces though it shares no word: the nearest in meaning, and recent."""
+    """Find the decision that "SQLite instead" replaces without a common word: the nearest in meaning, and recent."""
     each = newer.entry
     if each.kind not in AGREED or not _BARE_INSTEAD.search(each.text):
         return []

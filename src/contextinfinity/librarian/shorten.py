@@ -1,4 +1,4 @@
-"""Sentences without what says nothing: openers, fillers, requests at the end; relative days become dates."""
+"""Shorten sentences: drop openers, fillers and closing requests; replace relative days by dates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextinfinity.librarian.summary_vocabulary import PHRASES
 from contextinfinity.text.sentences import before_question
 
 LONGEST = 200
-"""Characters of a sentence that is kept; a longer one ends at its last clause before that."""
+"""The maximum number of characters of a sentence; a longer one is cut after its last clause within that."""
 _TAIL_WORDS = (" you", " i ", " any ", "what", "i'm", "i’m", "kannst", "peux", "puedes")
 _CLAUSE_END = re.compile(r"[,;:–—-]\s|[，；、]|\s(?=(?:because|which|so that|while|weil|damit|parce que|porque)\b)")
 _LEAST = 15
@@ -29,7 +29,7 @@ _WHEN_WORDS = ("last ", "next ", " ago", "this past", *_DAYS)
 
 
 def shortened(sentence: str, at: datetime | None = None) -> str:
-    """Return the sentence without openers and closing requests; empty when nothing is left."""
+    """Return the sentence without openers and closing requests; empty if nothing is left."""
     text = before_question(sentence.strip(" *_#>"))
     low = text.lower()
     tail = PHRASES["tail"].search(text) if any(word in low for word in _TAIL_WORDS) else None
@@ -47,7 +47,7 @@ def shortened(sentence: str, at: datetime | None = None) -> str:
 
 
 def dated(text: str, at: datetime) -> str:
-    """Put the date behind the first relative day, week, month or year."""
+    """Add the date after the first relative day, week, month or year."""
     low = text.lower()
     found = _WHEN.search(text) if any(word in low for word in _WHEN_WORDS) else None
     if found is None or text[found.end() : found.end() + 2] == " (":
@@ -76,5 +76,5 @@ def _date(found: re.Match[str], at: datetime) -> str:
 
 
 def day(at: datetime) -> str:
-    """Write a day as people do."""
+    """Format a date for people."""
     return f"{at.day} {at:%B %Y}"

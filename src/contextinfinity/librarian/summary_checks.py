@@ -1,9 +1,9 @@
-"""Checking a model's answer: its form, what it invents, what binds without a basis, and what it lost.
+"""Verify a model's answer: its format, inventions, unsupported binding entries, and omissions.
 
-The answer has to be JSON of the form that was asked for. A name, number or path that no turn and no earlier note holds
-is an invention. A decision, constraint or preference needs a basis in somebody's own words in that turn, or in an
-earlier note that was binding, and must not say the opposite. What the offline librarian keeps as binding
-(constraints, decisions, identifiers in use) must be in the answer, in a pin, or retired with a later turn.
+The answer must be JSON of the requested schema. A name, number or path that occurs in no turn and no earlier note is an
+invention. A decision, constraint or preference needs support in a speaker's own words in that turn, or in an earlier
+binding note, and must not say the opposite. What the offline librarian keeps as binding (constraints, decisions,
+identifiers in use) must be in the answer, in a pin, or retired with a later turn.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from contextinfinity.text.polarity import opposed
 from contextinfinity.text.sentences import spoken
 
 _STEM = 5
-"""Letters by which words are compared: a model writes "using" where somebody said "use"."""
+"""The number of letters by which words are compared: a model writes "using" where the user wrote "use"."""
 _SAID_AGAIN = 0.5
-"""Share of an entry's words that say the same again, or that its basis needs."""
+"""The share of an entry's words that a repetition, or its support, must contain."""
 _KNOWN = 0.34
-"""Share of a note's words that have to be somewhere in the document."""
+"""The share of a note's words that must occur in the document."""
 _SEPARATORS = re.compile(r"(?<=\d)[,'’\u00a0\u202f ](?=\d)")
 _COUNTS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _SLICE = 3_000
@@ -74,11 +74,11 @@ _DECODER = msgspec.json.Decoder(_SummaryReply)
 
 
 class BadReply(Exception):
-    """The answer cannot be used; the message says why without quoting it."""
+    """The answer is unusable; the message says why without quoting it."""
 
 
 class Invented(BadReply):
-    """The answer names something that the document does not hold."""
+    """The answer names something that does not occur in the document."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(f"the answer names {len(names)} things that no turn holds")
@@ -86,14 +86,14 @@ class Invented(BadReply):
 
 
 class _Own(Struct, frozen=True):
-    """The sentences that are a speaker's own words, for one message."""
+    """The sentences of one message that are its speaker's own words."""
 
     role: Role
     sentences: tuple[tuple[str, frozenset[str]], ...]
 
 
 class Evidence:
-    """Everything an answer may rest on: the notes so far and the transcript."""
+    """Everything that can support an answer: the notes so far and the transcript."""
 
     def __init__(self, summary: str) -> None:
         self.before = parse(summary)
@@ -106,7 +106,7 @@ class Evidence:
 
     @classmethod
     async def of(cls, task: Task, pause: Pause) -> Evidence:
-        """Read a task."""
+        """Collect the evidence of a task."""
         made = cls(task.summary)
         texts = [made._plain, *map(plain, task.pinned_facts)]
         for one in task.said:
@@ -128,7 +128,7 @@ class Evidence:
         return made
 
     def inventions(self, text: str) -> list[str]:
-        """Return the numbers, paths, identifiers and names of a text that the document does not hold."""
+        """Return the numbers, paths, identifiers and names of a text that do not occur in the document."""
         made = []
         for found in entities(text):
             name = plain(found.text)
@@ -141,7 +141,7 @@ class Evidence:
         return made
 
     def _counts(self, name: str) -> bool:
-        """Accept a small number that the document spells out, and a number whose unit is written differently."""
+        """Accept a small number that the document spells out, and a number with a differently written unit."""
         number = re.match(r"\d+(?:\.\d+)?", name)
         if number is None:
             return False
@@ -150,7 +150,7 @@ class Evidence:
         )
 
     def entry(self, kind: Kind, text: str, turn: int) -> SummaryEntry | None:
-        """Make an entry; None when it has no basis."""
+        """Create an entry; return None if it is not supported."""
         words = stems(text)
         if turn not in self.turns or gives_orders(text) or share(words, self._stems) < _KNOWN:
             return None
@@ -176,7 +176,7 @@ class Evidence:
 
 
 def read(answer: str, source: Evidence) -> Digest:
-    """Read an answer; raise ``BadReply`` when its form is wrong, ``Invented`` when it names what no turn holds."""
+    """Parse an answer; raise ``BadReply`` if its format is wrong, ``Invented`` if it names something unknown."""
     try:
         reply = _DECODER.decode(_unfenced(answer))
     except msgspec.ValidationError as error:
@@ -194,7 +194,7 @@ def read(answer: str, source: Evidence) -> Digest:
 
 
 def _unfenced(answer: str) -> str:
-    """Remove the fence that some models put around JSON."""
+    """Remove the code fence that some models put around JSON."""
     answer = answer.strip()
     if answer.startswith("```") and answer.endswith("```"):
         return answer.removeprefix("```").removesuffix("```").removeprefix("json")
@@ -229,18 +229,18 @@ def _by_turn(entries: Iterable[SummaryEntry]) -> list[SummaryEntry]:
     return sorted(dict.fromkeys(entries), key=lambda each: -1 if each.turn_seq is None else each.turn_seq)
 
 
-# --- What binds -------------------------------------------------------------------------------------
+# --- Binding entries ----------------------------------------------------------------------------------
 
 
 class Kept(Struct, frozen=True):
-    """An entry that must not be lost: what it names, and its words."""
+    """An entry that must not be lost, with its names and words."""
 
     entry: SummaryEntry
     names: tuple[str, ...]
     stems: frozenset[str]
 
     def is_in(self, text: str) -> bool:
-        """Tell whether a text says the same."""
+        """Return whether a text says the same."""
         if not all(holds(plain(text), name) for name in self.names):
             return False
         if self.entry.kind == "artifact":
@@ -249,34 +249,34 @@ class Kept(Struct, frozen=True):
 
 
 def must_keep(offline: Digest) -> tuple[Kept, ...]:
-    """List what binds: the constraints, decisions and identifiers that the offline librarian keeps."""
+    """Return the binding constraints, decisions and identifiers that the offline librarian keeps."""
     binding = offline.of("constraint", "decision", "artifact")
     return tuple(Kept(each, names_of(each.text), stems(each.text)) for each in binding)
 
 
 def missing(must: Sequence[Kept], made: Digest, pinned_facts: Sequence[str] = ()) -> tuple[Kept, ...]:
-    """Return what a digest lost: neither kept, nor pinned, nor retired with a later turn."""
+    """Return what a digest has lost: neither kept, nor pinned, nor retired with a later turn."""
     texts = [*(each.text for each in made.entries if each.kind != "last"), *pinned_facts]
     return tuple(kept for kept in must if not any(map(kept.is_in, texts)))
 
 
 def plain(text: str) -> str:
-    """Write numbers and capitals in one way."""
+    """Normalise numbers and letter case."""
     return _SEPARATORS.sub("", text.lower())
 
 
 def stems(text: str) -> frozenset[str]:
-    """Return the beginnings of the content words; numbers are compared as names."""
+    """Return the stems of the content words; numbers are compared as names."""
     return frozenset(word[:_STEM] for word in content_words(text) if not any(map(str.isdigit, word)))
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Return what a text names of which no character may change."""
+    """Return the names in a text that must be reproduced exactly."""
     return tuple(dict.fromkeys(plain(found.text) for found in entities(text) if found.kind in HARD))
 
 
 def holds(text: str, name: str) -> bool:
-    """Tell whether a name is in a plain text as a whole: 30 is not in 130."""
+    """Return whether a normalised text contains a name as a whole: 130 does not contain 30."""
     place = text.find(name)
     while place >= 0:
         before, after = text[place - 1 : place], text[place + len(name) : place + len(name) + 1]

@@ -1,4 +1,4 @@
-"""The words and phrases of ``vocabulary.toml``, ready to be looked for."""
+"""The words and phrases of ``vocabulary.toml``, compiled for searching."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _KEPT: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".to
 
 
 class Cue(Struct, frozen=True):
-    """Phrases, and words of which a sentence needs one before they are looked for."""
+    """Phrases, and words of which a sentence must contain one before the phrases are searched."""
 
     words: frozenset[str]
     phrases: re.Pattern[str]
 
     def is_in(self, text: str, words: frozenset[str]) -> bool:
-        """Tell whether a text with these words (lower case) has one of the phrases."""
+        """Return whether a text with these words (lower case) contains one of the phrases."""
         if text.isascii() and self.words.isdisjoint(words):
             return False
         return self.phrases.search(text) is not None

@@ -1,8 +1,8 @@
-"""Topic lines: which turns belong together, what they were about, and how lines merge as they age.
+"""Topic lines: group turns by topic, title them, and merge lines as they age.
 
-A line names a range of turns, the days, the rarest words the speakers used and, while it is new, what was asked, what
-came of it and what is open. The ranges of all lines together cover every folded turn. Lines merge upwards: the older
-two neighbours are, the sooner they become one.
+A line has a range of turns, the days, the rarest words of the speakers and, while it is new, what was asked, the result
+and what is open. The ranges of all lines together cover every folded turn. The older two adjacent lines are, the sooner
+they are merged.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from contextinfinity.text.sentences import asks, spoken
 from contextinfinity.text.topics import shift_scores
 
 LONGEST = 30
-"""Turns of one topic line when it is made."""
+"""The maximum number of turns of a new topic line."""
 _SHORTEST = 3
 _SHIFT = 0.5
-"""From this score on a message opens a new topic."""
+"""The score from which a message starts a new topic."""
 _READ, _OPENING = 500, 240
-"""Characters of a message that are looked at: for its words, and for where a topic begins."""
+"""The number of characters of a message that are read: for its words, and to detect a new topic."""
 _TERMS = 5
 _DETAIL = 110
-"""Characters of what was asked, what came of it, and what is open."""
+"""The maximum number of characters of each detail: what was asked, the result, what is open."""
 _RARE = 9.0
 _WORD = re.compile(r"[^\W\d_][^\W_]*(?:[-'’][^\W_]+)*")
 
@@ -53,7 +53,7 @@ def find_topics(said: Sequence[TranscriptMessage], found: Sequence[ScoredStateme
 
 
 def _boundaries(said: Sequence[TranscriptMessage], first: int) -> list[int]:
-    """Return the turns with which a new topic begins."""
+    """Return the turns that start a new topic."""
     from contextinfinity.embedders.static import built_in
 
     texts = [one.text[:_OPENING] for one in said]
@@ -102,7 +102,7 @@ def _days(times: list[datetime]) -> str:
 
 
 def title(texts: Sequence[str]) -> str:
-    """Return the words that say what texts are about: said often, and rare elsewhere."""
+    """Return the words that characterise texts: frequent in them, and rare elsewhere."""
     seen: Counter[str] = Counter()
     written: dict[str, str] = {}
     for text in texts:
@@ -122,12 +122,12 @@ def title(texts: Sequence[str]) -> str:
 
 
 def without_details(each: Topic) -> Topic:
-    """Leave the range, the days and the words."""
+    """Keep only the range, the days and the words."""
     return topic(each.first, each.last, re.split(r"; (?:asked|result|open): ", each.text)[0])
 
 
 def covering(before: Digest, first: int) -> list[Topic]:
-    """Return the topics of the summary so far, with a line for turns that no line names (an earlier release's)."""
+    """Return the topics of the current summary, with a line for turns that none covers (from an earlier release)."""
     topics = [*before.topics]
     covered = 0
     for each in before.topics:
@@ -144,7 +144,7 @@ def _of_entries(entries: Sequence[SummaryEntry], first: int, last: int) -> str:
 
 
 def merged(topics: Sequence[Topic], room: int, details: int, count: Count) -> list[Topic]:
-    """Merge lines until they take at most ``room`` tokens; the newest keep their details as far as these fit on top."""
+    """Merge lines until they take at most ``room`` tokens; the newest keep their details if these fit in addition."""
     bare = [without_details(each) for each in topics]
     costs = [count(topic_line(each)) + 1 for each in bare]
     while len(bare) > 1 and sum(costs) > room:
@@ -170,7 +170,7 @@ _DAYS = re.compile(r"\(([^()]*?\d{4})\) ?")
 
 
 def _joined(one: Topic, other: Topic) -> Topic:
-    """Merge two lines: from the first day to the last, and words of each by its length."""
+    """Merge two lines: from the first day to the last, with words of each in proportion to its length."""
     days = [found[1] for each in (one, other) if (found := _DAYS.match(each.text))]
     ends = dict.fromkeys([days[0].split("–")[0], days[-1].split("–")[-1]]) if days else {}
     words = [_DAYS.sub("", each.text, count=1).split(", ") for each in (one, other)]
