@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
+from contextinfinity.storage.encryption.scratch import MEMORY
 from tests.doors.cix import Cix
 from tests.doors.server import Server
 from tests.house.repository import ROOT
@@ -148,3 +151,32 @@ def test_a_backup_is_made_beside_a_server_and_is_a_whole_private_ledger(server: 
     folder.mkdir()
     file.rename(folder / "ledger.db")
     assert "kept" in {one["title"] for one in Cix(folder).json("sessions")["sessions"]}
+
+
+@pytest.mark.req("SAFE-2")
+def test_an_upload_to_an_encrypted_server_is_held_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, disk = tmp_path_factory.mktemp("sealed"), tmp_path_factory.mktemp("disk")
+    monkeypatch.setenv("TMPDIR", str(disk))
+    sealed = Server(folder)
+    sealed.stop()
+    assert Cix(folder)("encrypt", "--key-file", str(disk / "key")).exit_code == 0
+    sealed.start()
+    places: set[Path] = set()
+
+    def body() -> Iterator[bytes]:
+        yield b'{"messages": [{"role": "user", "content": "The quagga'
+        end = monotonic() + 30
+        while not places and monotonic() < end:
+            links = list(Path(f"/proc/{sealed.process.pid}/fd").iterdir())
+            places.update(target.parent for link in links if "cix-import-" in (target := link.readlink()).name)
+        yield b' sleeps."}]}\n'
+
+    try:
+        done = sealed.http.post("/import", content=body(), params={"user_id": "ann"})
+        assert (done.status_code, places) == (200, {MEMORY})
+        assert done.json()["sessions"][0]["added"] == 1
+    finally:
+        sealed.stop()
+    assert list(disk.glob("cix-import-*")) == []

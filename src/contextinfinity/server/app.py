@@ -73,6 +73,7 @@ def make_app(
                 client=client,
                 server=settings.server,
                 retention=settings.retention,
+                data_dir=settings.data_dir,
                 figures=figures,
                 counts=Counts(share),
             )

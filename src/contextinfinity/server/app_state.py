@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import InitVar, dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from fastapi import Request
@@ -29,6 +30,7 @@ class AppState:
     server: Server
     figures: Metrics
     retention: Retention
+    data_dir: Path
     counts: Counts = field(default_factory=Counts)
     rates: RateLimits = field(init=False)
     streams: Streams = field(init=False)

@@ -15,14 +15,16 @@ from contextinfinity.client.contract import ExportFormat
 from contextinfinity.errors import InvalidInput, WrongForm
 from contextinfinity.exchange.exporter import MEDIA_TYPES, SUFFIXES
 from contextinfinity.exchange.import_progress import Format, Imported
+from contextinfinity.server.app_state import door_of
 from contextinfinity.server.auth import ActingUser, check_thread_name
 from contextinfinity.server.response_bodies import ALWAYS, WITH_BODY, answer, gives, refusals
+from contextinfinity.storage.encryption.scratch import scratch_folder
 
 routes = APIRouter(tags=["exchange"], default_response_class=Response)
 
 FILE = {"type": "string", "format": "binary", "description": "An export, as it is: JSON, JSON Lines, zip or gzip."}
 HELD = 1 << 20
-"""Bytes of an upload that are held in memory before they go to a temporary file."""
+"""Bytes of an export that are collected before they are sent."""
 
 
 @routes.post(
@@ -43,7 +45,8 @@ async def import_conversations(
         raise WrongForm("The body is a form.", hint="Send the file itself as the body.")
     if thread_id is not None:
         check_thread_name(thread_id)
-    with tempfile.NamedTemporaryFile(prefix="cix-import-") as file:
+    folder = await run_in_threadpool(scratch_folder, door_of(request).data_dir)
+    with tempfile.NamedTemporaryFile(prefix="cix-import-", dir=folder) as file:
         async for piece in request.stream():
             await run_in_threadpool(file.write, piece)
         await run_in_threadpool(file.flush)

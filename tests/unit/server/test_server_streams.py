@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -21,7 +22,8 @@ from contextinfinity.settings import Retention, Server
 @pytest.fixture
 async def door() -> AppState:
     server = Server(keep_alive_seconds=0.01)
-    return AppState(client=cast(LocalClient, None), server=server, figures=Metrics(), retention=Retention())
+    client, nowhere = cast(LocalClient, None), Path("/nonexistent")
+    return AppState(client=client, server=server, figures=Metrics(), retention=Retention(), data_dir=nowhere)
 
 
 async def test_what_comes_at_once_is_sent_at_once(door: AppState) -> None:
