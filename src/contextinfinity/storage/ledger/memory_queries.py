@@ -166,7 +166,7 @@ class _Sight:
         return best
 
     def nearest(self, rows: list[Row]) -> list[Row]:
-        """Of memories of conversation and user about one subject, keep the conversation's unless it is older."""
+        """Prefer the conversation's memory about a subject, unless the user's was stated later in this conversation."""
         here = {row[9]: row[14] for row in rows if row[5] and row[9]}
         later = {
             row[9] for row in rows if not row[5] and row[14] > here.get(row[9], row[14]) and self._is_said_here(row)

@@ -1,1 +1,1 @@
-"""The embedded store: one SQLite file."""
+"""The embedded store: a single SQLite file."""

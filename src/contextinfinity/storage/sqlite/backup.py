@@ -1,7 +1,7 @@
-"""Copies of a ledger: whole, of one moment, private, and made while others go on writing.
+"""Online backups: a consistent, private snapshot of a ledger, made while other processes write.
 
-A copy carries the name of a part (``.partial``) until it is complete and on the disk, so whatever is called
-``ledger-….db`` is a whole ledger. Its maker holds a lock on it meanwhile: a part without a maker is rubbish.
+A backup is called ``.partial`` until it is complete and durable, so every ``ledger-….db`` is a whole ledger. The
+process holds a lock on it; a ``.partial`` file without a lock is left over from a crash.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def back_up(
     complete: Callable[[Path], None] = lambda _: None,
     name: str | None = None,
 ) -> Path:
-    """Copy a ledger into a folder, under a name or else the present time, and return the path of the copy.
+    """Copy a ledger into a folder, named after the current time by default, and return the path of the copy.
 
-    The copy of an encrypted ledger outside of its data_dir gets its header file beside it.
-    ``complete`` gets the copy before it has its name, to remove what must not be in it.
+    A copy of an encrypted ledger outside of its data_dir gets a header file next to it. ``complete`` is called with the
+    copy before it is renamed, to remove deleted data from it.
     """
     name = name or f"ledger-{now():%Y%m%dT%H%M%S.%f}"[:-3] + "Z.db"
     partial = folder / f"{name}{PARTIAL}"
@@ -68,7 +68,7 @@ def back_up(
 
 
 def is_whole(path: Path) -> bool:
-    """Tell by its first bytes and its size whether a file is a ledger that nothing is missing from."""
+    """Return whether a file is a complete ledger, judging by its header and size."""
     size = path.stat().st_size
     try:
         with closing(open_database(path, flags=apsw.SQLITE_OPEN_READONLY, parameters="immutable=1")) as connection:
@@ -81,7 +81,7 @@ def is_whole(path: Path) -> bool:
 
 
 def is_being_made(partial: Path) -> bool:
-    """Return whether somebody is at work on a part of a copy."""
+    """Return whether a process is writing this partial backup."""
     try:
         descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -101,7 +101,7 @@ def _make_room(ledger: Path, folder: Path) -> None:
         size, free = ledger.stat().st_size, shutil.disk_usage(folder).free
     except OSError as error:
         raise LedgerReadOnly(f"The folder {folder} cannot be written ({error.strerror}).") from error
-    if free < size:  # trying would take the last room from those who write conversations
+    if free < size:  # trying would use the space that conversations need
         raise LedgerFull(f"A copy of the ledger needs {size:,} bytes, and only {free:,} are free in {folder}.")
 
 
@@ -120,7 +120,7 @@ def _copy(ledger: str, target: str, progress: Callable[[float], None]) -> None:
     copy = open_database(target, flags=apsw.SQLITE_OPEN_READWRITE, protection=protection)
     try:
         source.set_busy_handler(BusyHandler(BUSY_SECONDS))
-        # Within one read transaction, or every commit of somebody else would make the copy begin again.
+        # One read transaction: otherwise every commit of another process would restart the copy.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         with copy.backup("main", source, "main") as backup:

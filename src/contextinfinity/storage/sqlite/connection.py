@@ -1,8 +1,7 @@
-"""Opening the file: the one place that configures SQLite.
+"""Opens SQLite connections: the one place that configures SQLite.
 
-Commits are durable when they return (WAL, ``synchronous=FULL``). The busy handler is our own: SQLite's
-sleeps ever longer and lets four processes stall each other for seconds; ours asks again after about a
-millisecond, with a little chance in it so that two waiters do not keep meeting.
+Commits are durable when they return (WAL, ``synchronous=FULL``). A custom busy handler replaces SQLite's, whose growing
+sleeps let four processes stall each other for seconds; this one retries after about a millisecond with jitter.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ BUSY_SECONDS = 10.0
 """Seconds to wait for another process that holds the lock."""
 
 MOMENT = 0.2
-"""Seconds to wait for what can as well be done another time: others wait behind it."""
+"""Seconds to wait for work that can be postponed."""
 
 STILL_WAITING = 0.1
-"""Seconds since a connection last asked for a lock within which it counts as waiting for it."""
+"""A connection that asked for a lock within this many seconds is regarded as waiting for it."""
 
 CIPHERS = "multipleciphers"
 """The VFS of SQLite that encrypts."""
 
-APPLICATION_ID = 0x43495831  # "CIX1" in the file's header: this is a ledger of ours
+APPLICATION_ID = 0x43495831  # "CIX1" in the file's header
 
 _CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
     (apsw.BusyError, LedgerBusy, "is in use by another process"),
@@ -65,13 +64,13 @@ _CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
 )
 
 UNREADABLE = (ValueError, msgspec.DecodeError, zlib.error)
-"""What reading a row raises when its bytes are not what we wrote: no UTF-8, no JSON, no phase, no zlib."""
+"""Errors of decoding a damaged row: invalid UTF-8, JSON, phase or zlib data."""
 
 TRANSLATED = (apsw.Error, *UNREADABLE)
 
 
 def translate(error: BaseException, path: str) -> LedgerError:
-    """Say in our words what SQLite said in its own, or what its rows did not say."""
+    """Translate an error of SQLite, or of decoding a row, to a ``LedgerError``."""
     if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
         return LedgerFull(f"The ledger {path} cannot be opened: the disk is full.")
     for theirs, ours, words in _CAUSES:
@@ -83,14 +82,14 @@ def translate(error: BaseException, path: str) -> LedgerError:
 
 
 LEAST_INDEX = 32_768
-"""Bytes of the index of a log; a smaller file is one that SQLite could not make on a full disk."""
+"""Size of the WAL index (``-shm``); a smaller file was truncated by a full disk."""
 LEAST_PAGE = 512
-"""Every page has some multiple of so many bytes."""
+"""The page size is a multiple of this."""
 
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn SQLite's errors inside the block into ours, and those of rows that make no sense."""
+    """Raise errors of SQLite and of decoding rows inside the block as ``LedgerError``."""
     try:
         yield
     except TRANSLATED as error:
@@ -98,10 +97,10 @@ def translated(path: str) -> Iterator[None]:
 
 
 def create_private(path: Path) -> None:
-    """Create the file, readable by its user alone, before SQLite does; its journals inherit the mode.
+    """Create the file with mode 0600 before SQLite does; its journals inherit the mode.
 
-    A file that is there is not opened: closing it would drop the locks that SQLite holds on it in this process, and
-    another process could then take itself for the last one and delete the log.
+    An existing file is not opened: closing it would drop the POSIX locks that SQLite holds on it in this process, and
+    another process could then delete the write-ahead log.
     """
     try:
         make_private(path.parent)
@@ -115,7 +114,7 @@ def create_private(path: Path) -> None:
 
 
 def refuse_cut_short(path: Path) -> None:
-    """Refuse a file that ends inside a page, which SQLite would fill up with zeros; a log may still hold the rest."""
+    """Raise an error for a file that ends inside a page, unless the write-ahead log may hold the rest."""
     log = Path(f"{path}-wal")
     if path.stat().st_size % LEAST_PAGE and not (log.exists() and log.stat().st_size):
         raise LedgerCorrupt(f"The ledger {path} was cut short: it ends in the middle of a page.")
@@ -129,7 +128,7 @@ def connect(
     patience: float = BUSY_SECONDS,
     waits: BusyWaits | None = None,
 ) -> apsw.Connection:
-    """Open a connection with everything set."""
+    """Open a connection with all pragmas set."""
     connection = open_as_it_is(path, vfs=vfs, patience=patience, waits=waits, create=not read_only)
     try:
         set_up(connection, read_only=read_only, patience=patience)
@@ -142,13 +141,13 @@ def connect(
 def open_database(
     path: Path | str, *, flags: int, vfs: str | None = None, parameters: str = "", protection: Protection | None = None
 ) -> apsw.Connection:
-    """Open a file with the key of its folder; every connection to a file is made here.
+    """Open a file with the encryption key of its folder; every connection to a file is opened here.
 
-    ``parameters`` are those of a URI. ``protection`` is that of the folder unless another one is given.
+    ``parameters`` are URI parameters. ``protection`` defaults to that of the folder.
     """
     protection = protection_of(path) if protection is None else protection
     if protection.is_on and vfs is not None:
-        vfs = f"{CIPHERS}-{vfs}"  # SQLite's ciphers are a layer above a VFS; by default they are there
+        vfs = f"{CIPHERS}-{vfs}"  # the ciphers are a layer above a VFS; the default VFS includes them
     name = str(path) if not parameters else f"file:{quote(str(path))}?{parameters}"
     flags |= apsw.SQLITE_OPEN_URI if parameters else 0
     connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=256)
@@ -165,10 +164,10 @@ def open_as_it_is(
     waits: BusyWaits | None = None,
     create: bool = True,
 ) -> apsw.Connection:
-    """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
+    """Open a connection without changing the file, which may belong to another program."""
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = open_database(path, flags=flags, vfs=vfs)
-    # Without this SQLite plans a join again whenever a value is bound to it: that costs more than running it.
+    # Otherwise SQLite re-plans a join whenever a value is bound, which costs more than running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler((waits or BusyWaits()).handler(patience))
     return connection
@@ -177,11 +176,11 @@ def open_as_it_is(
 def connect_unwritable(
     path: Path, *, patience: float = BUSY_SECONDS, waits: BusyWaits | None = None
 ) -> apsw.Connection:
-    """Open a connection to a ledger on a medium that cannot be written; ``LedgerReadOnly`` when that is impossible.
+    """Open a connection to a ledger on a read-only medium. Raises ``LedgerReadOnly`` if that is impossible.
 
-    Without a log nobody writes, so the file is read as one that does not change. With a log and its index (``-shm``)
-    SQLite reads both. Where the index is missing, it cannot be created there: SQLite keeps it in memory, which takes an
-    exclusive lock and so a VFS without locks.
+    Without a write-ahead log the file is opened as immutable. With a log and its index (``-shm``) SQLite reads both. A
+    missing index cannot be created: SQLite keeps it in memory, which needs an exclusive lock and so a VFS without
+    locks.
     """
     has_index = _size(f"{path}-shm") >= LEAST_INDEX
     has_log_alone = not has_index and _size(f"{path}-wal") > 0
@@ -208,7 +207,7 @@ def _size(name: str) -> int:
 
 def set_up(connection: apsw.Connection, *, read_only: bool = False, patience: float = BUSY_SECONDS) -> None:
     """Set all pragmas; this turns on the write-ahead log."""
-    if not connection.execute("PRAGMA page_count").get:  # in a file that is not empty it would only cost a write
+    if not connection.execute("PRAGMA page_count").get:  # it has no effect on an existing file
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL").fetchall()
     _turn_on_log(connection, BusyHandler(patience))
     for pragma in (
@@ -223,7 +222,7 @@ def set_up(connection: apsw.Connection, *, read_only: bool = False, patience: fl
 
 
 def _turn_on_log(connection: apsw.Connection, busy: BusyHandler) -> None:
-    """Switch the file to WAL, and try again while another process does the same.
+    """Switch the file to WAL, and retry while another process does the same.
 
     Two processes that switch a new file at once both hold a shared lock and want an exclusive one. SQLite then fails
     with ``SQLITE_BUSY`` without calling the busy handler, because waiting would be a deadlock.
@@ -239,13 +238,13 @@ def _turn_on_log(connection: apsw.Connection, busy: BusyHandler) -> None:
 
 
 def let_go(connection: apsw.Connection) -> None:
-    """Close a connection. What the disk refuses by now costs nothing: all that was acknowledged is in the log."""
+    """Close a connection and ignore disk errors: everything acknowledged is in the write-ahead log."""
     with suppress(apsw.Error):
         connection.close()
 
 
 def leave_untouched(connection: apsw.Connection, path: str) -> None:
-    """Close a connection to a file that is not ours to change: a log beside it is not brought into it."""
+    """Close a connection without a checkpoint, so that a file of another program does not change."""
     with suppress(apsw.Error, OSError):
         log = Path(f"{path}-wal")
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(log.exists() and log.stat().st_size > 0))
@@ -253,23 +252,23 @@ def leave_untouched(connection: apsw.Connection, path: str) -> None:
 
 
 class BusyWaits:
-    """How long the connections of one file wait for another process by now."""
+    """Tracks how long the connections of one file have been waiting for another process."""
 
     def __init__(self) -> None:
         self._handlers: list[BusyHandler] = []
 
     def handler(self, seconds: float) -> BusyHandler:
-        """Make the busy handler of one connection."""
+        """Return a busy handler for one connection."""
         self._handlers.append(made := BusyHandler(seconds))
         return made
 
     def longest(self) -> float:
-        """Return the seconds that the longest of the present waits has taken."""
+        """Return the duration of the longest current wait in seconds."""
         return max((handler.waited() for handler in self._handlers), default=0.0)
 
     @contextmanager
     def in_passing(self) -> Iterator[None]:
-        """Wait for a moment only, and without being counted: for what can as well be done another time."""
+        """Wait only ``MOMENT`` for locks and do not count it; for work that can be postponed."""
         for handler in self._handlers:
             handler.in_passing = True
         try:
@@ -280,7 +279,7 @@ class BusyWaits:
 
 
 class BusyHandler:
-    """A busy handler that asks again after 0.5 to 1.5 ms until the time is up."""
+    """A busy handler that retries after 0.5 to 1.5 ms until its timeout."""
 
     def __init__(self, seconds: float) -> None:
         self.in_passing = False
@@ -288,7 +287,7 @@ class BusyHandler:
         self._began = self._asked = 0.0
 
     def __call__(self, times_asked: int) -> bool:
-        """Tell SQLite whether to try once more."""
+        """Return whether SQLite should retry."""
         present = time.monotonic()
         if times_asked == 0:
             self._began = present
@@ -300,6 +299,6 @@ class BusyHandler:
         return True
 
     def waited(self) -> float:
-        """Return how long it has waited; SQLite does not say when a wait is over, only that it goes on."""
+        """Return how long it has waited; SQLite does not report the end of a wait."""
         is_waiting = time.monotonic() - self._asked < STILL_WAITING
         return max(self._asked - self._began, 0.0) if is_waiting else 0.0

@@ -1,7 +1,7 @@
-"""The file as the nouns see it: ``read``, ``look`` (a small read) and ``write``, each one transaction.
+"""The SQLite ``Database``: ``read``, ``look`` (a small read) and ``write``, each one transaction.
 
-All take a function from a connection to a result. They can be awaited; callers without an event loop use
-``writing`` and ``reading`` and wait for the future.
+All take a function from a connection to a result and are awaited. Callers without an event loop use ``writing`` and
+``reading`` and wait for the future.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 class SqliteDatabase:
     """One ledger file: a writer and a few readers.
 
-    ``read_only``: it is on a medium that cannot be written. ``data_dir``: the folder that remembers which ledger it is.
+    ``read_only``: it is on a read-only medium. ``data_dir``: the folder with the ledger's identity file.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SqliteDatabase:
         refuse_lost(path, known)
         self._writer: Writer | None = None
         self._place: LedgerFile | None = None
-        """Where the open file is, while it can be written."""
+        """The check that the open file is still at its path; None if it is read-only."""
         if read_only:
             self._refuse_unreadable(known)
         else:
@@ -87,7 +87,7 @@ class SqliteDatabase:
         self._readers = Readers(for_reading, name, self.check_place)
 
     def _open(self, known: str | None, vfs: str | None, patience: float) -> apsw.Connection:
-        """Open the connection of the writer; create the file or bring it to the present schema where needed."""
+        """Open the writer's connection; create or migrate the file if needed."""
         path, name = self.path, str(self.path)
         create_private(path)
         with translated(name):
@@ -95,7 +95,7 @@ class SqliteDatabase:
             try:
                 if connection.readonly("main"):
                     raise LedgerReadOnly(f"The ledger {path} cannot be written.")
-                version_of(connection, name)  # first of all: what is not ours is refused before anything is set
+                version_of(connection, name)  # first: reject a file of another program before changing anything
                 refuse_cut_short(path)
                 refuse_other(connection, path, known)
                 set_up(connection, patience=patience)
@@ -107,7 +107,7 @@ class SqliteDatabase:
         return connection
 
     def _refuse_unreadable(self, known: str | None) -> None:
-        """Raise what keeps a ledger on a read-only medium from being read."""
+        """Raise an error if a ledger on a read-only medium cannot be read."""
         with translated(str(self.path)), closing(connect_unwritable(self.path)) as connection:
             version = version_of(connection, str(self.path))
             refuse_other(connection, self.path, known)
@@ -115,23 +115,23 @@ class SqliteDatabase:
             raise LedgerReadOnly(f"The ledger {self.path} is of an older release and cannot be upgraded in its place.")
 
     async def write(self, work: Callable[[SqliteConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
-        """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones.
+        """Run a write; it is durable when this returns. ``bulk``: one of many large writes.
 
-        ``wipe``: the log is emptied after it, so that nothing of what was deleted is left there.
+        ``wipe``: the write-ahead log is emptied afterwards, so that no deleted text remains there.
         """
         return await self._writing().submit_async(work, bulk=bulk, wipe=wipe)
 
     @property
     def log_was_emptied(self) -> bool:
-        """Whether the last write with ``wipe`` could empty the log: no other process needed it."""
+        """Whether the last write with ``wipe`` could empty the log; another process may still need it."""
         return self._writing().log_was_emptied
 
     async def read(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Run a question against one moment of the file."""
+        """Run a read against one snapshot of the file."""
         return await asyncio.wrap_future(self._readers.submit(work))
 
     async def look(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Run a small question, a row or a few, where it is asked; on a thread only where it would have to wait."""
+        """Run a small read on the calling thread; on a reader thread if it would have to wait."""
         try:
             return self._readers.at_once(work)
         except LedgerBusy:
@@ -146,31 +146,31 @@ class SqliteDatabase:
         return self._readers.submit(work)
 
     async def sweep(self, steps: int) -> bool:
-        """Erase what deleted rows left in the file and its log, so many steps; return whether more could be done."""
+        """Erase the remains of deleted rows, at most this many steps; return whether more can be done now."""
         return await sweep(self, steps)
 
     async def is_wiped(self) -> bool:
-        """Return whether the file and its log hold nothing of what was deleted."""
+        """Return whether the file and its log contain no deleted text."""
         return await self.look(is_wiped)
 
     def check_place(self) -> None:
-        """Raise ``LedgerLost`` or ``LedgerUnlocked`` when the open file or its log is no longer the one of its name."""
+        """Raise ``LedgerLost`` or ``LedgerUnlocked`` if the open file or its log was replaced or removed."""
         if self._place is not None:
             self._place.check()
 
     @property
     def refused(self) -> LedgerError | None:
-        """Why the file did not take the last write; None when it did."""
+        """Why the last write failed; None if it succeeded."""
         return self._unwritable() if self._writer is None else self._writer.refused
 
     def still_for(self) -> float:
-        """Return for how many seconds nobody has written to the log."""
+        """Return for how many seconds no process has written to the log."""
         with suppress(OSError):
             return max(0.0, time.time() - Path(f"{self.path}-wal").stat().st_mtime)
         return math.inf
 
     def close(self) -> None:
-        """Finish what was asked for, then close the file."""
+        """Finish pending work, then close the file."""
         self._readers.close()
         if self._writer is not None:
             self._writer.close()

@@ -1,9 +1,8 @@
-"""Generations: a file beside the ledger in which the nearest of very many vectors are found without looking at all.
+"""Generations: HNSW index files next to the ledger, for approximate nearest-neighbour search in large namespaces.
 
-A generation holds the vectors of a namespace up to a key, and never changes; what is newer is looked at one by one. The
-ledger says which file is the right one, how long it is and what its bytes hash to: a file that is lost, damaged or of
-another ledger is not used, the search goes on without and the next build makes another. A superseded file loses its
-name; whoever still has it mapped goes on reading it.
+A generation holds the vectors of a namespace up to a key and never changes; newer vectors are compared one by one. The
+ledger stores the name, size and hash of the valid file. A missing, damaged or foreign file is not used: searches work
+without it, and the next build replaces it. A superseded file is unlinked; processes that have it mapped keep using it.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from contextinfinity.storage.sqlite.database import SqliteDatabase
 T = TypeVar("T")
 
 SHARE = 0.2
-"""The part of a generation that may be newer than it; a scope that admits less of a namespace is looked at whole."""
+"""Share of newer vectors that triggers a rebuild; a scope with a smaller share of a namespace is compared in full."""
 
 OLD_SECONDS = 86_400.0
-"""A file that holds something that was deleted is made again after a day at the latest."""
+"""A file that contains deleted vectors is rebuilt after a day at the latest."""
 
 WIDTH, CARE, EFFORT = 16, 128, 256
-"""Neighbours of a vector in the graph; candidates looked at when one is added, and when one is searched for."""
+"""HNSW parameters: neighbours per vector (M), candidates when adding (ef_construction) and searching (ef)."""
 
-_LOOSE, _PACKS = 4096, 16  # read at a time: the reader is free for others in between
+_LOOSE, _PACKS = 4096, 16  # batch sizes, so that the reader thread is free for others in between
 _PARTIAL = ".partial"
 
 
 class BuiltGeneration(Struct, frozen=True, kw_only=True):
-    """What the ledger says of a generation; it holds all vectors with keys up to ``last``."""
+    """The ledger's record of a generation, which holds all vectors with keys up to ``last``."""
 
     file: str
     last: int
@@ -58,7 +57,7 @@ class BuiltGeneration(Struct, frozen=True, kw_only=True):
 
 
 class Generation:
-    """An open file. One search at a time goes through it: each takes about a millisecond."""
+    """An open index file. Searches run one at a time; each takes about a millisecond."""
 
     def __init__(self, index: Any, last: int) -> None:
         self.last = last
@@ -66,14 +65,14 @@ class Generation:
         self._lock = threading.Lock()
 
     def near(self, query: Bodies, most: int) -> tuple[Keys, Floats]:
-        """Return the nearest and their cosines, the nearest first."""
+        """Return the keys and cosines of the nearest vectors, nearest first."""
         with self._lock:
             found = self._index.search(query, max(most, EFFORT), threads=1)
         return found.keys.astype(np.int64), 1 - found.distances
 
 
 class Generations:
-    """The files of one ledger; ``least``: vectors from which on a namespace has one, and the most newer than it."""
+    """The index files of one ledger; ``least``: namespace size from which a file is built, and most newer vectors."""
 
     def __init__(self, database: SqliteDatabase, folder: Path, least: int) -> None:
         self.least = least
@@ -84,7 +83,7 @@ class Generations:
         self._open: dict[int, tuple[str, Generation | None]] = {}
 
     def of(self, space: Space) -> Generation | None:
-        """Return the generation of a namespace; None where there is none that can be used."""
+        """Return the usable generation of a namespace, or None."""
         made = None if space.generation is None else msgspec.json.decode(space.generation, type=BuiltGeneration)
         if made is None or space.placed <= self.least:
             return None
@@ -94,15 +93,15 @@ class Generations:
             return self._open[space.key][1]
 
     def build(self) -> bool:
-        """Make what is due, for the current namespace and one that could be switched to; return whether anything was.
+        """Build the files that are due, for the current and the next namespace; return whether any was built.
 
-        It takes minutes for a million, in the thread that calls it, and goes on beside everything else. Of several
-        processes one builds.
+        This takes minutes for a million vectors and blocks the calling thread only. A lock ensures that one process
+        builds at a time.
         """
         if not self._read(self._due):
             return False
         with _alone(self._folder, self._ledger) as alone:
-            due = self._read(self._due) if alone else []  # once more: another process may just have finished
+            due = self._read(self._due) if alone else []  # check again: another process may just have finished
             for space in due:
                 self._make(space)
             if due:
@@ -129,11 +128,11 @@ class Generations:
         return max(newer, gone) > enough or (gone > 0 and self._age(made) > OLD_SECONDS)
 
     def _age(self, made: BuiltGeneration) -> float:
-        """Return how many seconds ago a file was made."""
+        """Return the age of a file in seconds."""
         return time.time() - (self._folder / made.file).stat().st_mtime
 
     def _make(self, space: Space) -> None:
-        """Build a file, make it durable, and only then tell the ledger."""
+        """Build a file, make it durable, and only then record it in the ledger."""
         unfinished = self._folder / f"{self._ledger}.{new_id()}{_PARTIAL}"
         final = unfinished.with_suffix(".usearch")
         try:
@@ -163,7 +162,7 @@ class Generations:
         return last, len(index)
 
     def _blocks(self, space: Space, last: int) -> Iterator[tuple[Keys, Bodies]]:
-        """Read all up to a key, some at a time. Loose ones first: what is packed meanwhile is met again in its pack."""
+        """Yield all vectors up to a key in batches; loose ones first, because they may be packed in the meantime."""
         for statement, most in (("select_loose_block", _LOOSE), ("select_pack_block", _PACKS)):
             after = 0
             while True:
@@ -178,7 +177,7 @@ class Generations:
                 yield keys[known], bodies[known]
 
     def _clear(self) -> None:
-        """Take away what no namespace refers to, and what somebody left unfinished."""
+        """Delete files that no namespace refers to, and unfinished ones."""
         named = (space.generation for space in self._read(spaces) if space.generation)
         wanted = {msgspec.json.decode(text, type=BuiltGeneration).file for text in named}
         for path in self._folder.glob(f"{self._ledger}.*"):
@@ -195,7 +194,7 @@ def _newest(connection: Connection) -> int:
 
 
 def _opened(path: Path, made: BuiltGeneration, dim: int) -> Generation | None:
-    """Open a file that is what the ledger says, byte for byte: a damaged graph would lead a search astray."""
+    """Open a file if its size and hash match the ledger's record; None otherwise."""
     try:
         content = _content(path)
         if _measured(content) != (made.size, made.sha256):
@@ -215,7 +214,7 @@ def _opened(path: Path, made: BuiltGeneration, dim: int) -> Generation | None:
 
 
 def _made_durable(unfinished: Path, final: Path) -> tuple[int, str]:
-    """Flush a finished file, return it its name, and return its size and hash."""
+    """Flush a finished file, rename it, and return its size and hash."""
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
     measured = _measured(_content(unfinished))
@@ -225,13 +224,13 @@ def _made_durable(unfinished: Path, final: Path) -> tuple[int, str]:
 
 
 def _content(path: Path) -> Path | bytes:
-    """Return a file that can be mapped, or the bytes of one that has to be decrypted first."""
+    """Return the path of a file that can be mapped, or the decrypted bytes of an encrypted one."""
     protection = protection_of(path)
     return opened(protection, path.read_bytes()) if protection.is_on else path
 
 
 def _measured(content: Path | bytes) -> tuple[int, str]:
-    """Return the size and the hash of a graph: of its content, so that sealing it changes neither."""
+    """Return the size and hash of the decrypted content, so that encryption changes neither."""
     if isinstance(content, bytes):
         return len(content), hashlib.sha256(content).hexdigest()
     with content.open("rb") as file:
@@ -240,7 +239,7 @@ def _measured(content: Path | bytes) -> tuple[int, str]:
 
 @contextmanager
 def _alone(folder: Path, ledger: str) -> Iterator[bool]:
-    """Hold the lock of those who build; False when another process has it."""
+    """Take the build lock; yield False if another process holds it."""
     make_private(folder)
     descriptor = os.open(folder / f"{ledger}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

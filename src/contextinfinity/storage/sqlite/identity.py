@@ -1,9 +1,8 @@
-"""A data_dir remembers which ledger it holds, so that a lost one is noticed and never replaced by an empty one.
+"""Identity files: they detect a lost ledger, so that it is never silently replaced by an empty one.
 
-The mark is a small file beside the ledger, ``ledger.db-identity``. It holds the time at which the ledger's first
-migration was applied, which every backup of that ledger shares. It is written once the schema is committed, and by this
-release for ledgers of earlier ones. A second mark in the data_dir, ``identity-…``, survives what takes the first one
-along: ``rm ledger.db*``, or a volume with the ledger that is not mounted.
+``ledger.db-identity`` next to the ledger holds the time of the ledger's first migration, which is the same in all its
+backups. It is written after the schema is committed, or when an older ledger is opened. A second identity file in the
+data_dir, ``identity-…``, survives ``rm ledger.db*`` and an unmounted volume.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.sqlite.connection import open_database
 
 FRONT_BYTES = 65_536
-"""Bytes at the front of a ledger's file within which its identity is: ``schema_version`` is its first table."""
+"""The identity is within this many bytes at the start of the file: ``schema_version`` is its first table."""
 FILES = ("", "-wal", "-shm", "-spool")
-"""What belongs to a ledger and bears its name."""
+"""Suffixes of the files that belong to a ledger."""
 
 
 def mark_of(path: Path) -> Path:
-    """Return the file that remembers which ledger is at a path."""
+    """Return the identity file next to a ledger."""
     return path.with_name(f"{path.name}-identity")
 
 
 def marks_of(path: Path, data_dir: Path | None) -> list[Path]:
-    """Return all files that remember which ledger is at a path, those of the data_dir first."""
+    """Return the identity files of a ledger, that in the data_dir first."""
     if data_dir is None:
         return [mark_of(path)]
     place = path.relative_to(data_dir) if path.is_relative_to(data_dir) else path.absolute()  # a data_dir may be moved
@@ -41,7 +40,7 @@ def marks_of(path: Path, data_dir: Path | None) -> list[Path]:
 
 
 def remembered(path: Path, data_dir: Path | None = None) -> str | None:
-    """Read which ledger was at a path; None when none was."""
+    """Return the identity of the ledger that was at a path; None if there was none."""
     for mark in marks_of(path, data_dir):
         with suppress(OSError):
             return mark.read_text("utf-8", errors="replace").strip()
@@ -57,12 +56,12 @@ def identity_of(connection: apsw.Connection) -> str:
 
 
 def refuse_lost(path: Path, known: str | None) -> None:
-    """Raise ``LedgerLost`` for a missing or empty file where a ledger was, or one that is no database any more.
+    """Raise ``LedgerLost`` if a ledger was here and its file is missing, empty or not a database.
 
-    This comes before SQLite opens the file, since SQLite deletes the log beside an empty one. A log that holds
-    something, or a spool, proves that there was a ledger, too.
+    Call this before SQLite opens the file, because SQLite deletes the log of an empty file. A non-empty log or a spool
+    also proves that there was a ledger.
     """
-    had_log = _size(Path(f"{path}-wal")) > 0  # first: whoever makes a ledger writes to its file before its log
+    had_log = _size(Path(f"{path}-wal")) > 0  # first: a new ledger's file is written before its log
     if _size(path) > 0:
         if known is not None and not _is_database(path):
             raise LedgerLost(f"The file {path} is not a ledger any more: it was overwritten or damaged.")
@@ -74,7 +73,7 @@ def refuse_lost(path: Path, known: str | None) -> None:
 
 
 def refuse_other(connection: apsw.Connection, path: Path, known: str | None) -> None:
-    """Raise ``LedgerLost`` for a ledger that is not the one that was here."""
+    """Raise ``LedgerLost`` if this is another ledger than the one that was here."""
     if known is None:
         return
     found = identity_of(connection)
@@ -85,7 +84,7 @@ def refuse_other(connection: apsw.Connection, path: Path, known: str | None) -> 
 
 
 def remember(connection: apsw.Connection, path: Path, data_dir: Path | None = None) -> None:
-    """Write the marks that are not there; a disk that does not take one now gets it the next time."""
+    """Write missing identity files; if that fails, the next start tries again."""
     for mark in marks_of(path, data_dir):
         if _size(mark) == 0:
             _write(mark, identity_of(connection))
@@ -109,9 +108,9 @@ def _write(mark: Path, identity: str) -> None:
 
 
 def begin_new(path: Path, data_dir: Path | None = None) -> list[Path]:
-    """Let a data_dir that lost its ledger start over; return the remains, which are set aside and never deleted.
+    """Let a data_dir that lost its ledger start with a new one; return the old files, which are renamed, not deleted.
 
-    A ledger that is there stays: its own is left as it is, another one is accepted from now on.
+    An existing ledger is kept; if it is another one than before, it is accepted from now on.
     """
     try:
         refuse_lost(path, remembered(path, data_dir))
@@ -133,11 +132,11 @@ def begin_new(path: Path, data_dir: Path | None = None) -> list[Path]:
 
 
 class LedgerFile:
-    """Where an open ledger is: checks that its file and its log are still the ones of their names.
+    """Checks that the paths of an open ledger and its log still refer to the same files.
 
-    The log can vanish alone. SQLite keeps other users from removing it with POSIX locks on the ledger, which belong to
-    the process and not to a file descriptor: when a second SQLite library in the same process opens the ledger and
-    closes it again, all locks are dropped, and that library deletes the log as if it were the last user.
+    The log can be deleted alone. SQLite protects it with POSIX locks on the ledger, which belong to the process, not to
+    a file descriptor: when a second SQLite library in the same process opens and closes the ledger, all locks are
+    dropped, and that library deletes the log as if it were the last user.
     """
 
     def __init__(self, path: Path) -> None:
@@ -147,7 +146,7 @@ class LedgerFile:
         self._opened_log = _file(self._log, 0)
 
     def check(self) -> None:
-        """Raise when what is written now would not be found by the next process; two calls of ``stat``."""
+        """Raise an error if the next process would not find what is written now; costs two ``stat`` calls."""
         found, log = _file(self._path, 1), _file(self._log, 0)
         if self._opened is None or self._opened_log is None:  # SQLite creates each with the first write to it
             self._opened, self._opened_log = self._opened or found, self._opened_log or log
@@ -166,25 +165,25 @@ class LedgerFile:
 
 
 class Content:
-    """What an open ledger's file holds: checks that it was not overwritten in its place (``cp other.db ledger.db``).
+    """Checks that an open ledger's file was not overwritten in place (``cp other.db ledger.db``).
 
-    Only checkpoints write to the file, so it is read only when it has changed: its first pages, past the log and past
-    SQLite's cache, which must contain the time that is the ledger's identity. To be used where its connection is.
+    Only checkpoints write to the file. When it has changed, its first pages are read, bypassing the log and SQLite's
+    cache; they must contain the ledger's identity. Use it on the thread of its connection.
     """
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
         self._path = str(path)
         self._page_size: int = connection.execute("PRAGMA page_size").get
-        self._identity = int(identity_of(connection)).to_bytes(6, "big")  # as SQLite writes it into its row
-        if not self._holds_identity():  # a new ledger is in its log alone
+        self._identity = int(identity_of(connection)).to_bytes(6, "big")  # SQLite's encoding in the row
+        if not self._holds_identity():  # a new ledger is only in its log
             with suppress(apsw.Error):
                 connection.wal_checkpoint()
         self._is_known = self._holds_identity() is True
         self._changed_at = _changed_at(self._path)
 
     def check(self) -> None:
-        """Raise ``LedgerLost`` when the file holds another ledger."""
+        """Raise ``LedgerLost`` if the file contains another ledger."""
         changed_at = _changed_at(self._path)
         if changed_at == self._changed_at:
             return
@@ -198,19 +197,19 @@ class Content:
             )
 
     def _holds_identity(self) -> bool | None:
-        """Read the front of the file; None: it cannot be read now."""
+        """Return whether the start of the file contains the identity; None if it cannot be read now."""
         with suppress(apsw.Error):
             return any(self._identity in page for page in self._front())
         return None
 
     def _front(self) -> Iterator[bytes]:
-        """Read the front of the file page by page: an encrypted one is decrypted by page."""
+        """Yield the first pages of the file, decrypted if needed."""
         for start in range(0, FRONT_BYTES, self._page_size):
             yield self._connection.read("main", 0, start, self._page_size)[1]
 
 
 def _changed_at(name: str) -> tuple[int, int]:
-    """Tell when a file was last changed, and its size then."""
+    """Return the modification time and size of a file."""
     try:
         found = os.stat(name)  # noqa: PTH116 - at every commit: a Path would cost more than the call
     except OSError:
@@ -219,7 +218,7 @@ def _changed_at(name: str) -> tuple[int, int]:
 
 
 def _file(name: str, least: int) -> tuple[int, int] | None:
-    """Return which file has a name; None for none, or one of fewer bytes than ``least``."""
+    """Return (device, inode) of a file; None if it is missing or smaller than ``least`` bytes."""
     try:
         found = os.stat(name)  # noqa: PTH116 - at every commit: a Path would cost more than the call
     except OSError:
@@ -230,15 +229,15 @@ def _file(name: str, least: int) -> tuple[int, int] | None:
 def _is_database(path: Path) -> bool:
     """Return whether SQLite can read a file; False only if it is not a database.
 
-    The file is opened with SQLite: closing it any other way would drop the locks that this process has on it. As an
-    immutable one it gets no log and no index beside it.
+    The file is opened with SQLite, since closing it any other way would drop this process's locks on it; and as
+    immutable, so that no log or index is created.
     """
     try:
         with closing(open_database(path, flags=apsw.SQLITE_OPEN_READONLY, parameters="immutable=1")) as connection:
             connection.execute("PRAGMA schema_version").fetchall()
     except apsw.NotADBError:
         return False
-    except apsw.Error:  # opening it for good says what is wrong
+    except apsw.Error:  # opening it later reports the error
         return True
     return True
 

@@ -1,8 +1,7 @@
-"""A ledger in memory, for tests and for conversations that nobody wants to keep.
+"""An in-memory ledger, for tests and for conversations that are not stored.
 
-It is one connection to SQLite's ``:memory:``, and all work on it is serialised: each call runs at once, on the thread
-that asks, so there is no writer thread, no log and no second process. It is opened from the image of a migrated,
-empty ledger, which takes about 0.1 ms; only the first one of a process migrates.
+It uses one connection to SQLite's ``:memory:``; all calls are serialised and run on the calling thread. It is opened
+from the image of a migrated, empty ledger in about 0.1 ms; only the first one of a process runs the migrations.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class MemoryDatabase(SqliteDatabase):
         self._connection: SqliteConnection | None = SqliteConnection(raw)
 
     async def write(self, work: Callable[[SqliteConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
-        """Run a change."""
+        """Run a write."""
         return self._run(work)
 
     async def read(self, work: Callable[[SqliteConnection], T]) -> T:
@@ -69,16 +68,16 @@ class MemoryDatabase(SqliteDatabase):
 
     @property
     def log_was_emptied(self) -> bool:
-        """Always: there is no log."""
+        """Always True: there is no log."""
         return True
 
     @property
     def refused(self) -> LedgerError | None:
-        """Why the last write failed for good: memory takes every write."""
+        """Always None: writes to memory do not fail."""
         return None
 
     def close(self) -> None:
-        """Forget everything. Closing twice does nothing."""
+        """Discard all data. Closing twice does nothing."""
         with self._lock:
             if self._connection is not None:
                 let_go(self._connection.raw)

@@ -1,10 +1,10 @@
-"""Looking a ledger over: what must hold in the file, asked of the file.
+"""Integrity checks of a ledger.
 
-An ``Inspection`` opens a ledger to read and nothing else: it is neither written nor brought to a newer shape.
-``offences`` asks everything within one read transaction, so a running engine is seen at one moment and never
-half way. An ``IntegrityViolation`` is named as what was found; what it means to people is for others to say.
+An ``Inspection`` opens a ledger read-only: it neither writes nor migrates. ``offences`` runs all checks in one read
+transaction, so it sees a consistent snapshot of a running engine. An ``IntegrityViolation`` has a code; ``upkeep``
+explains it to users.
 
-Rows are streamed; of what is found only the number and the first places are kept, however much it is.
+Rows are streamed; of each violation only the count and the first locations are kept.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from contextinfinity.storage.sqlite.migrate import (
 SQL = sql_files.load(__package__, "integrity.sql")
 
 PLACES = 5
-"""How many places of one offence are named."""
+"""The number of locations that are kept per violation."""
 
-# Broken references that have a name of their own; the rest is "reference_broken".
+# Broken references with a specific code; all others are "reference_broken".
 _NAMED = frozenset(
     {
         ("state", "branch"),
@@ -65,17 +65,17 @@ _NAMED = frozenset(
 )
 _UNREADABLE = (UnicodeDecodeError, msgspec.MsgspecError, ContextInfinityError)
 _canonical = msgspec.json.Encoder(order="sorted")
-_EVERY = 2000  # rows between two signs of progress
-_PIECE = 1 << 20  # bytes of a raw reply that are unpacked at a time
+_EVERY = 2000  # rows between two progress reports
+_PIECE = 1 << 20  # bytes of a raw reply that are decompressed at a time
 
 Progress = Callable[[str, float], None]
-"""Is told what is looked at, and which part of it is done (0 to 1)."""
+"""Called with the current check and the fraction done (0 to 1)."""
 Tell = Callable[[float], None]
 Check = Callable[[apsw.Connection, Tell], Iterable[str]]
 
 
 class IntegrityViolation(Struct, frozen=True):
-    """Something that must not be: its name, how often it was found, and the first places."""
+    """A violated invariant: its code, how often it was found, and the first locations."""
 
     code: str
     count: int
@@ -83,10 +83,10 @@ class IntegrityViolation(Struct, frozen=True):
 
 
 def _flags(path: Path) -> int:
-    """Return how to open a file to look at it: it and the files beside it must be the same afterwards.
+    """Return the flags with which opening a file leaves it and its log files unchanged.
 
-    A read-only connection never writes a left-over log into the file, but leaves a log of its own behind; one that
-    may write removes its log when it closes.
+    A read-only connection never checkpoints a left-over log, but leaves a new log behind; a writable one removes its
+    log when it closes.
     """
     is_left = any(path.with_name(path.name + ending).exists() for ending in ("-wal", "-journal"))
     return apsw.SQLITE_OPEN_READONLY if is_left or not path.is_file() else apsw.SQLITE_OPEN_READWRITE
@@ -99,7 +99,7 @@ def _opened(path: Path) -> apsw.Connection:
 
 
 class Inspection:
-    """A ledger that is being looked at. Raises what opening a ledger raises; closes with the ``with`` block."""
+    """A ledger opened for integrity checks; a context manager. Raises the same errors as opening a ledger."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -124,16 +124,16 @@ class Inspection:
 
     @property
     def is_new(self) -> bool:
-        """Whether the file is there and holds nothing yet."""
+        """Whether the file exists and is empty."""
         return self.version == 0
 
     @property
     def is_older(self) -> bool:
-        """Whether the file has yet to be brought to the shape this release knows."""
+        """Whether the file needs a migration."""
         return 0 < self.version < migrations()[-1].version
 
     def refuse_other(self, known: str | None) -> None:
-        """Raise ``LedgerLost`` when this is not the ledger that the data_dir remembers."""
+        """Raise ``LedgerLost`` if this is another ledger than the data_dir's identity file names."""
         refuse_other(self._connection, Path(self._path), known)
 
     def identity(self) -> str:
@@ -141,7 +141,7 @@ class Inspection:
         return identity_of(self._connection)
 
     def turns(self) -> int:
-        """Count the turns; none in a file too damaged to count them."""
+        """Return the number of turns; 0 if the file is too damaged to count them."""
         try:
             count: int = self._connection.execute("SELECT count(*) FROM turn").get
         except apsw.Error:
@@ -149,20 +149,20 @@ class Inspection:
         return count
 
     def workers(self) -> frozenset[WorkerId]:
-        """Name everybody who is registered, owns an unfinished turn or runs a job."""
+        """Return workers that are registered, own an unfinished turn or run a job."""
         try:
             return frozenset(name for (name,) in self._connection.execute(SQL["each_worker"]))
         except (apsw.Error, UnicodeDecodeError):
-            return frozenset()  # what is wrong with the file is said elsewhere
+            return frozenset()  # other checks report the damage
 
     def endings(self, steps: Collection[StepId]) -> dict[StepId, bool]:
-        """Return of each of these steps that is in the ledger now whether it is over."""
+        """Return for each step that is in the ledger whether it has ended."""
         with translated(self._path):
             rows = self._connection.execute(SQL["each_step"], {"ids": json.dumps(list(steps))}).fetchall()
         return {str(step): bool(over) for step, over in rows}
 
     def offences(self, *, dead: Collection[WorkerId], progress: Progress) -> Iterator[IntegrityViolation]:
-        """Ask everything of one moment of the file. ``dead``: workers whose lock was seen free before."""
+        """Run all checks on one snapshot. ``dead``: workers whose lock was found free before."""
         with translated(self._path), self._one_moment():
             known = True
             for offence in _schema_offences(self._connection):
@@ -180,7 +180,7 @@ class Inspection:
                 except apsw.SQLError:
                     if known:
                         raise
-                    continue  # a table or column is missing, and that has been said
+                    continue  # a table or column is missing, which was reported already
                 if code == "file_damaged":
                     damaged.extend(found.places)
                 elif found.count:
@@ -212,12 +212,12 @@ class Inspection:
 
 
 def _telling(progress: Progress, code: str, number: int, total: int) -> Tell:
-    """Make the part of one question into a part of all of them."""
+    """Convert the progress of one check to overall progress."""
     return lambda part: progress(code, (number + part) / total)
 
 
 def _ask(code: str, check: Check, connection: apsw.Connection, tell: Tell) -> IntegrityViolation:
-    """Count what a question brings to light, and keep the first places."""
+    """Run a check; count its findings and keep the first locations."""
     tell(0.0)
     places: list[str] = []
     count = 0
@@ -229,7 +229,7 @@ def _ask(code: str, check: Check, connection: apsw.Connection, tell: Tell) -> In
 
 
 def _checks(dead: str) -> Mapping[str, Check]:
-    """Every question but those about the schema, in the order they are asked."""
+    """Return all checks except those of the schema, in order."""
     special: dict[str, Check] = {
         "file_damaged": _damage,
         "reference_broken": _broken_references,
@@ -255,7 +255,7 @@ def _query(sql: str, values: Mapping[str, str | int]) -> Check:
 
 
 def _named(*values: apsw.SQLiteValue) -> str:
-    """Write an id; ``named`` in SQL."""
+    """Format an id; ``named`` in SQL."""
     return unpack(values[0]) if isinstance(values[0], bytes) else str(values[0])
 
 
@@ -310,7 +310,7 @@ def _wrong_chunks(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
     for number, (uuid, key, *content, start, end, digest) in enumerate(connection.execute(SQL["each_chunk"])):
         if number % _EVERY == 0:
             tell(number / total)
-        if key != last_key:  # the chunks of a message stand together: it is read once
+        if key != last_key:  # chunks are ordered by message, so each message is read once
             last_key, message = key, _read(*content)
         if message is None or wire.text_hash(message.rendered_text[start:end]) != digest:
             yield f"chunk {uuid}"
@@ -329,7 +329,7 @@ def _wrong_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
 
 
 def _lost_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
-    """What a message that can be read shows has to be there, and noted to be in use."""
+    """Yield readable messages whose blobs are missing or have no reference row."""
     for key, session, *content in connection.execute(SQL["each_showing"]):
         message = _read(*content)
         for sha256 in () if message is None else blobs_of(message.blocks):
@@ -344,7 +344,7 @@ def _unreadable_responses(connection: apsw.Connection, tell: Tell) -> Iterator[s
 
 
 def _unpacks(body: bytes) -> bool:
-    """Unpack a raw reply to its end, piece by piece."""
+    """Return whether a raw reply can be decompressed completely."""
     unpacking = zlib.decompressobj()
     try:
         while not unpacking.eof:
@@ -357,7 +357,7 @@ def _unpacks(body: bytes) -> bool:
 
 
 def _circles(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
-    """Follow every branch to its root, each step once; who comes back to a place of the same walk is in a circle."""
+    """Yield branches whose chain of parents contains a cycle."""
     parents: dict[bytes, bytes] = dict(connection.execute(SQL["each_fork"]).fetchall())  # type: ignore[arg-type]
     walks: dict[bytes, bytes] = {}
     for start in parents:
@@ -379,7 +379,7 @@ def _count(connection: apsw.Connection, table: str) -> int:
 
 
 def _read(role: bytes, text: bytes | None, blocks: bytes | None) -> Message | None:
-    """Read a message; None when it cannot be read at all."""
+    """Decode a message; None if that is impossible."""
     try:
         return to_message(role.decode(), _text(text), _text(blocks))
     except _UNREADABLE:
@@ -398,6 +398,6 @@ def _is_as_hashed(digest: bytes, role: bytes, text: bytes | None, blocks: bytes 
 
 
 def _raw_hash(role: bytes, blocks: bytes) -> bytes:
-    """Hash blocks as they were written: one of a kind this release does not know was hashed by one that does."""
+    """Hash blocks as stored, since this release may not know all block types of a newer one."""
     raw = msgspec.json.decode(blocks)["is"]["blocks"]
     return hashlib.sha256(_canonical.encode({"role": role.decode(), "blocks": raw})).digest()

@@ -1,11 +1,10 @@
-"""Bringing a file to the shape this release knows.
+"""Schema migrations.
 
-Migrations are numbered `.sql` files. Those a file has not seen are applied in one transaction, so that a
-crash leaves either the old shape or the new one, and of several processes that open a file at once one
-migrates while the others wait. A file of a newer release, or of another program, is left untouched.
+Migrations are numbered `.sql` files. Pending ones are applied in one transaction, so that a crash leaves either the old
+or the new schema; if several processes open a file at once, one migrates while the others wait. A file of a newer
+release or of another program is not changed.
 
-They are the only place where the schema is written down; `python -m contextinfinity.storage.sqlite.migrate` prints what
-they amount to.
+The schema is defined by the migrations only; `python -m contextinfinity.storage.sqlite.migrate` prints the result.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from contextinfinity.storage.sqlite.connection import APPLICATION_ID
 
 
 class Migration(NamedTuple):
-    """One step from a shape to the next."""
+    """One schema migration."""
 
     version: int
     name: str
@@ -32,17 +31,17 @@ class Migration(NamedTuple):
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """Read all migrations this release has, in order."""
+    """Return all migrations of this release, in order."""
     folder = files(__package__) / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return tuple(Migration(int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names)
 
 
 def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None) -> None:
-    """Apply what the file has not seen."""
+    """Apply pending migrations."""
     steps = migrations() if steps is None else steps
     if version_of(connection, path) == steps[-1].version:
-        return  # the ordinary start: one read, no lock
+        return  # the common case: one read, no lock
     connection.execute("BEGIN IMMEDIATE")
     try:
         seen = version_of(connection, path)
@@ -57,8 +56,8 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
 
 
 def version_of(connection: apsw.Connection, path: str) -> int:
-    """Return which migration a file has seen last; 0 for an empty file. Refuse what is not ours or too new."""
-    # In this order: another process may be making it, and gives it tables and their owner at one moment.
+    """Return the schema version of a file; 0 if it is empty. Raises an error for a foreign or newer file."""
+    # In this order: a process that creates the file commits tables and application id together.
     tables: int = connection.execute("SELECT count(*) FROM sqlite_schema").get
     owner: int = connection.execute("PRAGMA application_id").get
     if not owner and not tables:
@@ -76,20 +75,20 @@ def version_of(connection: apsw.Connection, path: str) -> int:
 
 
 def _run(connection: apsw.Connection, script: str) -> None:
-    """Run a script to its end: apsw stops at the first row a statement gives."""
+    """Run all statements of a script; apsw would stop at the first returned row."""
     for _ in connection.execute(script):
         pass
 
 
 DERIVED = frozenset({"index", "view", "trigger"})
-"""Kinds of objects that can be dropped and made again without losing a row."""
+"""Types of schema objects that can be dropped and recreated without losing data."""
 
 Objects: TypeAlias = dict[tuple[str, str], str]
-"""The objects of a schema: by kind and name, the statement that makes each."""
+"""The objects of a schema: {(type, name): CREATE statement}."""
 
 
 def objects(connection: apsw.Connection) -> Objects:
-    """Read the objects of an open ledger; SQLite's own are left out."""
+    """Return the schema objects of an open ledger, without SQLite's internal ones."""
     rows = connection.execute(
         "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
         "ORDER BY name"
@@ -99,7 +98,7 @@ def objects(connection: apsw.Connection) -> Objects:
 
 @cache
 def objects_of_migrations() -> Objects:
-    """Return the objects that all migrations together make in an empty file."""
+    """Return the schema objects that the migrations create in an empty file."""
     connection = apsw.Connection(":memory:")
     migrate(connection, ":memory:")
     return objects(connection)

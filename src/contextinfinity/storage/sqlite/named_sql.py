@@ -1,6 +1,6 @@
 """SQLite's dialect of the named statements, and the connection that runs them.
 
-The texts are read once a process. apsw keeps the prepared statement of a text, so a call costs one lookup by name.
+Statements are loaded once per process. apsw caches prepared statements by text, so a call costs one lookup by name.
 """
 
 from __future__ import annotations
@@ -54,5 +54,5 @@ class SqliteConnection:
         self.raw.executemany(QUERIES[name], rows)
 
     def finish(self) -> None:
-        """Write what waits for the end of the transaction."""
+        """Write pending index rows before the commit."""
         write_words(self)

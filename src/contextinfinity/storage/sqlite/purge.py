@@ -1,4 +1,4 @@
-"""Deleting in a backup what was deleted in its ledger since: a backup is a whole ledger, and the same verbs do it."""
+"""Repeats the deletions of a ledger in its backups, with the same operations."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 
 async def purge(path: Path, sessions: Sequence[SessionId]) -> None:
-    """Delete these sessions in a backup, and what is past its time to live; nothing of it is left in its files.
+    """Delete these sessions and all expired turns in a backup, and erase their remains from its files.
 
-    A backup that cannot be read is removed when sessions are to be deleted: nobody could tell what it holds.
+    If sessions are to be deleted, an unreadable backup is removed: its content cannot be checked.
     """
     keys = [pack(each) for each in sessions]
     try:
@@ -40,7 +40,7 @@ async def purge(path: Path, sessions: Sequence[SessionId]) -> None:
 
 
 async def purge_deleted(copy: Path, ledger: Path, since: datetime) -> None:
-    """Delete in a new backup what its ledger was deleting, or deleted while the backup was made."""
+    """Delete in a new backup everything that was deleted in its ledger while the backup was made."""
 
     def read() -> list[SessionId]:
         connection = open_database(ledger, flags=apsw.SQLITE_OPEN_READONLY)
@@ -70,7 +70,7 @@ def _has_work(path: Path, sessions: Sequence[bytes]) -> bool:
             return True
         return SqliteConnection(connection).one("select_purgeable", {"now": to_millis(now())}) is not None
     except apsw.SQLError:
-        return False  # of a release that had no time to live
+        return False  # from a release without a time to live
     finally:
         connection.close()
 

@@ -1,8 +1,8 @@
-"""Threads that read, each with a connection of its own, and one connection for small questions on the event loop.
+"""Reader threads with one connection each, and one connection for small reads on the event loop.
 
-Readers never wait for the writer and never hold it up (WAL). A read runs in one transaction, so that all
-it sees is of one moment. Handing a question to a thread and its answer back costs several times what looking up a row
-does, so what is known to be small is answered where it is asked; what would have to wait there goes to a thread.
+In WAL mode readers and the writer never block each other. A read runs in one transaction and sees one snapshot. Handing
+work to a thread costs several times as much as looking up a row, so small reads run on the calling thread unless they
+would have to wait.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 READERS = 4
 CHECKED_SECONDS = 0.02
-"""How long the place of the file is taken as checked for reads; every commit checks it again."""
+"""How long a check of the file's path is valid for reads; every commit checks it again."""
 
 
 class Readers:
-    """A few threads that answer questions. ``open_connection`` is told whether its connection may wait for others."""
+    """A pool of reader threads. ``open_connection`` gets whether its connection may wait for locks."""
 
     def __init__(
         self, open_connection: Callable[[bool], apsw.Connection], path: str, check: Callable[[], None]
@@ -46,13 +46,13 @@ class Readers:
         self._checked_at = -math.inf
 
     def submit(self, work: Callable[[SqliteConnection], T]) -> Future[T]:
-        """Hand in a question."""
+        """Submit a read to a reader thread."""
         if self._closed:
             raise LedgerClosed("The ledger is closed.")
         return self._threads.submit(self._work, work)
 
     def at_once(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Answer a small question here and now; ``LedgerBusy`` where that would mean to wait."""
+        """Run a small read on the calling thread. Raises ``LedgerBusy`` if it would have to wait."""
         if not self._asking.acquire(blocking=False):
             raise LedgerBusy("Another thread is asking.")
         try:
@@ -67,7 +67,7 @@ class Readers:
             self._asking.release()
 
     def close(self) -> None:
-        """Answer what was asked, then let go of the connections."""
+        """Finish pending reads, then close the connections."""
         self._closed = True
         self._threads.shutdown()
         with self._asking:
@@ -80,7 +80,7 @@ class Readers:
             return _in_one_moment(self._connection(), work)
 
     def _check_place(self) -> None:
-        """Check that the file is in its place; reads that follow each other within milliseconds check once."""
+        """Check that the file is still at its path, at most once within ``CHECKED_SECONDS``."""
         moment = time.monotonic()
         if moment - self._checked_at > CHECKED_SECONDS:
             self._check()
@@ -93,7 +93,7 @@ class Readers:
         return connection
 
     def _opened(self, *, is_patient: bool) -> SqliteConnection:
-        """Open one more: the file was opened before, so if that fails now, it is for the moment."""
+        """Open another connection; a failure is temporary, because the file was opened before."""
         try:
             connection = self._open_connection(is_patient)
         except apsw.CantOpenError as error:

@@ -1,8 +1,8 @@
-"""Setting a ledger right, as far as nothing can be lost by it.
+"""Repairs of a ledger that cannot lose data.
 
-Everything happens in one transaction, and every condition is asked again within it: what was found a moment
-ago may have been settled by a running engine since. What cannot be done (an index over rows that contradict
-it, say) is left as it was, alone. Answers, states and chains are never touched.
+All repairs run in one transaction and check their conditions again, because a running engine may have resolved them
+in the meantime. A repair that fails (such as a unique index over contradicting rows) is skipped. Answers, states and
+chains of states are never changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SQL = sql_files.load(__package__, "repair.sql")
 
 
 def repair(path: Path, locks: WorkerLocks) -> dict[str, int]:
-    """Repair what can be; gives how often, by the names the findings have."""
+    """Repair what is possible; return the number of repairs by finding code."""
     name = str(path)
     with translated(name):
         connection = connect(name)
@@ -57,14 +57,14 @@ def _bring_up_to_date(connection: apsw.Connection, name: str) -> int:
 
 
 def _dead(connection: apsw.Connection, locks: WorkerLocks) -> list[WorkerId]:
-    """Return the dead workers; none can leave meanwhile, since this connection holds the write lock."""
+    """Return the dead workers; the caller holds the write lock, so that none can unregister meanwhile."""
     known = {row[0] for row in connection.execute(QUERIES["select_workers"])}
     running = {owner for (owner,) in connection.execute("SELECT owner FROM job WHERE state = 'running'") if owner}
     return sorted(worker for worker in known | running if locks.is_free(worker))
 
 
 def _repair_all(connection: apsw.Connection, dead: list[WorkerId]) -> dict[str, int]:
-    """Restore what is derived first: the rest relies on it. With tables we do not know nothing is done."""
+    """Restore derived objects first, because other repairs rely on them. Does nothing if there are unknown tables."""
     ours, wanted = objects(connection), objects_of_migrations()
     if any(ours.get(key) != sql for key, sql in wanted.items() if key[0] not in DERIVED):
         return {}
@@ -77,7 +77,7 @@ def _repair_all(connection: apsw.Connection, dead: list[WorkerId]) -> dict[str, 
 
 
 def _attempt(connection: apsw.Connection, sql: str, values: dict[str, str | int] | None = None) -> int:
-    """Do one thing whole or not at all, and count the rows it gives."""
+    """Run one repair in a savepoint and return the number of rows."""
     connection.execute("SAVEPOINT attempt")
     try:
         count = len(connection.execute(sql, values).fetchall())

@@ -1,4 +1,4 @@
-"""Copying a whole database into a new file with another protection."""
+"""Copies a database into a new file with another encryption."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from contextinfinity.storage.sqlite.connection import let_go, open_database, tra
 
 
 def copy_database(source: Path, target: Path, protection: Protection) -> None:
-    """Write a database once more, sealed with a protection; nobody else may use it meanwhile.
+    """Copy a database with another encryption. Raises ``LedgerBusy`` if another process uses it.
 
-    ``LedgerBusy`` when another process does. Only the new form is ever written to disk.
+    Only the new form is written to disk.
     """
     with translated(str(source)):
         connection = open_database(source, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
@@ -45,7 +45,7 @@ def _vacuum_into(connection: apsw.Connection, target: Path, protection: Protecti
 
 
 def _hold_alone(connection: apsw.Connection, path: Path) -> None:
-    """Take the file for this connection: leaving the log is only possible for the last user of it."""
+    """Take exclusive use of the file; only its last user can leave WAL mode."""
     connection.execute("PRAGMA temp_store = MEMORY; PRAGMA locking_mode = EXCLUSIVE").fetchall()
     try:
         mode = connection.execute("PRAGMA journal_mode = DELETE").get

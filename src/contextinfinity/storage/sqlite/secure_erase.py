@@ -1,15 +1,15 @@
-"""Secure erase: removing what deletions left in the file and its log.
+"""Secure erase: removes the remains of deletions from the file and its log.
 
-What a row held is overwritten when the row goes. Three things are left: words, which the index holds until it is
-written again; texts that several rows shared; and pages in the log and at the end of the file. All of it is done a part
-at a time, so that no writer waits for long. How far it got is kept in the file (``word_state.stale``), so that the next
+SQLite overwrites a row when it is deleted (``secure_delete``). What remains: words in the full-text index until it is
+rewritten; texts that several rows shared; and pages in the log and at the end of the file. The work is done in
+small steps, so that writers do not wait for long. The progress is stored in ``word_state.stale``, so that the next
 process continues after a crash:
 
     1  the index holds words of deleted messages      2  the index is being rewritten without them
     3  the log holds deleted text                     0  nothing is left
 
-A deletion sets 3 with its first row and 1 with the first message. The log can only be emptied when no other process
-reads an older moment of the file.
+A deletion sets 3 with its first row and 1 with the first message. The log can only be emptied while no other process
+reads an older snapshot.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 MERGED = 256
-"""Pages of the index that are written again at a time: some ten milliseconds."""
+"""Pages of the index rewritten per step; about ten milliseconds."""
 FREED = 512
-"""Pages that are given back to the disk at a time."""
+"""Free pages returned to the file system per step."""
 YOUNG = timedelta(hours=1)
-"""How long a shared text is kept without a reference: its writer may be about to refer to it."""
+"""How long an unreferenced text is kept: its writer may be about to refer to it."""
 
 STALE, RENEWING, SOILED, CLEAN = 1, 2, 3, 0
 
 
 async def sweep(database: SqliteDatabase, steps: int) -> bool:
-    """Do so many steps of the work; return whether some is left that need not wait for other processes."""
+    """Do at most this many steps; return whether more can be done without waiting for other processes."""
     await _collect_texts(database)
     left = True
     for _ in range(steps):
@@ -49,13 +49,13 @@ async def sweep(database: SqliteDatabase, steps: int) -> bool:
 
 
 def is_wiped(connection: Connection) -> bool:
-    """Return whether the file and its log hold nothing of what was deleted."""
+    """Return whether the file and its log contain no deleted text."""
     (stale,) = connection.one("select_stale")  # type: ignore[misc]
     return bool(stale == CLEAN)
 
 
 def _step(connection: SqliteConnection) -> bool:
-    """Write a part of the index again, or give some pages back; return whether there was anything to do."""
+    """Rewrite a part of the index, or free some pages; return whether there was anything to do."""
     (stale,) = connection.one("select_stale")  # type: ignore[misc]
     if stale in (STALE, RENEWING):
         before = connection.raw.total_changes()
@@ -75,13 +75,13 @@ def _set_stale(connection: Connection, was: int, following: int) -> None:
 
 
 def _can_shrink(connection: SqliteConnection) -> bool:
-    """Return whether pages can be given back one by one; in ledgers of older releases they are only used again."""
+    """Return whether free pages can be released (``auto_vacuum``); in older ledgers they are only reused."""
     mode: int = connection.raw.execute("PRAGMA auto_vacuum").get
     return mode == 2
 
 
 async def _collect_texts(database: SqliteDatabase) -> None:
-    """Remove the texts that deleted rows referred to, unless others do."""
+    """Delete texts that no row refers to any more."""
     if not await database.read(lambda connection: connection.one("select_loose_texts")):
         return
     held, planned, loose = await database.read(_read_texts)
@@ -92,7 +92,7 @@ async def _collect_texts(database: SqliteDatabase) -> None:
             is_used = key in held or planned.get(key, set()) - {session_id}
             if not is_used and kept_at is not None:
                 if not personal and kept_at > old:
-                    continue  # looked at again the next time
+                    continue  # retried the next time
                 connection.execute("delete_text", (key, kept_at))
             connection.execute("tie_text", (key,))
 

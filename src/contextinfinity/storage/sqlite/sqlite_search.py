@@ -1,4 +1,4 @@
-"""SQLite's search as the ledger's verbs call it: words in FTS5, vectors in packs. It implements ``database.Search``."""
+"""``database.Search`` on SQLite: words in FTS5, vectors in packs."""
 
 from contextinfinity.storage.ledger.keyword_index import (
     clear_samples,

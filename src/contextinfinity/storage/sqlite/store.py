@@ -22,9 +22,9 @@ from contextinfinity.storage.worker_locks import ProcessLocks, WorkerLocks
 class SqliteStore(LedgerStore):
     """``Store`` on a SQLite file; without a path in memory, for this process and until it is closed.
 
-    ``vfs`` names another way to reach the disk; tests use it to break one. ``patience`` is how many seconds to wait
-    for another process that holds the lock, before ``LedgerBusy``. ``read_only``: every write is ``LedgerReadOnly``.
-    ``data_dir`` is the folder that remembers which ledger it holds.
+    ``vfs`` names a SQLite VFS; tests use it to inject disk faults. ``patience`` is the lock timeout in seconds, after
+    which ``LedgerBusy`` is raised. With ``read_only`` every write raises ``LedgerReadOnly``. ``data_dir`` is the folder
+    with the ledger's identity file.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SqliteStore(LedgerStore):
         return waited if reading or not waited else min(waited, self.database.still_for())
 
     def health(self) -> StoreHealth:
-        """Say whether the file is still where it was, and takes writes: heartbeats try every few seconds."""
+        """Return whether the file is still at its path and accepts writes; heartbeats try every few seconds."""
         try:
             self.database.check_place()
         except LedgerError as lost:
@@ -70,7 +70,7 @@ class SqliteStore(LedgerStore):
         return StoreHealth() if refused is None else StoreHealth(status="degraded", reason=str(refused))
 
     async def close(self) -> None:
-        """Finish what was asked for, then close the file."""
+        """Finish pending work, then close the file."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.close)
         self._locks.release_all()
         self._end_use()
@@ -82,6 +82,6 @@ class SqliteStore(LedgerStore):
 
 
 def _use(data_dir: Path) -> int | None:
-    with suppress(OSError):  # on a medium that cannot be written nobody replaces files
+    with suppress(OSError):  # nobody replaces files on a read-only medium
         make_private(data_dir)
     return lock_shared(data_dir)

@@ -1,7 +1,7 @@
-"""Searching vectors in SQLite: which of them a search compares.
+"""Vector search in SQLite.
 
-Within a session, and wherever there are not very many, all vectors are compared. Over everybody, or for an owner with a
-good part of everything: those that a generation (an HNSW file) names, and one by one what is newer than it.
+Within a session, and in small namespaces, all vectors are compared. For everybody, or an owner with a large share of
+the vectors, a generation (an HNSW file) finds candidates, and newer vectors are compared one by one.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.generations import SHARE, Generation, Generations
 from contextinfinity.storage.sqlite.vector_writes import PACK
 
-_READ = 16_384  # rows that are read at a time
-_MOST_OWNERS = 1024  # of whom it is remembered whether they have much
-_GROWTH = 0.1  # of a namespace, after which it is counted again
+_READ = 16_384  # rows read at a time
+_MOST_OWNERS = 1024  # size of the cache of owners with many vectors
+_GROWTH = 0.1  # growth of a namespace after which owners are counted again
 
 
 class VectorSearch:
-    """Searches of one process in one ledger, with what they keep in memory."""
+    """The vector search of one ledger, with its in-memory caches."""
 
     def __init__(self, database: SqliteDatabase, folder: Path | None, least: int) -> None:
         self.generations = None if folder is None else Generations(database, folder, least)
@@ -51,7 +51,7 @@ class VectorSearch:
     def near(
         self, connection: Connection, vector: bytes, space: Space, scope: Scope, most: int
     ) -> tuple[VectorHit, ...]:
-        """Find the nearest, the nearest first."""
+        """Return the nearest vectors within the scope, nearest first."""
         asked = VectorScope(connection, scope)
         if asked.is_empty:
             return ()
@@ -73,7 +73,7 @@ class VectorSearch:
     def _beyond(
         self, connection: Connection, query: Bodies, whose: MatrixOwner, generation: Generation
     ) -> tuple[Source, MatrixOwner]:
-        """Make one list of a generation and what is newer."""
+        """Merge the results of a generation with those of newer vectors."""
         newer = whose._replace(above=generation.last)
         rest = scanned(self._matrices.rows(connection, newer), query)
         return merged(lambda most: generation.near(query, most), rest), newer
@@ -83,11 +83,11 @@ class VectorSearch:
     ) -> tuple[VectorHit, ...]:
         hits, gone = walk(connection, asked, source, most)
         if gone > len(hits):
-            self._matrices.forget(whose)  # most of it is gone: it is read again
+            self._matrices.forget(whose)  # most of it is deleted: read it again
         return tuple(hits)
 
     def _is_wide(self, connection: Connection, space: Space, owner: Owner | None) -> bool:
-        """Return whether an owner has so much of a namespace that going down a list of all of it finds enough."""
+        """Return whether an owner has enough of a namespace to search all of it and filter."""
         if owner is None:
             return True
         placed, wide = self._wide.get((space.key, owner), (0, False))
@@ -100,7 +100,7 @@ class VectorSearch:
 
 
 def _has(connection: Connection, space: Space, owner: Owner, many: int) -> bool:
-    """Return whether an owner has so many vectors; counts no further."""
+    """Return whether an owner has at least ``many`` vectors."""
     values = {"namespace": space.key, "org_id": owner.org_id, "user_id": owner.user_id}
     packs = connection.one("count_packs_of_owner", {**values, "limit": math.ceil(many / PACK)})
     found = PACK * int(packs[0])  # type: ignore[index]
@@ -111,7 +111,7 @@ def _has(connection: Connection, space: Space, owner: Owner, many: int) -> bool:
 
 
 def newer(connection: Connection, whose: MatrixOwner, after: int) -> Iterator[tuple[Keys, Bodies]]:
-    """Read vectors with a higher key, many at a time."""
+    """Yield vectors with a higher key, in batches."""
     values: dict[str, int | bytes | str | None] = {
         "namespace": whose.space,
         "session": whose.session_id,

@@ -1,4 +1,4 @@
-"""Vectors in SQLite: the noun. ``vector_writes`` writes them, ``vector_search`` searches them."""
+"""``Vectors`` of the contract in SQLite. ``vector_writes`` writes them, ``vector_search`` searches them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_bodies(connection: Connection, namespace: str, chunk_ids: Sequence[Chun
 
 
 def place_vectors(connection: Connection, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:
-    """Add vectors; a chunk that has one there keeps it, one that is gone is passed over."""
+    """Add vectors. Existing vectors are kept, and deleted chunks are skipped."""
     space = must_space(connection, namespace)
     by_session: dict[bytes, list[tuple[int, bytes]]] = {}
     for chunk_id, body in vectors:
@@ -55,7 +55,7 @@ def place_vectors(connection: Connection, namespace: str, vectors: Sequence[tupl
 
 
 class _Pack(NamedTuple):
-    """A pack that was read."""
+    """A decoded pack."""
 
     keys: list[int]
     bodies: bytes
@@ -72,7 +72,7 @@ _NO_PACK = _Pack([], b"")
 
 
 def _bodies(connection: Connection, space: Space, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
-    """Read the vectors of chunks, by their age: so each pack of a session is read once."""
+    """Return the vectors of chunks; reads in order of age, so that each pack is read once."""
     found: list[bytes | None] = [None] * len(chunk_ids)
     values = {"namespace": space.key, "chunks": json.dumps([pack(chunk_id).hex() for chunk_id in chunk_ids])}
     packs: dict[bytes, _Pack] = {}
@@ -89,9 +89,9 @@ def _pack_of(connection: Connection, space: Space, session_id: bytes, key: int) 
 
 
 class SqliteVectors(StoreResource):
-    """``Vectors`` on SQLite. Files that make a search quicker are in ``folder`` and can be deleted at any time.
+    """``Vectors`` on SQLite. HNSW files are in ``folder`` and can be deleted at any time.
 
-    A ledger in memory has neither. ``least``: how many vectors of a namespace are searched without such a file.
+    An in-memory ledger has none. ``least``: namespaces up to this size are searched without such a file.
     """
 
     bodies = reads(read_bodies)
@@ -109,13 +109,13 @@ class SqliteVectors(StoreResource):
         self._search: VectorSearch | None = None
 
     async def drop_old(self, *, limit: int = 1000) -> int:
-        """Remove vectors of old namespaces, some at a time; without any, nothing is committed."""
+        """Delete a batch of vectors of old namespaces; without any, nothing is committed."""
         if await self._sqlite.look(lambda connection: connection.one("select_old")) is None:
             return 0
         return await self._sqlite.write(lambda connection: drop_old(connection, row_limit(limit)))
 
     async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[VectorHit, ...]:
-        """Find the chunks whose vectors are nearest."""
+        """Return the chunks with the nearest vectors."""
 
         def find(connection: Connection) -> tuple[VectorHit, ...]:
             space = find_space(connection, namespace)
@@ -127,7 +127,7 @@ class SqliteVectors(StoreResource):
         return await self._database.read(find)
 
     def _searching(self) -> VectorSearch:
-        """Return what searches, loaded when it is first needed."""
+        """Return the search, imported when it is first needed."""
         if self._search is None:
             from contextinfinity.storage.sqlite.vector_search import VectorSearch
 
@@ -135,6 +135,6 @@ class SqliteVectors(StoreResource):
         return self._search
 
     async def build(self) -> bool:
-        """Make a file for namespaces with very many vectors, where it is due."""
+        """Build HNSW files of large namespaces where they are due."""
         generations = self._searching().generations
         return generations is not None and await asyncio.to_thread(generations.build)

@@ -1,8 +1,8 @@
 """Writing vectors in SQLite: loose vectors and packs.
 
-The newest vectors of a session are rows of their own; the 256th makes one pack of them, in the transaction that brings
-it. Everything here runs inside the caller's transaction. A vector's key is never used twice, so a cache of vectors is
-extended from its highest key on; before a cached vector is shown, it is looked up by its key.
+The newest vectors of a session are separate rows; the 256th vector turns them into one pack, in the same transaction.
+Everything here runs inside the caller's transaction. Keys are never reused, so a cache of vectors is extended from its
+highest key; a cached vector is looked up by its key before it is returned.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from contextinfinity.storage.invariants import check_namespace, check_vector
 from contextinfinity.storage.ledger.namespaces import Space, find_space, must_space, note_filled, open_space
 
 PACK = 256
-"""Vectors in a pack: some 68 KB, which SQLite reads in one go."""
+"""Vectors in a pack: about 68 KB, which SQLite reads at once."""
 
 
 Placed: TypeAlias = tuple[int, Embedding]
-"""The number of a chunk and its vector."""
+"""The key of a chunk and its vector."""
 
 _Body: TypeAlias = tuple[int, bytes]
 
 
 def put_embeddings(connection: Connection, session_id: bytes, placed: Iterable[Placed]) -> None:
-    """Add vectors of chunks, each to the namespace of its model, which is made if need be."""
+    """Add vectors of chunks, each to the namespace of its model, which is created if needed."""
     spaces: dict[str, Space] = {}
     by_model: dict[str, list[_Body]] = {}
     for chunk_key, embedding in placed:
@@ -42,7 +42,7 @@ def put_embeddings(connection: Connection, session_id: bytes, placed: Iterable[P
 
 
 def put_vectors(connection: Connection, session_id: bytes, namespace: str, vectors: Sequence[_Body]) -> None:
-    """Add vectors of chunks of one session, by the chunks' numbers; a chunk that has one there keeps it."""
+    """Add vectors of chunks of one session, by chunk key; existing vectors are kept."""
     _put(connection, session_id, must_space(connection, namespace), vectors)
 
 
@@ -60,7 +60,7 @@ def _put(connection: Connection, session_id: bytes, space: Space, vectors: Seque
 
 
 def _keep(connection: Connection, space: int, session_id: bytes, new: list[_Body]) -> None:
-    """Put new ones beside the loose ones, or with them into packs."""
+    """Insert new vectors as rows, or combine them with existing rows into packs."""
     loose: int = connection.one("count_loose", (space, session_id))[0]  # type: ignore[index]
     if loose + len(new) >= PACK:
         new = sorted(connection.many("delete_loose", (space, session_id))) + new
@@ -72,7 +72,7 @@ def _keep(connection: Connection, space: int, session_id: bytes, new: list[_Body
 
 
 def drop_vectors(connection: Connection, chunk_keys: Iterable[int]) -> None:
-    """Remove all vectors of chunks, from the packs too: before the chunks go."""
+    """Delete all vectors of chunks, also from packs; call it before the chunks are deleted."""
     packed: dict[tuple[int, bytes, int], list[int]] = {}
     for chunk_key in chunk_keys:
         for key, space, dim, session_id in connection.many("select_vectors_of_chunk", (chunk_key,)):
@@ -86,11 +86,11 @@ def drop_vectors(connection: Connection, chunk_keys: Iterable[int]) -> None:
 
 
 def _blank(connection: Connection, place: tuple[int, bytes], gone: list[int], size: int) -> None:
-    """Take vectors of a session out of their packs, each pack once: the others stay where they are."""
+    """Blank vectors of a session in their packs, rewriting each pack once."""
     while gone:
         row = connection.one("select_pack_of", (*place, gone[0]))
         if row is None:
-            return  # the ledger is damaged there; what is to go is not in it
+            return  # damaged: the vector is not in the ledger
         keys, bodies = json.loads(row[1]), bytearray(row[2])
         last = max(*keys, gone[0])
         here, gone = {key for key in gone if key <= last}, [key for key in gone if key > last]
@@ -106,7 +106,7 @@ def _blank(connection: Connection, place: tuple[int, bytes], gone: list[int], si
 
 
 def drop_old(connection: Connection, limit: int) -> int:
-    """Remove vectors of old namespaces, at least so many if there are as many, a pack at a time."""
+    """Delete vectors of old namespaces, in whole packs, until at least ``limit`` are deleted; return how many."""
     gone = 0
     while gone < limit and (old := connection.one("select_old")) is not None:
         keys = _take_old(connection, old[0], limit - gone)
@@ -116,7 +116,7 @@ def drop_old(connection: Connection, limit: int) -> int:
         if not keys:
             connection.execute("delete_namespace", (old[0],))
             if not connection.changes():
-                break  # the ledger is damaged: more was counted than is there
+                break  # damaged: fewer vectors than counted
     return gone
 
 

@@ -1,12 +1,11 @@
-"""One thread that writes, and commits many at once.
+"""The writer thread with group commit.
 
-A durable commit costs a disk flush, whatever it holds. So all writes of a process go to one thread, which
-takes whatever waits, runs each piece in a savepoint of its own, and commits them together. A caller is notified
-of its write only after the commit that holds it. A piece that fails is rolled back alone; a commit that
-fails fails for all its pieces, because none of them is durable.
+A durable commit costs one fsync, whatever its size. So all writes of a process go to one thread, which takes all
+pending writes, runs each in a savepoint, and commits them together. A caller is notified after the commit of its write.
+A write that fails is rolled back alone; a failed commit fails all its writes, because none of them is durable.
 
-The log is brought into the file by this thread too, after the callers were told: SQLite would do it inside
-their commit and make one in a hundred of them wait for it.
+This thread also runs checkpoints, after the callers were notified; SQLite's automatic checkpoint would run inside a
+commit and delay it.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ T = TypeVar("T")
 Work = Callable[[SqliteConnection], T]
 
 LARGEST_GROUP = 512
-"""More than this in one commit would make the first caller wait for strangers."""
+"""The most writes in one commit, so that the first caller does not wait too long."""
 
 LONG_LOG = 1000
-"""Pages in the log from which on it is brought into the file: what SQLite itself takes for long."""
+"""Pages in the write-ahead log that trigger a checkpoint; SQLite's default."""
 
 
 LONGEST_LOG = 16_000
-"""The same while much is brought in: pages that are written again and again go into the file once."""
+"""The same during bulk writes, so that pages written repeatedly are copied once."""
 
 
 UNWRITABLE = (LedgerFull, LedgerReadOnly, LedgerFailed)
-"""Failures that every other write would meet too, until somebody does something about them."""
+"""Failures that affect every write until the cause is removed."""
 
 
 class _Piece(NamedTuple):
@@ -52,7 +51,7 @@ class _Piece(NamedTuple):
     wipe: bool = False
 
     def begin(self) -> bool:
-        """Return whether its caller still waits for it."""
+        """Return whether its caller still waits for the result."""
         if isinstance(self.done, Future):
             return self.done.set_running_or_notify_cancel()
         return not self.done.cancelled()
@@ -64,7 +63,7 @@ _Told = list[tuple["Future[Any] | asyncio.Future[Any]", Any, BaseException | Non
 class Writer:
     """Runs pieces of work, grouped into durable commits, in the order they were submitted.
 
-    ``check`` raises when the file is no longer in its place; then nothing of the commit is acknowledged.
+    ``check`` raises an error if the file is no longer at its path; then nothing of the commit is acknowledged.
     """
 
     def __init__(
@@ -86,22 +85,22 @@ class Writer:
         self.log_was_emptied = False
         """Whether the last write with ``wipe`` could empty the log."""
         self.refused: LedgerError | None = None
-        """Why the file did not take the last write; None when it did."""
-        connection.set_wal_hook(self._count_log)  # stands in the place of SQLite's own checkpoint
+        """Why the last write failed; None if it succeeded."""
+        connection.set_wal_hook(self._count_log)  # replaces SQLite's automatic checkpoint
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
 
     def submit(self, work: Work[T]) -> Future[T]:
-        """Hand in a piece of work; its result is set once it is durable."""
+        """Submit a write; its future is resolved when it is durable."""
         done: Future[T] = Future()
         self._submit(_Piece(work, done))
         return done
 
     def submit_async(self, work: Work[T], *, bulk: bool = False, wipe: bool = False) -> asyncio.Future[T]:
-        """Do the same for a caller on an event loop; a whole group is told with one wake-up of its loop.
+        """Submit a write from an event loop; a whole group is resolved with one wake-up of the loop.
 
-        ``bulk``: it is one of many large ones, so the log may grow longer before it is brought into the file.
-        ``wipe``: the log is emptied with it, so that nothing that was deleted is left in it.
+        ``bulk``: one of many large writes, so the log may grow longer before a checkpoint. ``wipe``: the log is emptied
+        after it, so that it contains no deleted text.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
@@ -123,19 +122,19 @@ class Writer:
         self._thread.join()
         try:
             self._check()
-        except LedgerError:  # the ledger may belong to others by now: nothing of this log may go into it
+        except LedgerError:  # the file may be another ledger by now: do not checkpoint this log into it
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         let_go(self._connection)
 
     def _run(self) -> None:
         while (piece := self._waiting.get()) is not None:
             if piece.done.cancelled():
-                continue  # nobody waits for it: no reason to wait for another process on its behalf
+                continue  # its caller is gone: do not wait for a lock on its behalf
             self._commit(piece)
             self._checkpoint(LONGEST_LOG if piece.bulk else LONG_LOG)
 
     def _commit(self, first: _Piece) -> None:
-        """Run ``first`` and whatever waits behind it in one transaction."""
+        """Run ``first`` and all pending writes in one transaction."""
         group: list[_Piece] = []
         results: list[tuple[Any, BaseException | None]] = []
         try:
@@ -143,14 +142,14 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
             piece: _Piece | None = first
             while piece is not None:
-                if piece.begin():  # else its caller has gone: it is not begun
+                if piece.begin():  # False: its caller is gone
                     group.append(piece)
                     results.append(self._run_piece(piece, alone=len(group) == 1))
                 piece = self._next(len(group))
             self._named.finish()
-            self._check()  # so that a lost ledger keeps nothing that its callers are told has failed
+            self._check()  # so that a lost ledger does not keep writes that are reported as failed
             self._connection.execute("COMMIT")
-            self._check()  # so that nothing is acknowledged that went into a file nobody will find
+            self._check()  # so that no write to a removed file is acknowledged
         except BaseException as error:
             self._undo()
             failure = error if isinstance(error, LedgerError) else translate(error, self._path)
@@ -163,7 +162,7 @@ class Writer:
         _tell(group, results)
 
     def _note(self, results: list[tuple[Any, BaseException | None]]) -> None:
-        """Remember whether the file takes writes; a write that was refused for what it says proves neither."""
+        """Record whether the file accepts writes; errors of a single write's content are ignored."""
         for _, failure in results:
             if failure is None:
                 self.refused = None
@@ -171,7 +170,7 @@ class Writer:
                 self.refused = failure
 
     def _next(self, already: int) -> _Piece | None:
-        """Take the next waiting piece into the group, if there is one and the group has room."""
+        """Return the next pending write for the group; None if there is none or the group is full."""
         if already >= LARGEST_GROUP:
             return None
         with suppress(Empty):
@@ -182,7 +181,7 @@ class Writer:
         return None
 
     def _run_piece(self, piece: _Piece, *, alone: bool) -> tuple[Any, BaseException | None]:
-        """Run one piece so that what it raises is its own: in a savepoint, or at the start of the transaction."""
+        """Run one write in isolation: in a savepoint, or at the start of the transaction; return result and error."""
         if not alone:
             self._connection.execute("SAVEPOINT piece")
         unindexed = dict(self._named.unindexed)
@@ -210,16 +209,16 @@ class Writer:
         return apsw.SQLITE_OK
 
     def _checkpoint(self, long: int) -> None:
-        """Bring a long log into the file. Nobody waits for it; if the disk refuses, the log goes on holding all."""
+        """Checkpoint a long log. If that fails, the log still holds everything."""
         if self._log_pages >= long:
             with suppress(apsw.Error, LedgerError):
                 self._check()
                 self._connection.wal_checkpoint()
 
     def _empty_log(self) -> None:
-        """Copy the whole log into the file and truncate it, unless another process reads an older moment of it.
+        """Checkpoint the whole log and truncate it, unless another process reads an older snapshot.
 
-        The first checkpoint waits for nobody: while a reader is in the way, writers are not held up for it.
+        The first checkpoint is passive: while a reader is active, it does not block writers.
         """
         self.log_was_emptied = False
         with suppress(apsw.Error, LedgerError), self._waits.in_passing():
@@ -230,7 +229,7 @@ class Writer:
                 self.log_was_emptied = True
 
     def _undo(self) -> None:
-        """Leave a transaction that failed, if SQLite has not done so already."""
+        """Roll back a failed transaction, if SQLite has not done so already."""
         self._named.unindexed.clear()
         if self._connection.in_transaction:
             with suppress(apsw.Error):
@@ -238,7 +237,7 @@ class Writer:
 
 
 def _tell(group: list[_Piece], results: list[tuple[Any, BaseException | None]]) -> None:
-    """Return every caller its result, with one wake-up for each event loop among them."""
+    """Resolve the futures of all callers, with one wake-up per event loop."""
     told: dict[asyncio.AbstractEventLoop | None, _Told] = {}
     for piece, (result, failure) in zip(group, results, strict=True):
         told.setdefault(piece.loop, []).append((piece.done, result, failure))
@@ -246,7 +245,7 @@ def _tell(group: list[_Piece], results: list[tuple[Any, BaseException | None]]) 
         if loop is None:
             _settle(entries)
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_settle, entries)
 
 
