@@ -99,10 +99,8 @@ class JobRunner:
         self._runners: list[asyncio.Task[None]] = []
         self._handed_over: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_HANDED_OVER)
-        self._known: set[int] = set()
-        """The ids of jobs that run in this process."""
-        self._unknown: frozenset[int] = frozenset()
-        """The ids of jobs that the ledger assigns to this worker and that do not run here."""
+        self._known: set[int] = set()  # ids of jobs that run in this process
+        self._unknown: frozenset[int] = frozenset()  # ids of jobs claimed for this worker that do not run here
         self._look_at_claims = 0.0
         self._news = asyncio.Event()  # set once and then replaced, so that no waiter misses a wake-up
         self._quiet = asyncio.Event()
