@@ -25,11 +25,11 @@ REASONS = {
 """Why an answer is incomplete, by the reason a step keeps."""
 
 Hear: TypeAlias = Callable[["Event", bool], None]
-"""Takes what happens, and whether more has come already."""
+"""Handles an event; the flag says whether more events are pending."""
 
 
 class Answer:
-    """A question under way: ``wait`` hears it to its end, and the first Ctrl-C stops it. The second goes through."""
+    """A running question. The first Ctrl-C during ``wait`` cancels it; the second raises ``KeyboardInterrupt``."""
 
     def __init__(self, work: EngineThread, thread_id: str, question: str, how: SendFields) -> None:
         self._work = work
@@ -39,7 +39,7 @@ class Answer:
         self.stopped = False
 
     def wait(self, hear: Hear | None) -> FinishedTurn:
-        """Tell what happens as it comes, and give the finished turn."""
+        """Pass events to ``hear`` as they arrive, and return the finished turn."""
         while True:
             try:
                 if (turn := self._listen(hear)) is not None:
@@ -68,19 +68,19 @@ class Answer:
         return self._work.do(self._work.client.conversations.cancel(self._turn_id))
 
     def _stop(self) -> None:
-        """Ask for the end, if it is known by now of what; its events still come."""
+        """Request cancellation if the turn's id is known; its events still arrive."""
         if self._turn_id is not None:
             self._work.begin(self._work.client.conversations.cancel(self._turn_id))
 
 
 class PlainAnswer:
-    """Shows an answer as it comes, word for word; what goes on beside it gets a line of its own."""
+    """Prints an answer as it streams; tool calls and retries are printed on separate lines."""
 
     def __init__(self) -> None:
         self.in_line = False
 
     def hear(self, event: Event, more: bool = False) -> None:
-        """Show what happens, if it is to be seen."""
+        """Print an event, if it is visible."""
         from contextinfinity.cli.output import say
         from contextinfinity.domain.events import Clarification, Delta, Retrying, ToolCalled
 
@@ -96,7 +96,7 @@ class PlainAnswer:
 
 
 def aside(event: ToolCalled | Retrying) -> str:
-    """Say in a line what goes on beside the answer."""
+    """Describe a tool call or retry in one line."""
     from contextinfinity.cli.output import one_line
     from contextinfinity.domain.events import Retrying
 
@@ -111,7 +111,7 @@ def aside(event: ToolCalled | Retrying) -> str:
 def way(
     work: EngineThread, means: CommonOptions, session: str, branch: str | None, model: str | None
 ) -> tuple[str, SendFields]:
-    """Find out where a question goes and how: (thread, how to send)."""
+    """Return (conversation, send options) for a question."""
     if model is not None:
         check_model(model, work.do(work.client.conversations.models()))
     how: SendFields = {"user_id": means.named_user, "model": model}
@@ -124,19 +124,19 @@ def way(
 
 
 def has_failed(turn: FinishedTurn) -> bool:
-    """Tell whether a turn ended without the answer one asked for, by no wish of the user's."""
+    """Return whether a turn ended without an answer, and not because the user cancelled it."""
     return turn.outcome == "failed" or turn.error is not None
 
 
 def why_incomplete(work: EngineThread, turn_id: TurnId) -> str:
-    """Say why an answer is incomplete, as the provider said it of the last request."""
+    """Return why an answer is incomplete, from the stop reason of the last request."""
     steps = work.do(work.client.conversations.turn(turn_id)).steps
     reason = getattr(steps[-1].outcome, "reason", "") if steps else ""
     return f"The answer is incomplete: {REASONS.get(reason, reason or 'the provider gave no reason')}."
 
 
 def remark_on(work: EngineThread, turn: FinishedTurn) -> None:
-    """Say how a turn ended, where its text does not show it."""
+    """Print how a turn ended, if its text does not show it."""
     if turn.error is not None:
         remark(f"{turn.error.message} {turn.error.hint}".rstrip())
     elif turn.outcome == "cancelled":
@@ -148,7 +148,7 @@ def remark_on(work: EngineThread, turn: FinishedTurn) -> None:
 
 
 def check_model(model: str, known: tuple[str, ...]) -> None:
-    """Refuse a model nobody knows before a person has typed a question for it."""
+    """Raise an error for an unknown model before the user types a question."""
     if model not in known:
         raise InvalidInput(
             f"There is no model {model!r}; there are: {', '.join(known)}.",

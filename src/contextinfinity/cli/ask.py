@@ -21,7 +21,7 @@ HOW_TO_ASK = 'Write it in quotes, cix ask "…", or pipe it in.'
 QUESTION_HELP = "What to ask; what is piped in is added to it. - or nothing: only what is piped in."
 Question = Annotated[str | None, typer.Argument(metavar="[QUESTION|-]", help=QUESTION_HELP, show_default=False)]
 NOTICE_SECONDS = 3.0
-"""How long standard input may give nothing before we say that we wait for its end."""
+"""Seconds without data on standard input before a notice is printed."""
 
 Attach = Annotated[
     list[str] | None,
@@ -32,7 +32,7 @@ Files = Annotated[list[Path] | None, typer.Option("--file", metavar="F", help="A
 
 @dataclass(frozen=True, kw_only=True)
 class AskInput:
-    """What goes with a question."""
+    """Files and images that are sent with a question."""
 
     attach: Attach = None
     file: Files = None
@@ -76,9 +76,9 @@ def ask(
 
 
 def _with_standard_input(question: str | None) -> str:
-    """Return the question with what is piped in below it; without one, or for ``-``, what is piped in.
+    """Return the question followed by standard input; without a question, or for ``-``, standard input alone.
 
-    What is added to a question is marked as material, as a file is: it does not speak for the user.
+    Input that is added to a question is marked as material, like a file, so that it is not taken for the user's words.
     """
     alone = question in (None, STANDARD_INPUT)
     if not alone and not (question or "").strip():
@@ -92,7 +92,7 @@ def _with_standard_input(question: str | None) -> str:
 
 
 def _file(path: Path) -> str:
-    """Return a file as it is added to a question: its name, and its text."""
+    """Return a file's name and text as they are added to a question."""
     try:
         return f"{path.name}:\n{path.read_text(encoding='utf-8').rstrip()}"
     except OSError as error:
@@ -104,7 +104,7 @@ def _file(path: Path) -> str:
 
 
 def _standard_input() -> str:
-    """Read standard input to its end, and say so when that takes long: a pipe that nobody closes never ends."""
+    """Read standard input to its end; print a notice if that takes long."""
     if sys.stdin is None:  # it is closed
         return ""
     waiting = "Reading standard input until it ends; `< /dev/null` gives none, Ctrl-D ends it at a terminal."

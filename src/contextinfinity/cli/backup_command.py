@@ -1,4 +1,4 @@
-"""``cix backup``: a copy of the ledger, made while others go on writing."""
+"""``cix backup``: an online backup of the ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it must no
 
 @command_for_all_users
 def backup(means: CommonOptions, file: File) -> None:
-    """Copy the ledger to a file, whole and of one moment; a server may go on working."""
+    """Back up the ledger to a file, as a consistent snapshot; a server may keep running."""
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.cli.progress import bar
     from contextinfinity.domain.ids import now

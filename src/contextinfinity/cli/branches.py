@@ -49,7 +49,7 @@ def switch(means: CommonOptions, thread: Thread, branch: BranchName) -> None:
 
 @command
 def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = None, branch: Branch = None) -> None:
-    """Start a new branch after a turn (pins go along) or from a state (with its pins); the active one stays active."""
+    """Create a branch after a turn (with the current pins) or from a state (with its pins); the active branch stays."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
@@ -63,7 +63,7 @@ def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = N
 
 @command
 def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None) -> None:
-    """Go back to a turn (pins go along) or a state (with its pins), on a new branch that becomes the active one."""
+    """Go back to a turn (with the current pins) or a state (with its pins), on a new branch that becomes active."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
@@ -77,7 +77,7 @@ def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState
 
 @command
 def commit(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
-    """Commit the answered turns of a conversation now, without waiting for the jobs behind them."""
+    """Commit the answered turns of a conversation now, without waiting for background jobs."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place

@@ -48,7 +48,7 @@ def _refuse_server(context: typer.Context, url: str | None) -> None:
 
 
 NoServer = Annotated[str | None, typer.Option("--server", metavar="URL", hidden=True, callback=_refuse_server)]
-"""For commands that are about this machine: they say so, in the place of not knowing the option."""
+"""For commands that work on this machine only: ``--server`` gets a specific error message."""
 User = Annotated[str, typer.Option("--user", metavar="ID", help="Whose conversations.")]
 
 ID_HELP = "An id, the first or last 6 or more characters of one, or last."
@@ -59,7 +59,7 @@ Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The 
 
 
 class Terminated(BaseException):
-    """Somebody asked the process to end."""
+    """The process got a terminating signal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +97,9 @@ _SHARED: dict[str, tuple[Any, object]] = {
 
 
 def command(function: Callable[Concatenate[CommonOptions, P], None]) -> Callable[..., None]:
-    """Make a command of a function: with the shared options, and with errors told in words.
+    """Turn a function into a command with the shared options and readable errors.
 
-    A parameter that is a dataclass stands for many options: its fields.
+    A parameter that is a dataclass declares several options: its fields.
     """
     return _with(_SHARED, function)
 
@@ -162,7 +162,7 @@ def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 
 @contextmanager
 def told_in_words() -> Iterator[None]:
-    """End with a message on stderr: 2 for what was asked for in the wrong way, 1 for what could not be done."""
+    """Print errors on stderr and exit: with 2 for a usage error, with 1 for any other failure."""
     try:
         yield
     except ContextInfinityError as error:
@@ -177,7 +177,7 @@ def told_in_words() -> Iterator[None]:
 
 
 def give_to_all(context: typer.Context, **given: object) -> None:
-    """Let what was said before the name of a command count as said after it; what is said there counts more."""
+    """Apply options given before the command's name to the command; options after the name take precedence."""
     said = {name: value for name, value in given.items() if value not in (None, False)}
     context.default_map = _for_each(context.command, said)
 

@@ -1,4 +1,4 @@
-"""``cix context``: what the model saw in a turn."""
+"""``cix context``: shows the prompt of a turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LAST = "last"
 NEWEST = 500
-"""Turns of the last conversation among which a part of an id is looked for."""
+"""Turns of the last conversation that are searched for a partial id."""
 
 TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="A turn's id; `cix show` prints them.")]
 Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
@@ -26,7 +26,7 @@ Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as 
 def context(
     means: CommonOptions, turn: TurnRef = LAST, compare: Other = None, step: Step = None, body: Whole = False
 ) -> None:
-    """Show what the model saw in a turn, part by part, and whether that is what was sent."""
+    """Show the parts of a turn's prompt, and whether they match the request that was sent."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 

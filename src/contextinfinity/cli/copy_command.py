@@ -1,4 +1,4 @@
-"""``cix copy`` and ``cix completion``: an answer to the clipboard, and commands completed by the shell."""
+"""``cix copy`` (copies an answer to the clipboard) and ``cix completion`` (shell completion)."""
 
 from __future__ import annotations
 

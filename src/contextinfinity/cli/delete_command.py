@@ -1,4 +1,4 @@
-"""``cix delete`` and ``cix cleanup``: what leaves the ledger, and nothing else does."""
+"""``cix delete`` and ``cix cleanup``: the only commands that delete conversations or turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is
 
 @command
 def delete(means: CommonOptions, thread: Thread, yes: Yes = False) -> None:
-    """Delete a conversation and all that was made from it, for good."""
+    """Delete a conversation and everything derived from it, permanently."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.cli.thread_choice import place
@@ -38,7 +38,7 @@ def delete(means: CommonOptions, thread: Thread, yes: Yes = False) -> None:
 
 @command_here
 def cleanup(means: CommonOptions) -> None:
-    """Delete what is past its time to live; a running engine does this by itself every few hours."""
+    """Delete turns that are past their time to live; a running engine does this every few hours."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
 

@@ -1,4 +1,4 @@
-"""``cix doctor``: is everything well, and if not, what can be done about it."""
+"""``cix doctor``: checks the installation and says what to do about problems."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def doctor(
     as_json: Json = False,
     server: Server = None,
 ) -> None:
-    """Check the ledger and everything around it, or a backup; with --server, ask that server how it does."""
+    """Check the ledger, its data directory and the settings, or a backup; with --server, show that server's health."""
     if file is not None:
         return _check_backup(file, as_json=as_json, others=repair or server is not None)
     if server is not None:
@@ -84,7 +84,7 @@ def _show(report: Report, *, as_json: bool) -> None:
 
 
 def _ask(server: str, *, as_json: bool, repair: bool) -> None:
-    """Tell what a server says of itself; what is amiss there is looked for and set right on its own machine."""
+    """Print a server's health; checks and repairs have to be run on its own machine."""
     with told_in_words():
         from contextinfinity.cli.engine_thread import working
         from contextinfinity.cli.output import print_json
@@ -159,7 +159,7 @@ def _row(finding: Finding) -> tuple[str | Text, ...]:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Show on a terminal how far the work is; elsewhere nothing."""
+    """Show a progress bar on a terminal; nothing elsewhere."""
     from contextinfinity.upkeep.examine import silent
 
     if not sys.stderr.isatty():

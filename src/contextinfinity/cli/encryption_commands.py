@@ -1,4 +1,4 @@
-"""``cix encrypt``, ``cix decrypt`` and ``cix rekey``: what is on this disk, readable with a key only."""
+"""``cix encrypt``, ``cix decrypt`` and ``cix rekey``: encryption at rest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def encrypt(
 
 @command_for_all_users
 def decrypt(means: CommonOptions, yes: Yes = False) -> None:
-    """Write everything in data_dir in plain text again."""
+    """Decrypt everything in data_dir."""
     from contextinfinity.upkeep.data_encryption import decrypt as decrypt_data_dir
 
     settings = settings_for(means.config, means.data_dir, creates=False).settings
@@ -112,7 +112,7 @@ def _source(
 
 
 def _key_for(source: KeySource) -> str:
-    """Read the key of a source, or make one and keep it there before anything is sealed with it."""
+    """Return the key of a source; if there is none, create one and store it there first."""
     from contextinfinity.errors import EncryptionKeyMissing
     from contextinfinity.storage.encryption.key_sources import new_key, read_key, store_key
 

@@ -1,8 +1,8 @@
-"""An engine at work beside a person: it has a thread, and the main thread is the terminal's.
+"""Runs the engine in a thread, so that the main thread is free for the terminal.
 
-The main thread reads, prints, and gets the signals; whatever it is doing may be broken off at any point, for nothing
-of the engine happens there. Ctrl-C is ``KeyboardInterrupt`` as everywhere, the wish that the process end is
-``Terminated``; either way the engine is closed properly: answers are finished or marked, jobs get their two seconds.
+The main thread reads, prints and gets the signals; it can be interrupted at any point, because no engine code runs
+there. Ctrl-C raises ``KeyboardInterrupt``, SIGTERM and SIGHUP raise ``Terminated``. In both cases the engine is closed
+properly: answers are finished or marked, and jobs get two seconds.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ TOKEN = "CIX_TOKEN"  # noqa: S105  its name, not itself
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 ANSWER_SECONDS = 5.0
 HURRIED_SECONDS = 1.0
-"""For answers when a person wants to leave: enough for one that was stopped to be kept."""
+"""Seconds for answers to end when the user leaves; enough to store a cancelled one."""
 LOOK_SECONDS = 0.2
-"""How often the main thread looks up while it waits: a signal that came just before would not wake it."""
+"""Polling interval of the waiting main thread: a signal just before the wait would not wake it."""
 
 
 @contextmanager
 def working(means: CommonOptions, *, creates: bool = False) -> Iterator[EngineThread]:
-    """Have an engine at work for the length of a ``with``; only a command that ``creates`` begins a ledger."""
+    """Run an engine inside a ``with`` block; a ledger is created only with ``creates``."""
     make = _maker(means, creates=creates)
     with _warning_in_words(), _ending_raises(), LoopInThread() as loop:
         work = EngineThread(loop, loop.do(_opened(make)))
@@ -71,9 +71,9 @@ def working(means: CommonOptions, *, creates: bool = False) -> Iterator[EngineTh
 
 @contextmanager
 def opening(means: CommonOptions) -> Iterator[tuple[Future[Client], Begin]]:
-    """Open an engine in a thread while the caller goes on: gives the future client and how to run its coroutines.
+    """Open an engine in a thread while the caller continues; yield the future client and a function to run coroutines.
 
-    An error of opening is in the future. Leaving closes the engine.
+    Errors of opening are raised by the future. Leaving the block closes the engine.
     """
     make = _maker(means, creates=True)
     with _ending_raises(), LoopInThread() as loop:
@@ -87,9 +87,9 @@ def opening(means: CommonOptions) -> Iterator[tuple[Future[Client], Begin]]:
 
 
 def _maker(means: CommonOptions, *, creates: bool) -> Callable[[], Client]:
-    """Return what makes the client: of a server if one is named, else of an engine in this process.
+    """Return a function that creates the client: of a server if one is named, else of an engine in this process.
 
-    Where there is no ledger and none is to be created, the engine works on an empty one in memory.
+    If there is no ledger and none may be created, the engine uses an empty one in memory.
     """
     if means.server is not None:
         from contextinfinity.client.remote import RemoteClient
@@ -109,7 +109,7 @@ def _say_no_ledger(settings: Settings) -> None:
 
 
 def listed_threads(means: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
-    """List conversations, the one spoken in last first; of a ledger in this machine without starting an engine."""
+    """List conversations, most recently used first; for a local ledger without starting an engine."""
     if means.server is not None:
         with working(means) as work:
             return work.do(work.client.threads.list(means.owner, limit=limit))
@@ -134,7 +134,7 @@ async def _listed(settings: Settings, means: CommonOptions, limit: int) -> tuple
 
 
 class LoopInThread:
-    """An event loop in a thread of its own."""
+    """An event loop in a separate thread."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -150,11 +150,11 @@ class LoopInThread:
         self._thread.join()
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have the engine's thread do something."""
+        """Start a coroutine in the engine's thread and return its future."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Have the engine's thread do something, and wait for it."""
+        """Run a coroutine in the engine's thread and return its result."""
         return _result(self.begin(coroutine))
 
     def _run(self) -> None:
@@ -171,7 +171,7 @@ class LoopInThread:
 
 
 class EngineThread:
-    """A client and the loop it lives in."""
+    """A client and its event loop."""
 
     def __init__(self, loop: LoopInThread, client: Client) -> None:
         self._loop = loop
@@ -180,7 +180,7 @@ class EngineThread:
         self.begin = loop.begin
 
     def each(self, events: AsyncIterator[T]) -> Events[T]:
-        """Give what comes, one after the other, as it comes."""
+        """Iterate over events as they arrive."""
         return Events(self._loop, events)
 
 
@@ -190,7 +190,7 @@ class _End:
 
 
 class Events(Generic[T]):
-    """An iterator over what the engine's thread gives; one that was broken off can be gone on with."""
+    """An iterator over events of the engine's thread; it can be continued after an interrupt."""
 
     def __init__(self, loop: LoopInThread, events: AsyncIterator[T]) -> None:
         self._told: SimpleQueue[T | _End] = SimpleQueue()
@@ -215,7 +215,7 @@ class Events(Generic[T]):
 
     @property
     def more(self) -> bool:
-        """Whether something has come that was not given yet."""
+        """Whether events are pending."""
         return not self._told.empty()
 
     async def _listen(self, events: AsyncIterator[T]) -> None:
@@ -229,19 +229,19 @@ class Events(Generic[T]):
 
 
 async def _opened(make: Callable[[], Client]) -> Client:
-    """Make the client in the engine's thread, so that all its threads are that one's children."""
+    """Create the client in the engine's thread, so that its threads inherit the signal mask."""
     return await make().__aenter__()
 
 
 def _result(doing: Future[T]) -> T:
-    """Wait for what the engine's thread does."""
+    """Wait for a future of the engine's thread."""
     while wait((doing,), LOOK_SECONDS).not_done:
         pass
     return doing.result()
 
 
 def _close(work: EngineThread, patience: float) -> None:
-    """Close the engine; who cannot wait for that either leaves at once, and the next start settles the rest."""
+    """Close the engine; a second interrupt exits at once, and the next start recovers."""
     closing = work.begin(work.client.close(answer_seconds=patience))
     try:
         _result(closing)
@@ -252,7 +252,7 @@ def _close(work: EngineThread, patience: float) -> None:
 
 @contextmanager
 def _ending_raises() -> Iterator[None]:
-    """Make the signals that end a process raise ``Terminated``; once, for what follows is the ending."""
+    """Make terminating signals raise ``Terminated``, once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -271,7 +271,7 @@ def _ending_raises() -> Iterator[None]:
 
 
 class _InWords(logging.Handler):
-    """Shows a record as one line on stderr; a traceback is nothing for the person at the terminal."""
+    """Prints a log record as one line on stderr, without a traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
         remark(f"cix: {record.getMessage()}")

@@ -1,4 +1,4 @@
-"""``cix export``: conversations as files, for people and for other programs."""
+"""``cix export``: writes conversations to files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=S
 
 @command
 def export(means: CommonOptions, file: File, form: Form = None, session: Home = None) -> None:
-    """Export a conversation, or all of a user's, to a file."""
+    """Export a conversation, or all conversations of a user, to a file."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
@@ -51,7 +51,7 @@ def export(means: CommonOptions, file: File, form: Form = None, session: Home = 
 
 
 def format_of(form: str | None, file: Path) -> ExportFormat:
-    """Return the format that is named, or the one that the file's name ends with."""
+    """Return the named format, or the one of the file's extension."""
     from contextinfinity.exchange.exporter import ExportFormat
 
     if form is None:
@@ -79,7 +79,7 @@ def _to_folder(
 
 
 def write_export(work: EngineThread, means: CommonOptions, file: Path, form: ExportFormat, thread: str | None) -> int:
-    """Write an export; a file has its name only once it is whole."""
+    """Write an export atomically and return its size."""
     pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=means.owner))
     if file == STDOUT:
         sys.stdout.flush()

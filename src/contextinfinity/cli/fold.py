@@ -1,4 +1,4 @@
-"""``cix fold``: old turns into the summary, to be looked at first and undone at will."""
+"""``cix fold``: folds old turns into the summary, with preview and undo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Undo = Annotated[bool, typer.Option("--undo", help="Go back to the summary befor
 def fold(
     means: CommonOptions, thread: Thread, preview: Preview = False, undo: Undo = False, branch: Branch = None
 ) -> None:
-    """Fold old turns into the summary now, as previewed if they were; nothing said is lost."""
+    """Fold old turns into the summary now, as shown by --preview; the turns themselves are kept."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place
@@ -44,7 +44,7 @@ def fold(
 
 
 def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix fold --undo") -> None:
-    """Print for people what a fold does or did; ``by`` and ``undone_by`` are the commands for it."""
+    """Print what a fold does or did; ``by`` and ``undone_by`` are the commands to name."""
     from contextinfinity.cli.output import remark
     from contextinfinity.text.terminal.control_characters import tame
 
@@ -67,7 +67,7 @@ def _turns(verb: str, lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _print_summaries(shown: ShownFold) -> None:
-    """Print the summary before and the new one side by side; the lines that are new are marked with a plus."""
+    """Print the old and the new summary side by side; new lines are marked with a plus."""
     from rich.table import Table
     from rich.text import Text
 
@@ -85,7 +85,7 @@ def _print_summaries(shown: ShownFold) -> None:
 
 
 def _spent(shown: ShownFold) -> str:
-    """Say what models used for the summaries of this conversation."""
+    """Return the token usage of this conversation's summaries as text."""
     spent = shown.spent
     if not spent.input_tokens and not spent.output_tokens:
         return ""

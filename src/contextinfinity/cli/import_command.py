@@ -1,4 +1,4 @@
-"""``cix import``: conversations from elsewhere, each message once."""
+"""``cix import``: imports conversations; each message is stored once."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from contextinfinity.exchange.import_progress import Format, Imported, Progress
 
 INDEXED_AT_ONCE = 20_000
-"""Messages: some twenty seconds."""
+"""Messages that are indexed before the command ends: about twenty seconds."""
 FORMAT_HELP = (
     "auto: what the file looks like. chatgpt, claude, openwebui, librechat: their exports; llm: its logs.db; "
     "jsonl: a message a line; openai: a JSON list of messages, or lines; cix: our own."
 )
 SESSION_HELP = "The conversation for messages that name none: one that is there, or a name for a new one."
 MOST_SHOWN = 100
-"""How many bad records a person is shown."""
+"""The most bad records that are printed."""
 
 MOST_ROWS = 40
-"""How many conversations a person is shown one by one."""
+"""The most conversations that are printed one by one."""
 
 FILE_HELP = "An export: JSON, JSON Lines, zip, gzip, a folder, or logs.db; - is what is piped in."
 
@@ -41,7 +41,7 @@ Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=S
 
 @command
 def import_(means: CommonOptions, file: File, form: Form = "auto", session: Home = None) -> None:
-    """Import conversations from a file; importing it again adds only what is new in it. Lines left out: exit 1."""
+    """Import conversations from a file; a second import adds only new messages. Exits with 1 if lines were skipped."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
@@ -62,7 +62,7 @@ def import_(means: CommonOptions, file: File, form: Form = "auto", session: Home
 
 
 def _index(work: EngineThread, imported: Imported) -> None:
-    """Make what was imported findable by its meaning too; of very much that is left to the background."""
+    """Index imported messages for semantic search; large imports are indexed in the background."""
     added = sum(one.added for one in imported.sessions)
     if added > INDEXED_AT_ONCE:
         return remark("Found by its words from now on; by its meaning later, or after `cix reindex`.")
@@ -85,7 +85,7 @@ def _known(form: str) -> Format:
 
 
 def _home(work: EngineThread, means: CommonOptions, session: str) -> str:
-    """Find the conversation a person means; what no conversation is called is the name of a new one."""
+    """Return the named conversation; an unknown name becomes the name of a new one."""
     from contextinfinity.domain.ids import is_id
 
     try:
@@ -117,7 +117,7 @@ def _print(imported: Imported) -> None:
 
 @contextmanager
 def _bar(file: Path) -> Iterator[Progress]:
-    """Show on a terminal how far it is; elsewhere nothing."""
+    """Show a progress bar on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _read, _messages: None
         return

@@ -1,7 +1,6 @@
-"""``cix``, put together from its commands.
+"""The ``cix`` application, assembled from its commands.
 
-What a person sees when something fails is one message on stderr: exit 1 if it could not be done, exit 2
-if it was asked for in the wrong way. A traceback means a bug.
+A failure prints one message on stderr and exits with 1; a usage error exits with 2. A traceback means a bug.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from contextinfinity.cli.token_commands import token
 from contextinfinity.cli.tui_command import tui
 from contextinfinity.errors import ContextInfinityError
 
-# Plain help: drawing it with rich would take longer than all the rest.
+# Plain help: importing rich would take longer than everything else.
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
@@ -67,7 +66,7 @@ def run() -> None:
     """Run the command line, and end the process."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another
+            stream.reconfigure(errors="replace")  # replace characters that the terminal cannot show
     if COMPLETE in os.environ:
         from typer._completion_classes import completion_init
 

@@ -1,4 +1,4 @@
-"""``cix mcp``: the Model Context Protocol on standard input and output, for assistants that start a program."""
+"""``cix mcp``: an MCP server on standard input and output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextinfinity.cli.command_options import CommonOptions, command
 
 @command
 def mcp(means: CommonOptions) -> None:
-    """Let another assistant search, recall, pin and remember; it starts this command and speaks MCP with it."""
+    """Run an MCP server on stdin and stdout, with which an assistant can search, recall, pin and remember."""
     import msgspec
 
     from contextinfinity.cli.engine_thread import working

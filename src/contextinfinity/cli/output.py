@@ -1,4 +1,4 @@
-"""What goes to the screen: JSON for programs, tables for people, and text that cannot do harm there."""
+"""Terminal output: JSON for programs, tables for people, and text without control characters."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
 
 
 def say(text: str) -> None:
-    """Print a piece of an answer, at once; a pipe gets every sign as it is."""
+    """Print a piece of an answer and flush; a pipe gets every character unchanged."""
     sys.stdout.write(tame(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
 def remark(text: str) -> None:
-    """Tell a person something beside the answers."""
+    """Print a remark on stderr."""
     lines = tame(text).split("\n")
     sys.stderr.write("\n".join(map(_broken, lines) if sys.stderr.isatty() else lines) + "\n")
     sys.stderr.flush()
 
 
 def folded(line: str) -> str:
-    """Break a line for stdout between words where the screen ends; a pipe gets it whole."""
+    """Wrap a line to the width of the terminal; a pipe gets it unwrapped."""
     return _broken(line) if sys.stdout.isatty() else line
 
 
@@ -54,14 +54,14 @@ def _broken(line: str) -> str:
 
 
 def console() -> Console:
-    """Make a console for stdout; a pipe has no width that lines would have to be folded to."""
+    """Return a console for stdout; lines are not wrapped in a pipe."""
     from rich.console import Console
 
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
 
 
 def shown_id(identifier: str) -> str:
-    """Return an id as a table shows it: its end at a terminal, all of it in a pipe."""
+    """Return an id for a table: its end on a terminal, all of it in a pipe."""
     from contextinfinity.client.references import short
 
     return short(identifier) if sys.stdout.isatty() else identifier
@@ -102,11 +102,11 @@ def _print_records(screen: Console, heads: list[str], rows: list[list[Text]]) ->
 
 
 def one_line(text: str, longest: int = 200) -> str:
-    """Give the beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     line = " ".join(text[: longest * 2].split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def moment(time: datetime) -> str:
-    """Write a time as people at this machine read it."""
+    """Format a time in the local time zone."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M")

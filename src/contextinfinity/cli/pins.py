@@ -1,4 +1,4 @@
-"""``cix pin``, ``pins`` and ``unpin``: facts that stand in every prompt, word for word."""
+"""``cix pin``, ``pins`` and ``unpin``: facts that every prompt contains verbatim."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pins(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
 
 @command
 def unpin(means: CommonOptions, thread: Thread, number: Number, branch: Branch = None) -> None:
-    """Let go of a pinned fact."""
+    """Remove a pinned fact."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 

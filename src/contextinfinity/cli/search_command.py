@@ -1,4 +1,4 @@
-"""``cix search``: what was said, found again; ``cix reindex``, ``cix rebuild``: what finding needs, made complete."""
+"""``cix search``, and ``cix reindex`` and ``cix rebuild`` for the search index."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHOWN = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What is admitted, and how much of it."""
+    """Search filters and limits."""
 
     session: Session = None
     branch: Branch = None
@@ -51,7 +51,7 @@ class Filters:
     limit: Limit = 10
 
     def where(self, work: EngineThread, means: CommonOptions) -> TurnTarget:
-        """Give it as a search takes it."""
+        """Return the filters as a search target."""
         from contextinfinity.cli.thread_choice import place
         from contextinfinity.domain.chunk import ChunkSide, ChunkType
 
@@ -72,7 +72,7 @@ class Filters:
 
 @command
 def search(means: CommonOptions, words: Words, filters: Filters, budget: Budget = None) -> None:
-    """Find what was said, in all conversations or in one."""
+    """Search all conversations, or one."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
@@ -88,13 +88,13 @@ def search(means: CommonOptions, words: Words, filters: Filters, budget: Budget 
 
 @command_here
 def reindex(means: CommonOptions) -> None:
-    """Complete the index: chunks and vectors of all that lacks them, also after another embedder was chosen."""
+    """Add missing chunks and vectors to the search index, also after the embedder was changed."""
     _bring(means, anew=False)
 
 
 @command_here
 def rebuild(means: CommonOptions) -> None:
-    """Make the whole index anew from the conversations; they can be searched all the while."""
+    """Rebuild the search index from the conversations; search keeps working meanwhile."""
     _bring(means, anew=True)
 
 
@@ -114,7 +114,7 @@ def _bring(means: CommonOptions, *, anew: bool) -> None:
 
 
 def _each(option: str, given: list[str] | None, known: tuple[Known, ...]) -> tuple[Known, ...]:
-    """Read values that are listed, whatever their case."""
+    """Return the given values of an option, ignoring case. Raises an error for unknown ones."""
     names = {str(name).lower(): name for name in known}
     for value in given or ():
         if value.lower() not in names:

@@ -23,7 +23,7 @@ Log = Annotated[str | None, typer.Option("--log", metavar="json|text", help=LOG_
 
 @dataclass(frozen=True, kw_only=True)
 class ListenAddress:
-    """Where the server listens, with how many processes."""
+    """The server's address and number of worker processes."""
 
     host: Host = None
     port: Port = None
@@ -32,7 +32,7 @@ class ListenAddress:
 
 @command_for_all_users
 def serve(means: CommonOptions, listening: ListenAddress, log: Log = None) -> None:
-    """Serve conversations over HTTP until told to end; options that are not given are taken from [server]."""
+    """Run the HTTP server until it is stopped; missing options are taken from [server] of the settings."""
     import asyncio
 
     from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""``cix sessions`` and ``cix show``: what conversations there are, and what was said in one."""
+"""``cix sessions``, ``cix show`` and ``cix rename``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NewTitle = Annotated[str, typer.Argument(metavar="TITLE", help="Its new title.",
 
 @command
 def sessions(means: CommonOptions, limit: ListLimit = 50) -> None:
-    """List the conversations, the one spoken in last first."""
+    """List conversations, most recently used first."""
     from contextinfinity.cli.engine_thread import listed_threads
     from contextinfinity.cli.output import print_json, remark
 
@@ -39,7 +39,7 @@ def sessions(means: CommonOptions, limit: ListLimit = 50) -> None:
 
 @command
 def show(means: CommonOptions, thread: Thread, branch: Branch = None, limit: ShowLimit = None) -> None:
-    """Show what was said in a conversation."""
+    """Show the messages of a conversation."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place
@@ -54,7 +54,7 @@ def show(means: CommonOptions, thread: Thread, branch: Branch = None, limit: Sho
 
 @command
 def rename(means: CommonOptions, thread: Thread, title: NewTitle) -> None:
-    """Give a conversation a title; an empty one takes it away."""
+    """Set the title of a conversation; an empty title removes it."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
 

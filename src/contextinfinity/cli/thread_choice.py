@@ -1,4 +1,4 @@
-"""Which conversation and which branch a person means."""
+"""Resolves the conversation and branch that a user names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def place(
     work: EngineThread, means: CommonOptions, thread: str, branch: str | None = None
 ) -> tuple[SessionId, BranchId | None]:
-    """Find a thread and, if one is named, its branch."""
+    """Return the ids of a conversation and, if one is named, its branch."""
     threads = work.client.threads
     thread_id = work.do(threads.find(thread, means.owner)).thread_id
     if branch is None:

@@ -1,4 +1,4 @@
-"""``cix token``: who may use a server."""
+"""``cix token``: the API tokens of a server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TokenIdArgument = Annotated[
 @token.command("create")
 @command_for(ForUser)
 def create(means: CommonOptions, org: Org = "", scope: Scope = "user", expires: Expires = None) -> None:
-    """Create a token and show it, this once; from the first one on a server needs a valid token with every request."""
+    """Create a token and print it once. As soon as one exists, servers require a valid token with every request."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import moment, print_json, remark
     from contextinfinity.domain.session import Owner
@@ -70,7 +70,7 @@ def create(means: CommonOptions, org: Org = "", scope: Scope = "user", expires: 
 def list_tokens(
     config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
 ) -> None:
-    """List the tokens there ever were."""
+    """List all tokens, including revoked and expired ones."""
     with told_in_words():
         from contextinfinity.cli.engine_thread import working
         from contextinfinity.cli.output import moment, print_json, print_table, remark, shown_id
@@ -103,7 +103,7 @@ def revoke(
     as_json: Json = False,
     server: NoServer = None,
 ) -> None:
-    """Revoke a token, at once and in every running server; its streams end within a second or two."""
+    """Revoke a token in every running server at once; its streams end within two seconds."""
     with told_in_words():
         from contextinfinity.cli.engine_thread import working
         from contextinfinity.cli.output import print_json, remark

@@ -1,4 +1,4 @@
-"""Fetching weights while a person waits: they are told what is fetched, how large it is, and how far it is."""
+"""Downloads model weights with a progress display."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prepare(means: CommonOptions, model: str | None, *, greet: bool = False, cre
 
 
 def fetch(weights: WeightsFile, folder: Path) -> Path:
-    """Fetch weights, visibly."""
+    """Download weights with a progress display."""
     from contextinfinity.providers.local.weights_file import are_there, get, megabytes
 
     if are_there(weights, folder):

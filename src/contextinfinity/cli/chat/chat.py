@@ -27,7 +27,7 @@ def chat(
     plain: Plain = False,
     workspace: Folder = None,
 ) -> None:
-    """Talk with a model; lines from a pipe work too, one answer each. On a terminal, /help lists its commands."""
+    """Chat with a model. On a terminal, /help lists the commands; from a pipe, every line is one question."""
     from contextinfinity.cli.answer_output import NEW
 
     if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:

@@ -26,7 +26,7 @@ Turns = Annotated[int, typer.Option("--turns", min=1, max=1_000_000, help="How m
 
 @command_for_all_users
 def demo(options: CommonOptions, turns: Turns = 1200) -> None:
-    """Fill a data_dir with a long, branched example to look at; without --data-dir ~/.contextinfinity-demo."""
+    """Fill a data_dir (by default ~/.contextinfinity-demo) with a long, branched example conversation."""
     import asyncio
 
     from contextinfinity.cli.command_options import settings_for
