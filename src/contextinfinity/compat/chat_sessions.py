@@ -1,7 +1,7 @@
-"""Chats in the ledger, for ``ConversationMemory``: the values it takes and returns, and what its verbs do there.
+"""Chat sessions in the ledger, for ``ConversationMemory``: its input and output values, and its operations.
 
-Values are checked before anything is written. Whether the ledger can be reached is the store's affair: what is
-recorded during an outage is in a spool and is written to the ledger later.
+Values are validated before anything is written. The store handles outages: turns that are recorded while the ledger is
+unavailable are spooled and written later.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from contextinfinity.storage.standby.store import StandbyStore
 log = logging.getLogger(__name__)
 
 LONGEST_TEXT = 1_000_000
-"""Characters of a query or a response."""
+"""The maximum number of characters of a query or a response."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One query and the response to it. ``turn_number`` counts from 1 in its session and is never given twice.
+    """One query and its response. ``turn_number`` counts from 1 in its session and is never reused.
 
-    ``durability`` is "local" while the turn waits in the spool for a ledger that is away: the number is then the one it
-    will get if nobody else writes to the session meanwhile.
+    ``durability`` is "local" while the turn is spooled because the ledger is unavailable: the number is then
+    provisional, and is final if nobody else writes to the session in the meantime.
     """
 
     id: str
@@ -57,10 +57,10 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryContext:
-    """What a query is to be answered with: the turns before it, and the query with its references resolved.
+    """The context for answering a query: the previous turns, and the query with its references resolved.
 
-    ``messages`` are both in the form models take. When several things could be meant, ``is_ambiguous`` is set and
-    ``disambiguation_data`` has the candidates and what to ask.
+    ``messages`` contains both in the format that models accept. If the query is ambiguous, ``is_ambiguous`` is set
+    and ``disambiguation_data`` has the candidates and the question to ask.
     """
 
     session_id: str
@@ -74,13 +74,13 @@ class QueryContext:
 
 
 def known_session(session_id: object) -> str | None:
-    """Give a session id as it is kept; None for what can be none."""
+    """Return a session id in its stored form; None if it is invalid."""
     text = session_id.lower() if isinstance(session_id, str) else ""
     return text if is_id(text) else None
 
 
 def checked_session(session_id: object) -> str:
-    """Give a session id as it is kept, or refuse it."""
+    """Return a session id in its stored form; raise ``ValueError`` if it is invalid."""
     known = known_session(session_id)
     if known is None:
         raise ValueError("session_id: it must be a UUID, such as create_session gives.")
@@ -88,14 +88,14 @@ def checked_session(session_id: object) -> str:
 
 
 def check_user(user_id: object) -> None:
-    """Refuse what is no user's id."""
+    """Raise ``ValueError`` if this is not a user id."""
     if not isinstance(user_id, str) or not 1 <= len(user_id) <= LONGEST_NAME:
         raise ValueError(f"user_id: it must be a text of 1 to {LONGEST_NAME} characters.")
     _check_unicode("user_id", user_id)
 
 
 def check_text(name: str, text: object) -> None:
-    """Refuse a query or a response that is no text, blank, or too long."""
+    """Raise ``ValueError`` if a query or a response is not a text, is blank, or is too long."""
     if not isinstance(text, str):
         raise ValueError(f"{name}: it must be a text, not {type(text).__name__}.")
     if is_blank(text):
@@ -106,14 +106,14 @@ def check_text(name: str, text: object) -> None:
 
 
 def checked_limit(limit: object) -> int:
-    """Give how many turns are wanted, or refuse what is no number of turns."""
+    """Return the number of turns to read; raise ``ValueError`` if it is invalid."""
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise ValueError(f"limit: it must be a whole number, not {type(limit).__name__}.")
     return limit
 
 
 def checked_metadata(metadata: object) -> dict[str, Any]:
-    """Give metadata that can be kept; none is an empty one."""
+    """Return metadata that can be stored, an empty dict for None; raise ``ValueError`` if it is invalid."""
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
@@ -140,13 +140,13 @@ def _check_unicode(name: str, text: str) -> None:
 
 
 class ForeignSession(Exception):
-    """The session is another user's, or was before it was deleted."""
+    """The session belongs to another user, or did before it was deleted."""
 
 
 class ChatLedger:
-    """Sessions of kind ``chat`` on a ledger; one that is opened here is closed here.
+    """Sessions of kind ``chat`` in a ledger; a ledger that is opened here is closed here.
 
-    ``patience``: seconds to wait for a turn of the same session that is being answered.
+    ``patience`` is the number of seconds to wait for a running turn of the same session.
     """
 
     store: Store
@@ -160,7 +160,7 @@ class ChatLedger:
         self._patience = patience
 
     async def open(self) -> None:
-        """Open the ledger, and land what processes that were killed have left for it."""
+        """Open the ledger, write the spooled data of dead processes, and finish interrupted deletions."""
         self.store = await asyncio.to_thread(self._given) if callable(self._given) else self._given
         await self._land_left()
         await Cleaner(self.store, self._copies).finish()
@@ -171,14 +171,14 @@ class ChatLedger:
             await self.store.close()
 
     async def is_degraded(self) -> bool:
-        """Tell whether the ledger lacks something of what was said, or cannot be reached."""
+        """Return whether the ledger is unavailable or lacks spooled data."""
         return self.store.health().status == "degraded"
 
     async def session(self, session_id: SessionId, user_id: str) -> Session:
-        """Find a session, or make it."""
+        """Find or create a session; raise ``ForeignSession`` if it belongs to another user."""
         try:
             session = await self.store.sessions.get(session_id)
-        except LedgerAway:  # nothing can be read; if it is there all the same, this is what it lands in
+        except LedgerAway:  # nothing can be read; if the session exists, the spooled one is merged into it
             session = None
         if session is None:
             new = NewSession(
@@ -193,13 +193,13 @@ class ChatLedger:
                 raise ForeignSession(session_id) from error
         if session.owner.user_id == user_id:
             return session
-        # Two users may have begun a session under one id while the ledger was away: the second has it as a name.
+        # Two users may have created a session with one id during an outage: the second one has it as a name.
         if (named := await self.store.sessions.find(Owner(user_id=user_id), session_id)) is None:
             raise ForeignSession(session_id)
         return named
 
     async def write(self, session_id: SessionId, user_id: str, said: Exchange) -> Turn:
-        """Record a turn; one that is there is given as it is."""
+        """Record a turn and return it; a turn that already exists is returned unchanged."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._patience
         while True:
@@ -208,14 +208,14 @@ class ChatLedger:
                 (turn,) = await self.store.turns.record(session.active_branch, (said,))
                 return _shown(turn, session)
             except (OutOfOrder, NotFound):
-                # A turn of this session is being answered: mostly a matter of moments. Or it was deleted just now, and
-                # is made anew.
+                # A turn of this session is running, usually only for a moment; or the session was just deleted, and
+                # is created again.
                 if loop.time() > end:
                     raise
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def history(self, session_id: SessionId, limit: int) -> list[Turn]:
-        """Read the newest answered turns, oldest first; none of a session of which nothing can be read now."""
+        """Return the newest answered turns, oldest first; empty while the ledger cannot be read."""
         turns: list[Turn] = []
         try:
             session = await self.store.sessions.get(session_id)
@@ -232,14 +232,14 @@ class ChatLedger:
         return turns[-limit:]
 
     async def delete(self, session_id: SessionId) -> int:
-        """Delete a session; an unknown one has no turns."""
+        """Delete a session and return the number of its turns; 0 for an unknown one."""
         try:
             return await Cleaner(self.store, self._copies).delete(session_id)
         except NotFound:
             return 0
 
     async def clean_up(self) -> CleanupResult:
-        """Delete what is past its time, when all that was left elsewhere is there."""
+        """Write the spooled data of dead processes, then delete what has expired."""
         await self._land_left()
         return await Cleaner(self.store, self._copies).clean_up()
 

@@ -1,12 +1,12 @@
-"""From a thread and a new message to what a model should see.
+"""Build the context of a new message in a thread for a model.
 
     1  the system text                          4  the earlier turns, oldest first
-    2  pinned facts and long-term memories      5  the new message: the user's own words, and beside them
-    3  the summary of older turns                  their explicit form where it says something else
+    2  pinned facts and long-term memories      5  the new message in the user's own words, followed by its
+    3  the summary of older turns                  rewritten form if that differs
 
-History is read first and no turn is written. Memories and rewriting are optional stages: one that fails or takes too
-long is left out, and the log and the result name it. History that cannot be read is an error, because an answer
-without it would be wrong.
+History is read first, and no turn is written. Memories and rewriting are optional stages: one that fails or times out
+is left out, and the log and the result record that. An unreadable history is an error, because an answer without it
+would be wrong.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PlainMessage: TypeAlias = dict[str, str]
 
 @dataclass(kw_only=True)
 class ContextualMessagesResult:
-    """The messages for the model, and what they were made from. A new one for each request.
+    """The messages for the model, and what they were made from; each request gets a new object.
 
-    ``rewritten_query`` is the message made explicit, or the original words where nothing had to be; None when the
-    rewriter was not wanted. ``short_term_history`` are the earlier turns among the messages. ``left_out`` names what is
-    missing, each as ``{"what": …, "reason": …}``: older turns, tool results, a stage that failed or was not wanted.
+    ``rewritten_query`` is the rewritten message, or the original one if nothing had to change; None if rewriting
+    was disabled. ``short_term_history`` are the earlier turns among the messages. ``left_out`` lists omissions,
+    each as ``{"what": …, "reason": …}``: older turns, tool results, a stage that failed or was disabled.
     """
 
     messages: list[PlainMessage]
@@ -54,7 +54,7 @@ class ContextualMessagesResult:
 
 
 class ContextBuilder:
-    """Builds contexts with these memories and this rewriter; each gets ``patience`` seconds."""
+    """Builds contexts with the given memories and rewriter; each has ``patience`` seconds."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ContextBuilder:
         use_memory: bool = True,
         use_query_rewriter: bool = True,
     ) -> ContextualMessagesResult:
-        """Put the context of a message together."""
+        """Build the context of a message."""
         history = await asyncio.to_thread(load_history, thread_id)
         _tell(thread_id, history)
         left_out = [*history.left_out]
@@ -115,7 +115,7 @@ class ContextBuilder:
             async with asyncio.timeout(self._patience):
                 found = await self._memories.snippet(question, thread_id=thread_id, user_id=user_id, org_id=org_id)
             return shortened(found)
-        except Exception as error:  # whatever it is; its text is not logged, it may hold what was said
+        except Exception as error:  # any failure; its text is not logged, it may quote messages
             log.warning("thread %r: memories were left out after %s", thread_id, type(error).__name__)
             left_out.append(_failed("memory", error))
             return None
@@ -155,7 +155,7 @@ def _plain(history: History) -> list[PlainMessage]:
 
 
 def _failed(stage: str, error: Exception) -> LeftOut:
-    """Name a stage that failed; without the error's text, which may quote what was said."""
+    """Describe a stage that failed, without the error's text, which may quote messages."""
     return LeftOut(what=stage, reason=f"it failed: {type(error).__name__}")
 
 
@@ -167,7 +167,7 @@ _builder = ContextBuilder()
 
 
 def use(builder: ContextBuilder | None) -> None:
-    """Let ``build_contextual_messages`` build with that one; None: as the machine's settings say."""
+    """Set the builder that ``build_contextual_messages`` uses; None: the one from the settings."""
     global _builder
     _builder = builder or ContextBuilder()
 
@@ -180,9 +180,9 @@ async def build_contextual_messages(
     use_memory: bool = True,
     use_query_rewriter: bool = True,
 ) -> ContextualMessagesResult:
-    """Give what a model should see of a thread and a new message, which is not part of the thread yet.
+    """Return the context of a new message, which is not part of the thread yet.
 
-    No turn is written: say what was asked and answered with ``contextinfinity.threads.add_turn``. A long thread in the
-    ledger is folded first if its turns do not fit, as the engine does it.
+    No turn is written: record the question and the answer with ``contextinfinity.threads.add_turn``. A long thread
+    in the ledger is folded first if its turns do not fit, as in the engine.
     """
     return await _builder.build(thread_id, latest_user_message, user_id, org_id, use_memory, use_query_rewriter)

@@ -1,8 +1,8 @@
-"""The earlier turns of a thread, as a model should see them.
+"""Read the earlier turns of a thread for a model.
 
-In the ledger these are what the engine shows: pinned facts, the summary, and every turn after it. Where the turns do
-not fit, the branch is folded first, by rule. Other backends keep no summary: of a very long thread the newest turns
-are given. Whatever is left out is named.
+From the ledger they are what the engine shows: pinned facts, the summary, and every turn after it. If the turns do not
+fit, the branch is folded first, without a model. Other backends have no summary: of a very long thread only the newest
+turns are returned. Omissions are listed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from contextinfinity.storage.contract import Store
 log = logging.getLogger(__name__)
 
 WIRING = "contextinfinity.wiring"
-"""What puts an engine's parts together. It stands above this module, so it is named, not imported."""
+"""The package that creates an engine's parts. It is a higher layer, so it is imported by name at run time."""
 MOST_CHARACTERS = 96_000
-"""About 24,000 tokens; the newest ``DEFAULT_WINDOW`` turns are there whatever they take."""
+"""About 24,000 tokens; the newest ``DEFAULT_WINDOW`` turns are always included."""
 MESSAGE_CHARACTERS = 16
-"""What a message takes besides its words."""
+"""The overhead of a message in characters."""
 FIRST_LOOK = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The turns, oldest first, what stands before them, what is missing, and where they are kept (None: no thread)."""
+    """The turns, oldest first, the summary and pins, the omissions, and where they are stored (None: no thread)."""
 
     turns: tuple[Turn, ...] = ()
     kept_in: str | None = None
@@ -57,7 +57,7 @@ def load_history(thread_id: str) -> History:
     most = FIRST_LOOK
     turns = get_history(thread_id, most)
     while len(turns) >= most and (size := sum(map(_size, turns))) <= MOST_CHARACTERS:
-        most = max(2 * most, len(turns) * MOST_CHARACTERS // size + DEFAULT_WINDOW)  # as many as these let expect
+        most = max(2 * most, len(turns) * MOST_CHARACTERS // size + DEFAULT_WINDOW)  # estimated from the average size
         turns = get_history(thread_id, most)
     shown = turns[_start(turns) :]
     is_cut = len(shown) < len(turns) or len(turns) >= most
@@ -71,7 +71,7 @@ def load_history(thread_id: str) -> History:
 
 
 async def _from_ledger(store: Store, session: Session) -> History:
-    """Read what the engine would show, after folding what does not fit."""
+    """Read what the engine would show; fold the branch first if it does not fit."""
     branch = session.active_branch
     state, turns = await _after_summary(store, branch)
     if sum(map(_characters, turns)) > MOST_CHARACTERS:
@@ -83,7 +83,7 @@ async def _from_ledger(store: Store, session: Session) -> History:
     start = _start([said for _, said in numbered])
     first = numbered[start][0] if numbered else 0
     older = await store.turns.history(branch, limit=1, before=first) if first > state.covers_turn_seq + 1 else ()
-    is_cut = any(turn.turn_seq > state.covers_turn_seq for turn in older)  # otherwise those between were deleted
+    is_cut = any(turn.turn_seq > state.covers_turn_seq for turn in older)  # otherwise the turns in between were deleted
     missing = _too_many(state.covers_turn_seq + 1, first - 1) if is_cut else ()
     return History(
         turns=tuple(said for _, said in numbered[start:]),
@@ -95,7 +95,7 @@ async def _from_ledger(store: Store, session: Session) -> History:
 
 
 async def _after_summary(store: Store, branch_id: BranchId) -> tuple[State, list[LedgerTurn]]:
-    """Read the state of a branch and the turns after its summary, as far back as can matter."""
+    """Read the state of a branch and the turns after its summary, back to the size limit."""
     state = await store.states.head(branch_id)
     turns: list[LedgerTurn] = []
     room, size = MOST_CHARACTERS, FIRST_LOOK
@@ -110,7 +110,7 @@ async def _after_summary(store: Store, branch_id: BranchId) -> tuple[State, list
 
 
 async def _fold(store: Store, branch_id: BranchId) -> None:
-    """Fold a branch by rule, as the engine does before a request that cannot hold the turns."""
+    """Fold a branch without a model, as the engine does if the turns do not fit; a failure is only logged."""
     try:
         parts = import_module(WIRING).parts_without_models(store)
         if parts.setup.folds:
@@ -120,12 +120,12 @@ async def _fold(store: Store, branch_id: BranchId) -> None:
 
 
 def _plain(shown: Shown) -> list[Turn]:
-    """Give the words of a turn."""
+    """Return the text messages of a turn."""
     return [Turn(one.role, one.rendered_text) for one in shown.messages if one.rendered_text]
 
 
 def _not_plain(shown: Sequence[Shown]) -> tuple[LeftOut, ...]:
-    """Name the turns with more than words: calls of tools, their results, pictures."""
+    """List the turns with more than text: tool calls, tool results, images."""
     seqs = [
         each.turn_seq
         for each in shown
@@ -157,7 +157,7 @@ def _too_many(first: int, last: int) -> tuple[LeftOut, ...]:
 
 
 def _start(turns: Sequence[Turn]) -> int:
-    """Return the place of the first turn that is shown: a question, such that the rest stays within the bound."""
+    """Return the index of the first turn to show: a question, such that the rest stays within the limit."""
     room, count = MOST_CHARACTERS, 0
     for turn in reversed(turns):
         room -= _size(turn)

@@ -1,8 +1,8 @@
-"""``ConversationMemory``: conversations that are kept for a day, or for as long as the settings say.
+"""``ConversationMemory``: conversations that are kept for a day, or as long as the settings say.
 
-A session is one of the ledger, of kind ``chat``; its turns are recorded as they are. Each verb hands its work to an
-event loop of its own and waits, so it can be called with or without one and from any OS thread. While the ledger is
-away the store behind it goes on with a spool, so nothing here knows of it but ``is_degraded``.
+A session is a ledger session of kind ``chat``; its turns are recorded unchanged. Each method runs its work on a private
+event loop and waits, so that it can be called with or without a running loop and from any OS thread. During an outage
+of the ledger the store spools data; only ``is_degraded`` shows that.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_TURNS = 50
-"""How many turns ``get_session_history`` gives at most."""
+"""The maximum number of turns that ``get_session_history`` returns."""
 PATIENCE_SECONDS = 10.0
-"""How long a turn waits for another of its session that is being answered."""
+"""How long a turn waits for a running turn of its session."""
 FIRST_CLEANUP_SECONDS = 60.0
-"""How long after the start the first clean-up may begin."""
+"""The delay of the first clean-up after the start."""
 WIRING = "contextinfinity.wiring"
-"""Who opens a ledger by its settings. It stands above this module, so it is named, not imported."""
+"""The package that opens a ledger from settings. It is a higher layer, so it is imported by name at run time."""
 
 
 class ConversationMemory:
-    """Stores and gives back conversations.
+    """Stores conversations and returns their history.
 
-    Without settings those of the machine count, with ``data_dir`` in the place of theirs. A ``store`` that is given
-    belongs to its giver; given as a function, it is opened and closed here.
+    Without ``settings`` those of the machine are used, with ``data_dir`` as an override. The caller closes a
+    ``store`` that it passes; if ``store`` is a function, the store is opened and closed here.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class ConversationMemory:
             self._loop.close(_nothing)
             raise
 
-    # --- the five verbs ---
+    # --- the five operations ---
 
     def create_session(self, user_id: str) -> str:
-        """Begin a conversation and give its id."""
+        """Create a conversation and return its id."""
         check_user(user_id)
         session_id = new_id()
         if not self._retention.stateless:
@@ -96,9 +96,9 @@ class ConversationMemory:
     def store_turn(
         self, session_id: str, user_id: str, query: str, response: str, metadata: dict[str, Any] | None = None
     ) -> Turn:
-        """Keep a query and its response; a session that is not there is made.
+        """Store a query and its response; create the session if it does not exist.
 
-        ``ValueError`` names the field and the rule it breaks, before anything is written.
+        Raise ``ValueError`` with the field and the rule it breaks, before anything is written.
         """
         session_id = checked_session(session_id)
         check_user(user_id)
@@ -124,39 +124,39 @@ class ConversationMemory:
         return turn
 
     def get_session_history(self, session_id: str, limit: int = MOST_TURNS) -> list[Turn]:
-        """Give the newest turns, oldest first, at most 50; an unknown session, or one that is none, has no turns."""
+        """Return the newest turns, oldest first, at most 50; an unknown or invalid session has no turns."""
         known, limit = known_session(session_id), min(checked_limit(limit), MOST_TURNS)
         if known is None or limit < 1 or self._retention.stateless:
             return []
         return self._do("get_session_history", known, None, lambda: self._ledger.history(known, limit))
 
     def delete_session(self, session_id: str) -> int:
-        """Delete a conversation with everything that was made from it; tell how many turns it had.
+        """Delete a conversation with everything derived from it; return the number of its turns.
 
-        This is never pretended: ``LedgerError`` when it could not be done.
+        Raise ``LedgerError`` if it could not be deleted.
         """
         known = known_session(session_id)
         return 0 if known is None else self._do("delete_session", known, None, lambda: self._ledger.delete(known))
 
     def get_context_for_query(self, session_id: str, query: str, limit: int | None = None) -> QueryContext:
-        """Give what a query is to be answered with; the query itself is not stored."""
+        """Return the context for answering a query; the query itself is not stored."""
         check_text("query", query)
         history = self.get_session_history(session_id, self._retention.history_limit if limit is None else limit)
         return self._loop.wait(lambda: _context(session_id, query, history))
 
-    # --- besides ---
+    # --- maintenance ---
 
     def cleanup_old_conversations(self) -> CleanupResult:
-        """Delete what is past its time now; by itself this happens every ``retention.cleanup_interval_hours``."""
+        """Delete what has expired now; this also runs every ``retention.cleanup_interval_hours``."""
         return self._loop.wait(self._ledger.clean_up)
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the ledger is away, or does not have everything yet."""
+        """Whether the ledger is unavailable or lacks spooled data."""
         return self._loop.wait(self._ledger.is_degraded)
 
     def close(self) -> None:
-        """Write what is still held, if that is possible, and let go of the ledger. Closing twice does nothing."""
+        """Write spooled data if possible, and close the ledger. Closing twice does nothing."""
         self._loop.close(self._ledger.close)
 
     def __enter__(self) -> Self:
@@ -170,7 +170,7 @@ class ConversationMemory:
     def _do(
         self, operation: str, session_id: str, user_id: str | None, work: Callable[[], Coroutine[Any, Any, T]]
     ) -> T:
-        """Do something with the ledger; what fails is logged, and nothing of what people said."""
+        """Run an operation on the ledger; failures are logged without message text and raised."""
         try:
             return self._loop.wait(work)
         except ForeignSession as error:
@@ -192,7 +192,7 @@ class ConversationMemory:
 
 
 async def _nothing() -> None:
-    """End without having begun."""
+    """Do nothing."""
 
 
 async def _context(session_id: str, query: str, history: list[Turn]) -> QueryContext:
@@ -202,7 +202,7 @@ async def _context(session_id: str, query: str, history: list[Turn]) -> QueryCon
         FollowUp,
         OfflineRewriter,
         rewrite,
-    )  # what it knows of words takes time to load
+    )  # slow to import: word lists
 
     said = [pair for turn in history for pair in (("user", turn.query_text), ("assistant", turn.response_text))]
     before = tuple(Said(role=role, content=content) for role, content in said)

@@ -1,10 +1,10 @@
-"""Threads in the ledger: durable, and the same for every worker on it.
+"""Threads in the ledger: durable, and shared by all workers on it.
 
-A thread is the session whose ``external_id`` (or id) is the thread id, among the owner's own; its turns are those
-of the active branch. What is logged is recorded as it is: final from the start, nobody's, outside recovery. A user's,
-system's or tool's turn of the log opens a turn there, and an assistant's right after it is its answer; any other is a
-turn by itself. Read back, a turn is what was asked and what was answered, whoever answered it, so that all four roles
-come back in any order. Clearing makes an empty branch active, and what was said stays in the ledger.
+A thread is the owner's session whose ``external_id`` (or id) is the thread id; its turns are those of the active
+branch. Logged turns are recorded unchanged: final from the start, without a worker, outside recovery. A user, system or
+tool turn of the log opens a ledger turn, and an assistant turn right after it is its answer; any other is a ledger turn
+by itself. Read back, a ledger turn yields its message and its answer, so that all four roles are preserved in any
+order. Clearing activates an empty branch; the old turns stay in the ledger.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ T = TypeVar("T")
 ALL = 2**31 - 1
 LARGEST_PAGE = 4096
 FORM = 1
-"""The version of the stored form."""
+"""The version of the storage format."""
 
 
 class LedgerThread(Thread):
-    """A thread that is read where it is: ``turns`` is a copy of what the ledger says at that moment."""
+    """A live view of a thread: ``turns`` is a copy of its current turns in the ledger."""
 
     def __init__(self, thread_id: str, read: Callable[[], list[Turn]]) -> None:
         super().__init__(thread_id)
@@ -42,15 +42,15 @@ class LedgerThread(Thread):
 
     @property
     def turns(self) -> list[Turn]:
-        """What was said; changing the copy changes nothing."""
+        """The turns of the thread; changing the copy has no effect."""
         return self._read()
 
 
 class LedgerThreads:
-    """``ThreadLog`` on a ledger, which it closes when it is closed.
+    """A ``ThreadLog`` on a ledger, which it closes when it is closed.
 
-    ``patience``: how many seconds to wait for a turn of the same branch that is being answered or committed. Called
-    inside an event loop it waits but a moment: what it waits for may be answered on that very loop.
+    ``patience`` is the number of seconds to wait for a running turn of the same branch. Called inside an event loop
+    it waits only briefly, because that turn may run on the same loop.
     """
 
     def __init__(self, store: Store, *, owner: Owner | None = None, patience: float = PATIENCE_SECONDS) -> None:
@@ -62,21 +62,21 @@ class LedgerThreads:
         self._giving = threading.Lock()
 
     def get(self, thread_id: str) -> Thread | None:
-        """Give a thread, the same object as long as anybody has it."""
+        """Return a thread, the same object as long as it is referenced; None if there is none."""
         session = self._loop.wait(lambda: self._find(thread_id))
         return None if session is None else self._view(thread_id)
 
     def get_or_create(self, thread_id: str) -> Thread:
-        """Give a thread, an empty one if there was none."""
+        """Return a thread; create an empty one if there is none."""
         self._loop.wait(lambda: self._find_or_create(thread_id))
         return self._view(thread_id)
 
     def history(self, thread_id: str, max_turns: int) -> list[Turn]:
-        """Give the newest turns."""
+        """Return the newest turns, oldest first."""
         return self._loop.wait(lambda: self._history(thread_id, max_turns))
 
     def read(self, thread_id: str, work: Callable[[Store, Session], Coroutine[Any, Any, T]]) -> T | None:
-        """Run ``work`` with the ledger and the session of a thread; None if there is no such thread."""
+        """Run ``work`` with the ledger and the session of a thread; return None if there is no such thread."""
 
         async def run() -> T | None:
             session = await self._find(thread_id)
@@ -85,21 +85,21 @@ class LedgerThreads:
         return self._loop.wait(run)
 
     def add(self, thread_id: str, turn: Turn) -> None:
-        """Record one turn; when this returns it is durable."""
+        """Record one turn durably."""
         patience = min(self._patience, LOOP_SECONDS) if in_a_loop() else self._patience
         self._loop.wait(lambda: self._add(thread_id, turn, patience))
 
     def clear(self, thread_id: str) -> None:
-        """Make an empty branch the active one."""
+        """Activate an empty branch."""
         self._loop.wait(lambda: self._clear(thread_id))
 
     def identity(self, thread_id: str) -> str | None:
-        """Name the branch."""
+        """Return the name of the active branch; None if there is no such thread."""
         session = self._loop.wait(lambda: self._find(thread_id))
         return None if session is None else f"branch {session.active_branch}"
 
     def close(self) -> None:
-        """Finish what was asked for, then close the ledger."""
+        """Finish pending operations, then close the ledger."""
         self._loop.close(self._store.close)
 
     def _view(self, thread_id: str) -> LedgerThread:
@@ -109,7 +109,7 @@ class LedgerThreads:
                 view = self._given[thread_id] = LedgerThread(thread_id, partial(self.history, thread_id, ALL))
             return view
 
-    # --- on the loop ---
+    # --- on the event loop ---
 
     async def _find(self, thread_id: str) -> Session | None:
         session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
@@ -120,15 +120,15 @@ class LedgerThreads:
     async def _find_or_create(self, thread_id: str) -> Session:
         while (session := await self._find(thread_id)) is None:
             if is_id(thread_id) and await self._store.sessions.get(thread_id) is not None:
-                raise NotFound(f"There is no thread {thread_id}.")  # it is somebody else's
+                raise NotFound(f"There is no thread {thread_id}.")  # it belongs to another owner
             try:
                 return await self._store.sessions.create(NewSession(owner=self._owner, external_id=thread_id))
-            except AlreadyExists:  # somebody was quicker: it is found now
+            except AlreadyExists:  # created concurrently: find it
                 continue
         return session
 
     async def _history(self, thread_id: str, most: int) -> list[Turn]:
-        """Read back, page by page, until it is clear where the window begins."""
+        """Read backwards, page by page, until the start of the window is known."""
         session = await self._find(thread_id)
         turns: list[Turn] = []
         before, size, whole = None, min(max(most, 2), LARGEST_PAGE), session is None
@@ -149,7 +149,7 @@ class LedgerThreads:
             try:
                 await self._store.turns.log(branch, message, metadata={"threads": FORM})
                 return
-            except OutOfOrder:  # the engine is at a turn of this branch; its end is a matter of moments, as a rule
+            except OutOfOrder:  # a turn of this branch is running, usually only for a moment
                 if clock() > end:
                     raise
             await asyncio.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""What is remembered from other conversations, as the context needs it."""
+"""Memories from other conversations, as text for a context."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ if TYPE_CHECKING:
 
 LONGEST_SNIPPET = 2000
 WIRING = "contextinfinity.wiring"
-"""Who opens ledgers by their settings. It stands above this module, so it is named, not imported."""
+"""The package that opens ledgers from settings. It is a higher layer, so it is imported by name at run time."""
 
 
 class SnippetSource(Protocol):
-    """Remembers facts about users and threads."""
+    """Returns facts about users and threads."""
 
     async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
-        """Give what matters for a question, one line a fact, at most ``LONGEST_SNIPPET`` characters; or nothing."""
+        """Return relevant facts, one per line, at most ``LONGEST_SNIPPET`` characters; None if there are none."""
         ...
 
 
 class LedgerSnippets:
-    """``SnippetSource`` of a ledger: the user's own, and those of the thread where it is one of theirs."""
+    """A ``SnippetSource`` on a ledger: the user's memories, and those of the thread if it is theirs."""
 
     def __init__(self, store: Store, remembering: Remembering | None = None) -> None:
         self._store = store
         self._remembering = remembering or Remembering()
 
     async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
-        """Give what matters for a question first, then what always matters."""
+        """Return the facts relevant to a question first, then the permanent ones; None if there are none."""
         owner = Owner(user_id=user_id or ANONYMOUS, org_id=org_id or "")
         session = await self._session(thread_id, owner)
         recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
         return (await known_from(recalled, question, self._remembering.most)).text or None
 
     async def _session(self, thread_id: str, owner: Owner) -> Session:
-        """Find the thread, if it is the owner's; else stand in for one that nobody has."""
+        """Return the thread if it belongs to the owner, otherwise a placeholder session."""
         session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
         session = session or await self._store.sessions.find(owner, thread_id)
         return session if session is not None and session.owner == owner else nobodys(owner)
 
 
 class ChosenMemories:
-    """``SnippetSource`` of the ledger that the machine's settings name; none where there is no such ledger yet.
+    """A ``SnippetSource`` on the configured ledger; it returns nothing while that ledger does not exist.
 
-    The ledger stays open for the next question, on an event loop of its own: the next caller may have another loop. It
-    is opened again where the settings name another file, the file was replaced, or the process was forked.
+    The ledger stays open for the next question, on a private event loop, because callers may have different loops.
+    It is reopened if the settings name another file, the file was replaced, or the process was forked.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class ChosenMemories:
         self._store: Store | None = None
 
     async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
-        """Ask that ledger."""
+        """Return the facts of the configured ledger."""
 
         def ask() -> str | None:
             chosen = import_module(WIRING).remembered()
@@ -83,7 +83,7 @@ class ChosenMemories:
         return await asyncio.to_thread(ask)
 
     def _open(self, settings: Settings, path: Path) -> tuple[LoopThread, Store]:
-        """Return the open ledger of these settings; one that was open before is closed."""
+        """Return the open ledger of these settings; close the one that was open before."""
         file = path.stat()
         key = (os.getpid(), path, file.st_dev, file.st_ino)
         with self._lock:
@@ -97,11 +97,11 @@ class ChosenMemories:
 
 
 CHOSEN = ChosenMemories()
-"""The one that all builders share which are given no other."""
+"""The instance that all builders share unless they are given another."""
 
 
 def shortened(snippet: str | None) -> str | None:
-    """Cut a snippet that is too long, between two facts where it can be; None for one that says nothing."""
+    """Truncate a snippet that is too long, between two facts if possible; return None if it is blank."""
     if snippet is None or not snippet.strip():
         return None
     if len(snippet) <= LONGEST_SNIPPET:

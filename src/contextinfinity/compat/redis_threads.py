@@ -1,8 +1,8 @@
-"""Threads in Redis or Valkey: quick, and shared by every process that uses the server.
+"""Threads in Redis or Valkey: fast, and shared by every process that uses the server.
 
-A thread is a list. Its first entry names the stored form and the thread's identity, so that a thread without turns
-exists too; every further one is a turn as JSON. Each change is one atomic command or script. What survives a crash of
-the server is up to its own persistence: where nothing may be lost, use the ledger, or shadow one with the other.
+A thread is a list. Its first entry holds the storage format and the thread's identity, so that a thread without turns
+exists as well; every further entry is a turn as JSON. Each change is one atomic command or script. What survives a
+crash of the server depends on its persistence: if nothing may be lost, use the ledger, or shadow one with the other.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from contextinfinity.domain.thread import Thread, Turn
 from contextinfinity.errors import LedgerCorrupt, LedgerFailed
 
 FORM = 1
-"""The version of the stored form."""
+"""The version of the storage format."""
 
 LARGEST_PAGE = 4096
 SECONDS = 2.0
-"""How long to wait for the server."""
+"""The timeout of a server request."""
 
 _APPEND = """
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
@@ -45,14 +45,14 @@ class _Opening(msgspec.Struct, frozen=True):
 
 
 class _StoredTurn(msgspec.Struct, frozen=True):
-    """A turn as it is stored."""
+    """The stored form of a turn."""
 
     role: str
     content: str
 
 
 class RedisThreads:
-    """``ThreadLog`` on a Redis or Valkey server; ``prefix`` is in front of every key."""
+    """A ``ThreadLog`` on a Redis or Valkey server; ``prefix`` precedes every key."""
 
     def __init__(self, url: str, *, prefix: str = "contextinfinity:thread:") -> None:
         self._name = url.rpartition("@")[2]
@@ -68,13 +68,13 @@ class RedisThreads:
             return self._view(thread_id) if self._client.exists(self._key(thread_id)) else None
 
     def get_or_create(self, thread_id: str) -> Thread:
-        """Return a thread, an empty one if there was none."""
+        """Return a thread; create an empty one if there is none."""
         with self._translated():
             self._append(keys=[self._key(thread_id)], args=[_opening()])
         return self._view(thread_id)
 
     def history(self, thread_id: str, max_turns: int) -> list[Turn]:
-        """Return the newest turns, reading back until it is clear where the window begins."""
+        """Return the newest turns; read backwards until the start of the window is known."""
         size = min(max(max_turns, 2), LARGEST_PAGE) + 1
         with self._translated():
             while True:
@@ -91,7 +91,7 @@ class RedisThreads:
                 size *= 2
 
     def add(self, thread_id: str, turn: Turn) -> None:
-        """Append one turn, to a new thread if there was none."""
+        """Append one turn; create the thread if there is none."""
         entry = msgspec.json.encode(_StoredTurn(turn.role, turn.content))
         with self._translated():
             self._append(keys=[self._key(thread_id)], args=[_opening(), entry])
@@ -102,7 +102,7 @@ class RedisThreads:
             self._client.ltrim(self._key(thread_id), 0, 0)
 
     def identity(self, thread_id: str) -> str | None:
-        """Name the list."""
+        """Return the identity of the stored list; None if there is no such thread."""
         with self._translated():
             first: bytes | None = self._client.lindex(self._key(thread_id), 0)
             return None if first is None else f"list {self._check(first, thread_id).id}"

@@ -1,7 +1,7 @@
-"""Shadow mode: write to two backends of threads, answer from the first, and report where the second reads otherwise.
+"""Shadow mode: write to two thread backends, answer from the first, and report where the second differs.
 
-Nothing that goes wrong in the second backend reaches a caller. A difference is a line of JSON in a file and a warning
-in the log; it names the thread and counts, never what was said.
+No failure of the second backend reaches a caller. A difference is written as a line of JSON to a file and as a warning
+to the log; it contains the thread id and counts, never message text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Verb: TypeAlias = Literal["get", "get_or_create", "history", "add", "clear"]
 
 
 class ThreadDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """What the second backend did otherwise: failed, or read other turns from a place on."""
+    """A difference of the second backend: it failed, or its turns differ from some index on."""
 
     at: str
     verb: Verb
@@ -35,7 +35,7 @@ class ThreadDifference(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     shadow_turns: int = 0
     first_difference: int | None = None
-    """The place of the first turn that differs in a read; None: one of the two has no such thread, or it failed."""
+    """The index of the first different turn; None if one of the two has no such thread, or it failed."""
     error: str | None = None
 
 
@@ -61,7 +61,7 @@ class ShadowThreads:
         return thread
 
     def history(self, thread_id: str, max_turns: int) -> list[Turn]:
-        """Read both, and return what the first says."""
+        """Read both, and return the turns of the first."""
         turns = self._main.history(thread_id, max_turns)
         self._ask("history", thread_id, lambda: self._compare(thread_id, turns, max_turns))
         return turns
@@ -79,7 +79,7 @@ class ShadowThreads:
             self._ask("clear", thread_id, lambda: self._shadow.clear(thread_id))
 
     def identity(self, thread_id: str) -> str | None:
-        """Name what the first backend keeps the thread in."""
+        """Return the identity of the thread in the first backend."""
         return self._main.identity(thread_id)
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class ShadowThreads:
             self._note(ThreadDifference(at=now().isoformat(), verb="get", thread_id=thread_id))
 
     def _ask(self, verb: Verb, thread_id: str, work: Callable[[], object]) -> None:
-        """Run something on the second backend; a failure is a difference."""
+        """Run an operation on the second backend; a failure is reported as a difference."""
         try:
             work()
         except ContextInfinityError as error:
@@ -125,7 +125,7 @@ class ShadowThreads:
 
 
 def read_report(report: Path) -> tuple[ThreadDifference, ...]:
-    """Read the differences that were noted in a file, the oldest first; none if there is no file."""
+    """Return the differences in a report file, oldest first; empty if there is no file."""
     if not report.is_file():
         return ()
     lines = report.read_bytes().splitlines()

@@ -1,16 +1,16 @@
-"""Where ``contextinfinity.threads`` keeps its turns: the contract of a backend, and the backend in this process.
+"""The backends of ``contextinfinity.threads``: their contract, and the in-process backend.
 
-A backend keeps this contract:
+The contract of a backend:
 
-- **unknown**: reading a thread that is not there returns None or an empty list and creates nothing; writing creates it.
-- **at once**: when a verb that changes something has returned, every reader sees the change.
-- **checked**: callers pass ids and turns that ``domain.thread`` has accepted.
-- Any number of OS threads may call at the same time; none of them needs an event loop.
+- **unknown**: reading an unknown thread returns None or an empty list and creates nothing; writing creates it.
+- **immediate**: when a method that changes something has returned, every reader sees the change.
+- **validated**: callers pass ids and turns that ``domain.thread`` has accepted.
+- Any number of OS threads may call concurrently; none of them needs an event loop.
 
-``THREADS`` is the registry of the in-process backend: one dict, the same thread object each time, gone when the process
-ends. It may be looked at; only this module changes it, and neither a thread in it nor its list of turns is replaced.
-The registry is bounded, since nothing in it is kept anywhere else. At the bound, threads without turns are evicted,
-the least recently used first. When there is none, a further turn is refused with ``Refused`` before any of it is kept.
+``THREADS`` is the registry of the in-process backend: one dict with the same thread object each time, lost when the
+process ends. It may be read; only this module changes it, and neither a thread in it nor its list of turns is replaced.
+The registry is bounded, because its data is stored nowhere else. At the limit, threads without turns are evicted, least
+recently used first. If there are none, a further turn is rejected with ``Refused`` before any of it is stored.
 """
 
 from __future__ import annotations
@@ -30,51 +30,53 @@ THREADS: dict[str, Thread] = {}
 
 MOST_THREADS = 100_000
 MOST_CHARACTERS = 200_000_000
-"""Of all threads together."""
+"""The maximum number of characters of all threads together."""
 TURN_CHARACTERS = 100
-"""What a turn counts for besides its words: empty ones take room, too."""
+"""The overhead of a turn in characters, so that empty ones count as well."""
 
 ROOM = 'Clear threads that nobody needs any more, or keep them in the ledger: [storage] threads = "ledger".'
 
 
 class ThreadLog(Protocol):
-    """A place where threads are kept."""
+    """A backend that stores threads."""
 
     def get(self, thread_id: str) -> Thread | None:
-        """Give a thread, the same object each time; None if there is none."""
+        """Return a thread, the same object each time; None if there is none."""
         ...
 
     def get_or_create(self, thread_id: str) -> Thread:
-        """Give a thread, an empty one if there was none."""
+        """Return a thread; create an empty one if there is none."""
         ...
 
     def history(self, thread_id: str, max_turns: int) -> list[Turn]:
-        """Return a copy of the newest turns, oldest first, as ``window_start`` says; empty without such a thread."""
+        """Return a copy of the newest turns, oldest first, from ``window_start`` on; empty if there is no such
+        thread.
+        """
         ...
 
     def add(self, thread_id: str, turn: Turn) -> None:
-        """Append one turn, to a new thread if there was none."""
+        """Append one turn; create the thread if there is none."""
         ...
 
     def clear(self, thread_id: str) -> None:
-        """Go on with no turns. A thread that is not there stays so."""
+        """Clear the thread, which continues without turns; an unknown thread is not created."""
         ...
 
     def identity(self, thread_id: str) -> str | None:
-        """Name what the thread is kept in, for the log: the same as long as the thread goes on; None: no thread."""
+        """Return the identity of the stored thread for logs, which does not change; None if there is no such thread."""
         ...
 
     def close(self) -> None:
-        """Let go of files and OS threads. Closing twice does nothing."""
+        """Release files and OS threads. Closing twice does nothing."""
         ...
 
 
 def window_start(turns: Sequence[Turn], most: int, *, whole: bool) -> int | None:
     """Return the index where a window of ``most`` turns begins among the newest turns of a thread.
 
-    A window has at least ``most`` turns, and never under two. One that leaves turns out begins with a user turn, and
-    holds the last user turn that was answered, with its answer. ``whole``: these are all turns of the thread.
-    Otherwise None means that earlier turns have to be read first.
+    A window has at least ``most`` turns, and never fewer than two. One that omits turns begins with a user turn and
+    contains the last answered user turn with its answer. ``whole`` means that these are all turns of the thread;
+    otherwise None means that earlier turns must be read first.
     """
     cut = len(turns) - max(most, SMALLEST_WINDOW)
     if cut <= 0:
@@ -88,14 +90,14 @@ def window_start(turns: Sequence[Turn], most: int, *, whole: bool) -> int | None
 
 
 def _last_of(role: str, turns: Sequence[Turn], place: int) -> int | None:
-    """Find the last turn of a role up to a place."""
+    """Return the index of the last turn of a role up to ``place``."""
     while place >= 0 and turns[place].role != role:
         place -= 1
     return None if place < 0 else place
 
 
 class InProcessThreads:
-    """``ThreadLog`` in a dict."""
+    """A ``ThreadLog`` in a dict."""
 
     def __init__(
         self, threads: dict[str, Thread], *, most_threads: int = MOST_THREADS, most_characters: int = MOST_CHARACTERS
@@ -105,29 +107,29 @@ class InProcessThreads:
         self._most_characters = most_characters
         self._sizes: dict[str, int] = {}
         self._characters = 0
-        self._empty: OrderedDict[str, None] = OrderedDict()  # the one unused for longest first
+        self._empty: OrderedDict[str, None] = OrderedDict()  # least recently used first
         self._lock = threading.RLock()
 
     def get(self, thread_id: str) -> Thread | None:
-        """Give a thread, the same object each time."""
+        """Return a thread, the same object each time; None if there is none."""
         with self._lock:
             if thread_id in self._empty:
                 self._empty.move_to_end(thread_id)
             return self._threads.get(thread_id)
 
     def get_or_create(self, thread_id: str) -> Thread:
-        """Give a thread, an empty one if there was none."""
+        """Return a thread; create an empty one if there is none."""
         with self._lock:
             return self.get(thread_id) or self._create(thread_id)
 
     def history(self, thread_id: str, max_turns: int) -> list[Turn]:
-        """Give a copy of the newest turns."""
+        """Return a copy of the newest turns."""
         with self._lock:
             thread = self.get(thread_id)
             return [] if thread is None else thread.turns[window_start(thread.turns, max_turns, whole=True) :]
 
     def add(self, thread_id: str, turn: Turn) -> None:
-        """Append one turn."""
+        """Append one turn; raise ``Refused`` if the registry is full."""
         size = len(turn.content) + TURN_CHARACTERS
         with self._lock:
             if self._characters + size > self._most_characters:
@@ -146,12 +148,12 @@ class InProcessThreads:
                 self._empty.move_to_end(thread_id)
 
     def identity(self, thread_id: str) -> str | None:
-        """Name the object."""
+        """Return the identity of the thread object; None if there is no such thread."""
         thread = self.get(thread_id)
         return None if thread is None else f"object {id(thread)}"
 
     def close(self) -> None:
-        """Do nothing: the registry is there as long as the process."""
+        """Do nothing: the registry lives as long as the process."""
 
     def _create(self, thread_id: str) -> Thread:
         if len(self._threads) >= self._most_threads:
@@ -173,4 +175,4 @@ class InProcessThreads:
 
 
 IN_PROCESS = InProcessThreads(THREADS)
-"""The one that keeps the registry."""
+"""The backend of the registry."""

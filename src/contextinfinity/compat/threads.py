@@ -1,6 +1,6 @@
-"""The functions of ``contextinfinity.threads``, and the backend they write to.
+"""The functions of ``contextinfinity.threads``, and the backend they use.
 
-The backend is chosen when it is first needed: the one that ``use`` was given, or else the one the settings name.
+The backend is chosen on first use: the one passed to ``use``, otherwise the one from the settings.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from contextinfinity.settings import Settings
 
 WIRING = "contextinfinity.wiring"
-"""Who opens a place by its settings. It stands above this module, so it is named, not imported."""
+"""The package that opens a backend from settings. It is a higher layer, so it is imported by name at run time."""
 
 
 class _StoreInUse:
-    """The place in use. What was opened here is closed here; what was given belongs to its giver."""
+    """The backend in use. A backend that was opened here is closed here; one that was passed in is closed by its
+    owner.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,9 +55,9 @@ def place() -> ThreadLog:
 
 
 def use(place: ThreadLog | Settings | None) -> None:
-    """Keep threads there from now on: in a backend, or in the one that settings name; None: the machine's settings.
+    """Set the backend for threads, or the settings that choose it; None: the machine's settings.
 
-    Threads stay where they are; those of the place used before are not seen in the new one.
+    Threads are not moved: those of the previous backend are not visible in the new one.
     """
     from contextinfinity.settings import Settings
 
@@ -66,38 +68,38 @@ def use(place: ThreadLog | Settings | None) -> None:
 
 
 def get_thread(thread_id: str) -> Thread | None:
-    """Give a thread; None if there is none."""
+    """Return a thread; None if there is none."""
     return _choice.log().get(thread_id) if can_be_a_thread(thread_id) else None
 
 
 def get_or_create_thread(thread_id: str) -> Thread:
-    """Give a thread, the one that is there or else a new one."""
+    """Return a thread; create an empty one if there is none."""
     check_thread_id(thread_id)
     return _choice.log().get_or_create(thread_id)
 
 
 def get_history(thread_id: str, max_turns: int = DEFAULT_WINDOW) -> list[Turn]:
-    """Give a copy of the newest turns, oldest first; an empty list if there is no such thread.
+    """Return a copy of the newest turns, oldest first; an empty list if there is no such thread.
 
-    ``max_turns`` under 2 counts as 2. A window begins with a user turn and holds the last answered one with its
-    answer, and is longer than ``max_turns`` where it has to be.
+    ``max_turns`` below 2 is treated as 2. A window begins with a user turn and contains the last answered one with
+    its answer, and is longer than ``max_turns`` if necessary.
     """
     return _choice.log().history(thread_id, max_turns) if can_be_a_thread(thread_id) else []
 
 
 def add_turn(thread_id: str, turn: Turn) -> None:
-    """Append one turn to a thread, to a new one if there is none."""
+    """Append one turn to a thread; create the thread if there is none."""
     check_thread_id(thread_id)
     check_turn(turn)
     _choice.log().add(thread_id, turn)
 
 
 def clear_thread(thread_id: str) -> None:
-    """Go on with no turns: in process the list is emptied, in the ledger an empty branch becomes the active one."""
+    """Clear a thread: in process the list is emptied, in the ledger an empty branch becomes active."""
     if can_be_a_thread(thread_id):
         _choice.log().clear(thread_id)
 
 
 def identity(thread_id: str) -> str | None:
-    """Name what a thread is kept in, for the log: its object, or its branch; None if there is no such thread."""
+    """Return the identity of a thread for logs: its object or its branch; None if there is no such thread."""
     return _choice.log().identity(thread_id) if can_be_a_thread(thread_id) else None
