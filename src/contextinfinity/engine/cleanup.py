@@ -43,7 +43,7 @@ class Cleaner:
         self._store = store
         self._copies = Copies() if copies is None else copies
         self._finished = Removed()
-        """What ``finish`` deleted; the next ``clean_up`` includes it in its result."""
+        """Counts of what ``finish`` deleted; the next ``clean_up`` includes them in its result."""
 
     async def delete(self, session_id: SessionId) -> int:
         """Delete a conversation with all its data and return the number of its turns."""

@@ -22,7 +22,7 @@ from contextinfinity.storage.journal import JournalFolder
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What is needed to answer a turn."""
+    """The dependencies of a running turn."""
 
     store: Store
     journals: JournalFolder

@@ -147,7 +147,7 @@ async def fail(parts: Parts, running: RunningTurn, problem: Problem) -> None:
 
 
 def let_go_of_journal(running: RunningTurn) -> None:
-    """Close the journal without ending it: whoever ends the turn writes its last line."""
+    """Close the journal without ending it: the worker that ends the turn writes its last line."""
     if running.journal is not None:
         with suppress(LedgerError):
             running.journal.close()
