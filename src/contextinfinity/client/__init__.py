@@ -1,5 +1,5 @@
-"""One face of the engine for all doors.
+"""The client interface that the command line, the server and the terminal UI share.
 
-``contract`` says what a client can do, by noun; ``values`` what it gives; ``local`` does it with an engine in this
-process. A door that keeps to the contract works as well with an engine elsewhere.
+``contract`` defines the client's resources, ``results`` its return values; ``local`` implements them with an engine in
+this process, ``remote`` with a server.
 """

@@ -1,6 +1,6 @@
-"""What a door can ask for, by noun.
+"""The client contract: one protocol per resource.
 
-What all verbs share:
+These rules apply to all methods:
 
 - **thread_id** is one of our ids, or the id its owner gave it. Only talking makes a thread that is not there (``new``,
   or a foreign id nobody has used yet); everything else raises ``NotFound`` for an unknown thread, branch or turn.
@@ -69,11 +69,11 @@ __all__ = [
 ]
 
 LOCAL = Owner()
-"""Whoever sits at this machine."""
+"""The local user of this machine."""
 
 
 class Conversations(Protocol):
-    """Talking, and what was said."""
+    """Sending messages and reading conversations."""
 
     def send(
         self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
@@ -94,82 +94,82 @@ class Conversations(Protocol):
         ...
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
-        """Stop a turn and wait for its end; what was shown is kept. One that is over stays as it is."""
+        """Cancel a turn and wait for its end; the text shown so far is kept. A finished turn does not change."""
         ...
 
     async def show(
         self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
     ) -> Conversation:
-        """Read the newest ``limit`` turns a branch sees (those under turn_seq ``before``), oldest first."""
+        """Return the newest ``limit`` turns of a branch, oldest first; with ``before``, only lower turn_seqs."""
         ...
 
     async def turn(self, turn_id: TurnId) -> TurnAccount:
-        """Read one turn with the requests it took."""
+        """Return one turn with its provider requests."""
         ...
 
     async def explain(
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
-        """Write the turn's last request again, and tell how much of it repeats the one before, or another's."""
+        """Rebuild the turn's last request, and return how much of it repeats the previous one, or another turn's."""
         ...
 
     async def context(self, turn_id: TurnId) -> Plan:
-        """Give the account of what the model saw."""
+        """Return the plan of the turn's prompt."""
         ...
 
     async def models(self) -> tuple[str, ...]:
-        """Name the models that can be asked for, the one that answers by itself first."""
+        """Return the available models, the default first."""
         ...
 
 
 class Threads(Protocol):
-    """Conversations as wholes, and their branches."""
+    """Conversations and their branches."""
 
     async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
-        """Make an empty one; a request that comes again under its ``key`` gives the one it made."""
+        """Create an empty conversation; a repeated request with the same idempotency ``key`` returns it."""
         ...
 
     async def list(
         self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
-        """Read an owner's threads, the one spoken in last first; ``after``: those that stand behind it.
+        """Return an owner's conversations, most recently used first; with ``after``, those that follow this position.
 
-        From page to page no thread is left out or told twice but one that was spoken in meanwhile: it is in front now.
+        Paging neither skips nor repeats conversations, except those used in the meantime, which move to the front.
         """
         ...
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
-        """Read one. A foreign id is looked up within the owner only."""
+        """Return one conversation. An external id is looked up within the owner only."""
         ...
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
-        """Read the one a person means: by an id, by ``last``, or by the first or last 6 or more characters of its id.
+        """Return a conversation by its id, ``last``, or the first or last 6 or more characters of its id.
 
-        ``InvalidInput`` names them all when several fit.
+        Raises ``InvalidInput`` with the candidates if several match.
         """
         ...
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
-        """Give it another title."""
+        """Change the title."""
         ...
 
     async def delete(self, thread_id: str) -> Deleted:
-        """Delete it with everything that was made from it; nothing of it comes back.
+        """Delete a conversation and everything derived from it, permanently.
 
-        ``BranchBusy`` while a turn of it is being answered.
+        Raises ``BranchBusy`` while one of its turns is being answered.
         """
         ...
 
     async def clean_up(self) -> CleanupResult:
-        """Delete what is past its time to live in all threads; what goes wrong is told in the result."""
+        """Delete expired turns of all conversations; errors are reported in the result."""
         ...
 
     async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
-        """Read its branches, the oldest first."""
+        """Return the branches, oldest first."""
         ...
 
     async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
-        """Read the branch a person means: by its id, its label, or the first or last 6 or more characters of its id."""
+        """Return a branch by its id, its label, or the first or last 6 or more characters of its id."""
         ...
 
     async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
@@ -179,73 +179,73 @@ class Threads(Protocol):
     async def fork(
         self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
-        """Start a new branch after a turn, or from a state; neither: at the end. The active one stays."""
+        """Create a branch after a turn, or from a state; by default at the end. The active branch does not change."""
         ...
 
     async def rollback(
         self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
-        """Go back to a turn or a state on a new branch and make it the active one; the old one stays."""
+        """Go back to a turn or a state on a new branch and make it active; the old branch is kept."""
         ...
 
     async def commit(self, thread_id: str, *, branch_id: BranchId | None = None, seconds: float = 10.0) -> Committed:
-        """Have the answers that wait committed now; wait for that long, and tell how many still do."""
+        """Commit pending answers now; wait up to ``seconds`` and return how many are still pending."""
         ...
 
 
 class PinnedFacts(Protocol):
-    """Facts that stand in every prompt, word for word."""
+    """Pinned facts, which every prompt contains verbatim."""
 
     async def list(self, thread_id: str, *, branch_id: BranchId | None = None) -> Pins:
-        """Read them."""
+        """Return the pinned facts."""
         ...
 
     async def add(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> Pins:
-        """Pin one more and give all. A fact that is there stays once; a blank one is ``InvalidInput``."""
+        """Pin a fact and return all; an existing one is not added again. Raises ``InvalidInput`` for a blank fact."""
         ...
 
     async def remove(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> Pins:
-        """Let go of the fact of that number (from 1) and give the rest. ``NotFound`` if there is none."""
+        """Remove the fact with that number (from 1) and return the rest. Raises ``NotFound`` if there is none."""
         ...
 
 
 class Folds(Protocol):
-    """Old turns in the summary, visibly: what leaves the word-for-word part can be looked at first, and undone."""
+    """Folds of old turns into the summary, with preview and undo."""
 
     async def fold(self, thread_id: str, *, preview: bool = False, branch_id: BranchId | None = None) -> ShownFold:
-        """Fold now what would fold some day; ``preview``: show it, keep it for the next ``fold``, change nothing.
+        """Fold old turns now; with ``preview``, only return the fold and keep it for the next ``fold``.
 
-        Case ``none`` when nothing can leave yet.
+        The case is ``none`` if nothing can be folded yet.
         """
         ...
 
     async def undo(self, thread_id: str, *, branch_id: BranchId | None = None) -> ShownFold:
-        """Go back to the summary before the last fold. ``Refused`` when nothing is folded."""
+        """Restore the summary from before the last fold. Raises ``Refused`` if there is no fold."""
         ...
 
     def follow(self) -> AsyncIterator[CompactionEvent]:
-        """Hear of folds as they go on, from now on."""
+        """Yield compaction events from now on."""
         ...
 
 
 class HistoryClient(Protocol):
-    """What was said, found again."""
+    """Search and the search index."""
 
     async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
-        """Find what was said; with a budget, what would be packed into it. A blank question is ``InvalidInput``."""
+        """Search messages; with a budget, return what fits into it. Raises ``InvalidInput`` for a blank query."""
         ...
 
     async def chunks(self, turn_id: TurnId) -> Hits:
-        """Read the chunks of a turn in the order of the text, without scores; none before it is indexed."""
+        """Return the chunks of a turn in the order of the text, without scores; none before it is indexed."""
         ...
 
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
-        """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
+        """Complete the index; with ``anew``, rebuild it while searches keep working."""
         ...
 
 
 class MemoryClient(Protocol):
-    """What is remembered of a user across conversations. Whatever is another's is ``NotFound``."""
+    """A user's memories. Memories of other users raise ``NotFound``."""
 
     async def list(
         self,
@@ -263,7 +263,7 @@ class MemoryClient(Protocol):
         ...
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
-        """Read the one a person means: by its id, or the first or last 6 or more characters of it."""
+        """Return a memory by its id, or by its first or last 6 or more characters."""
         ...
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
@@ -274,24 +274,24 @@ class MemoryClient(Protocol):
         ...
 
     async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
-        """Put other words in its place; the old ones are gone for good."""
+        """Replace the text of a memory; the old text is deleted permanently."""
         ...
 
     async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
-        """Remove it for good: no turn that was said before brings it back."""
+        """Delete a memory permanently; earlier turns cannot restore it."""
         ...
 
     async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
-        """Read all of them, with what was true once."""
+        """Return all memories, including superseded ones."""
         ...
 
     async def audit(self, owner: Owner = LOCAL) -> tuple[MemoryFinding, ...]:
-        """Hold them against what was said, against each other, and against the time."""
+        """Find memories that their turn does not support, duplicates, and expired ones."""
         ...
 
 
 class Imports(Protocol):
-    """Conversations from elsewhere."""
+    """Import of conversations."""
 
     async def load(
         self,
@@ -302,7 +302,7 @@ class Imports(Protocol):
         owner: Owner = LOCAL,
         progress: Progress | None = None,
     ) -> Imported:
-        """Import a file of messages; importing it again adds only what is new in it.
+        """Import a file of messages; importing it again adds only new messages.
 
         ``thread_id``: where messages go that name no conversation of their own; None: to the file's own. Records that
         are no messages are told in the result; a file of nothing else is ``InvalidInput``.
@@ -311,7 +311,7 @@ class Imports(Protocol):
 
 
 class Exports(Protocol):
-    """Conversations as files for elsewhere."""
+    """Export of conversations."""
 
     async def open(
         self, form: ExportFormat, *, thread_id: str | None = None, owner: Owner = LOCAL
@@ -324,37 +324,37 @@ class Exports(Protocol):
 
 
 class TokenClient(Protocol):
-    """Who may use a server."""
+    """The API tokens of a server."""
 
     async def create(
         self, owner: Owner, *, scope: TokenScope = "user", expires_at: datetime | None = None
     ) -> MadeToken:
-        """Create one; its text is shown this once and kept as a hash. ``expires_at`` None: it does not expire."""
+        """Create a token and return its text once; only its hash is stored. ``expires_at`` None: it does not expire."""
         ...
 
     async def list(self) -> tuple[Token, ...]:
-        """Read those there ever were, the oldest first."""
+        """Return all tokens, including revoked and expired ones, oldest first."""
         ...
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Revoke one, at once and everywhere. ``NotFound`` for an unknown one."""
+        """Revoke a token, effective at once in every process. Raises ``NotFound`` if it is unknown."""
         ...
 
     async def check(self, text: str) -> Token:
-        """Return the valid token of that text; ``TokenNeeded`` says whether it is missing, unknown or over."""
+        """Return the valid token with that text. Raises ``TokenNeeded`` if it is missing, unknown or expired."""
         ...
 
     async def closed(self) -> bool:
-        """Return whether there were tokens and none is valid any more: then a server refuses every request."""
+        """Return whether tokens exist and none is valid: then a server rejects every request."""
         ...
 
     async def needed(self) -> bool:
-        """Return whether there ever was one: from then on every request needs a valid one."""
+        """Return whether any token exists: then every request needs a valid one."""
         ...
 
 
 class Client(Protocol):
-    """All of it. Use it with ``async with``, or close it yourself."""
+    """A client. Use it with ``async with``, or call ``close``."""
 
     conversations: Conversations
     threads: Threads
@@ -367,11 +367,11 @@ class Client(Protocol):
     tokens: TokenClient
 
     def acting_for(self, owner: Owner) -> Client:
-        """Return a client of the same engine that finds and makes only what is the owner's."""
+        """Return a client of the same engine that finds and creates only the owner's objects."""
         ...
 
     async def health(self) -> Health:
-        """Tell how the engine does; never an error."""
+        """Return the state of the engine; never raises."""
         ...
 
     async def __aenter__(self) -> Self:
@@ -385,5 +385,5 @@ class Client(Protocol):
         ...
 
     async def close(self, *, answer_seconds: float = 5.0) -> None:
-        """Let go. An engine that ends with the client gives running answers that long, and marks the others."""
+        """Close the client. An engine that it owns gives running answers this long, and marks the others."""
         ...

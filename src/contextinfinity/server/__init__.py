@@ -1,6 +1,6 @@
-"""The HTTP door: routes over the client, and what stands around them.
+"""The HTTP server: routes over the client.
 
-``app`` puts it together, ``serving`` runs it in one process or several. A request passes ``guard`` (its size, its host,
-how long it takes), then ``callers`` (who asks, and what they may open), then its route; whatever goes wrong becomes a
-problem document in ``problems``. Imported by ``cix serve`` only: FastAPI takes half a second to load.
+``app`` assembles the application, ``serving`` runs it in one or several processes. A request passes ``guard`` (size,
+host, timeout), then ``auth`` (the user it acts for), then its route; errors become problem documents in ``problems``.
+Imported by ``cix serve`` only: FastAPI takes half a second to load.
 """

@@ -1,4 +1,4 @@
-"""Routes: the branches of a thread, and what stands in each of its prompts."""
+"""Routes: branches, pins and folds of a conversation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Wish = Annotated[ActingWith[BranchBody], Depends(acting_with(BranchBody, may_be_
 
 @routes.get("/threads/{thread_id}/branches", responses=gives(BranchList, 404))
 async def list_branches(act: ActingUser, thread_id: ThreadId) -> Response:
-    """List the branches, the oldest first."""
+    """List the branches, oldest first."""
     branches = await act.client.threads.branches(thread_id)
     return answer(BranchList(thread_id=thread_id, branches=branches))
 
@@ -46,7 +46,7 @@ async def switch(
 async def fork(
     thread_id: ThreadId, act: Annotated[ActingWith[ForkBody], Depends(acting_with(ForkBody, may_be_empty=True))]
 ) -> Response:
-    """Start a new branch; the active one stays as it is. Pins go along, except with `state`: it restores its own."""
+    """Create a branch; the active one does not change. Pins are copied; with `state`, its pins are restored."""
     threads = act.client.threads
     return answer(await threads.fork(thread_id, at=act.body.at, state=act.body.state, branch_id=act.body.branch_id))
 
@@ -57,20 +57,20 @@ async def fork(
 async def roll_back(
     thread_id: ThreadId, act: Annotated[ActingWith[RollbackBody], Depends(acting_with(RollbackBody))]
 ) -> Response:
-    """Go back on a new branch and make it active; the old one stays. Pins go along, except with `state`."""
+    """Go back on a new branch and activate it; the old one is kept. Pins are copied, or those of `state` restored."""
     threads = act.client.threads
     return answer(await threads.rollback(thread_id, to=act.body.to, state=act.body.state, branch_id=act.body.branch_id))
 
 
 @routes.get("/threads/{thread_id}/pins", responses=gives(Pins, 404))
 async def list_pins(act: ActingUser, thread_id: ThreadId, branch_id: BranchWanted = None) -> Response:
-    """List the facts that every prompt holds."""
+    """List the pinned facts, which every prompt contains."""
     return answer(await act.client.pins.list(thread_id, branch_id=branch_id))
 
 
 @routes.post("/threads/{thread_id}/pins", responses=gives(Pins, *CHANGING), openapi_extra=takes(NewPin))
 async def pin(thread_id: ThreadId, act: Annotated[ActingWith[NewPin], Depends(acting_with(NewPin))]) -> Response:
-    """Pin a fact; one that is there stays once."""
+    """Pin a fact; pinning an existing fact again adds nothing."""
     return answer(await act.client.pins.add(thread_id, act.body.fact, branch_id=act.body.branch_id))
 
 
@@ -81,7 +81,7 @@ async def unpin(
     n: Annotated[int, Query(ge=1, le=1_000_000, description="The number of the fact, from 1.")],
     branch_id: BranchWanted = None,
 ) -> Response:
-    """Let go of the fact of that number."""
+    """Remove the pinned fact with that number."""
     return answer(await act.client.pins.remove(thread_id, n, branch_id=branch_id))
 
 
@@ -91,7 +91,7 @@ async def unpin(
 async def fold(
     thread_id: ThreadId, act: Annotated[ActingWith[FoldBody], Depends(acting_with(FoldBody, may_be_empty=True))]
 ) -> Response:
-    """Fold old turns into the summary, or show what that would do."""
+    """Fold old turns into the summary, or preview that."""
     folds = act.client.folds
     return answer(await folds.fold(thread_id, preview=act.body.preview, branch_id=act.body.branch_id))
 
@@ -102,7 +102,7 @@ async def fold(
     openapi_extra=takes(BranchBody, required=False),
 )
 async def unfold(thread_id: ThreadId, act: Wish) -> Response:
-    """Go back to the summary before the last fold."""
+    """Restore the summary from before the last fold."""
     return answer(await act.client.folds.undo(thread_id, branch_id=act.body.branch_id))
 
 
@@ -112,7 +112,7 @@ async def unfold(thread_id: ThreadId, act: Wish) -> Response:
     openapi_extra=takes(BranchBody, required=False),
 )
 async def commit(thread_id: ThreadId, act: Wish) -> Response:
-    """Have the answers that wait committed now."""
+    """Commit pending answers now."""
     threads = act.client.threads
     committed = await threads.commit(thread_id, branch_id=act.body.branch_id, seconds=COMMIT_SECONDS)
     return answer(committed)

@@ -1,7 +1,7 @@
-"""``POST /chat``: one query, one answer, in a session that lives for a day or for as long as the settings say.
+"""``POST /chat``: one query, one answer, in a session with a time to live (a day by default).
 
-A session id never makes it fail: whatever cannot be gone on with is begun anew, under the id that was sent where that
-is a UUID nobody else has. With the ledger away the answer comes all the same, and is held until it is back.
+An unknown session id never fails: a new session is created, with the given id if it is a UUID that nobody else uses.
+While the ledger is unavailable the query is answered too, and the answer is spooled.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ Chatting = Annotated[ActingWith[ChatQuery], Depends(acting_with(ChatQuery, namel
 
 
 class ChatTarget(NamedTuple):
-    """Where a query goes, and the newest turns there, oldest first."""
+    """The session of a query and its newest turns, oldest first."""
 
     session_id: str
     earlier: Sequence[ShownTurn] = ()
 
 
 class ChatBackend(NamedTuple):
-    """What the plan says of an answer: the label of the question, what was offered to choose from, what was quoted."""
+    """Facts from the plan of an answer: the intent, the candidates of a clarifying question, the quoted chunks."""
 
     intent: Intent
     confidence: float
@@ -67,7 +67,7 @@ class ChatBackend(NamedTuple):
 
 @routes.post("/chat", responses=gives(ChatAnswer, *WITH_BODY, 409), openapi_extra=takes(ChatQuery))
 async def chat(request: Request, act: Chatting, key: Key = None) -> Response:
-    """Answer a query in a chat; which one, `session_id` says, and without one a new one begins."""
+    """Answer a query in the session `session_id`; without it, in a new session."""
     door, body = door_of(request), act.body
     _check(body.query, door.server.max_message_chars)
     if door.retention.stateless:
@@ -83,7 +83,7 @@ async def chat(request: Request, act: Chatting, key: Key = None) -> Response:
 
 
 def _check(query: str, most: int) -> None:
-    """Refuse a query before anything is made for it."""
+    """Reject an invalid query before anything is stored."""
     if not query.strip():
         raise InvalidInput("query: it must not be blank.", hint="Say something.")
     if len(query) > most:
@@ -91,7 +91,7 @@ def _check(query: str, most: int) -> None:
 
 
 async def _place(door: AppState, act: Acting, wanted: str | None, key: str | None) -> ChatTarget:
-    """Find the acting user's session of that id, or create one: under that id where nobody else has it."""
+    """Return the acting user's session with that id, or create one, with that id if nobody else uses it."""
     if wanted is None:
         return await _made(door, act, None, key)
     try:
@@ -106,7 +106,7 @@ async def _place(door: AppState, act: Acting, wanted: str | None, key: str | Non
 
 
 async def _made(door: AppState, act: Acting, session_id: str | None, key: str | None) -> ChatTarget:
-    """Make a session: under an id, or under a new one where that is, or was, somebody else's."""
+    """Create a session with that id, or with a new one if it belongs or belonged to another user."""
     new = NewSession(id=session_id, owner=act.owner, kind="chat", ttl_hours=door.retention.conversation_ttl_hours)
     threads = act.client.threads
     if session_id is None:
@@ -118,7 +118,7 @@ async def _made(door: AppState, act: Acting, session_id: str | None, key: str | 
 
 
 async def _answered_once(request: Request, door: AppState, act: ActingWith[ChatQuery]) -> ChatAnswer:
-    """Answer a query and keep nothing of it; the caller's session is as it was, and stays for later."""
+    """Answer a query without storing it; the caller's session does not change."""
     place = await _made(door, act, None, None)
     try:
         told = await _answered(request, door, place, act, None, is_alone=True)
@@ -154,7 +154,7 @@ async def _answered(
 
 
 async def _behind(act: Acting, turn: FinishedTurn, query: str, earlier: Sequence[ShownTurn]) -> ChatBackend:
-    """Read the plan of an answer; without one the words of the query alone are labelled."""
+    """Read the plan of an answer; without one only the query's intent is determined."""
     plan, quoted = Plan(), tuple[Quoted, ...]()
     with suppress(NotFound, LedgerError):
         plan = await act.client.conversations.context(turn.turn_id)
@@ -196,6 +196,6 @@ def _told(body: ChatQuery, turn: FinishedTurn, place: ChatTarget, behind: ChatBa
 
 
 def _tell(operation: str, session_id: str, owner: Owner, error: ContextInfinityError) -> None:
-    """Write down what did not work, and for whom."""
+    """Log a failed operation and its user."""
     about = {"operation": operation, "session_id": session_id, "user_id": owner.user_id, "error": error.message}
     log.warning("chat: %s failed: %s", operation, error.message, extra=about)

@@ -1,4 +1,4 @@
-"""Routes: conversations into the ledger and out of it, as files."""
+"""Routes: import and export of conversations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def import_conversations(
         str | None, Query(description="The thread for messages that name none: one that is there, or a new one.")
     ] = None,
 ) -> Response:
-    """Import the file that is the body of the request; the same file again adds only what is new in it."""
+    """Import the file in the request body; importing it again adds only new messages."""
     if request.headers.get("content-type", "").startswith("multipart/"):
         raise WrongForm("The body is a form.", hint="Send the file itself as the body.")
     if thread_id is not None:
@@ -78,7 +78,7 @@ async def export_conversations(
     ] = "cix",
     thread_id: Annotated[str | None, Query(description="One thread; none: all of the acting user's.")] = None,
 ) -> Response:
-    """Export a thread, or all of the acting user's."""
+    """Export one conversation, or all of the acting user's."""
     pieces = await act.client.exports.open(form, thread_id=thread_id)
     name = f"conversations{SUFFIXES[form]}"
     headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}

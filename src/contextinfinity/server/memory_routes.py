@@ -1,4 +1,4 @@
-"""Routes: what is remembered of a user across conversations. Whatever is another's is not there."""
+"""Routes: a user's memories. Other users' memories are not found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def list_memories(
     limit: Limit = 50,
     after: Annotated[str | None, Query(description="The ``next`` of the page before.")] = None,
 ) -> Response:
-    """Read what is remembered and holds, the newest first."""
+    """List valid memories, newest first."""
     act = acting(request, caller, _user_in(() if tag is None else (tag,)) if user_id is None else user_id)
     place = None if after is None else position_of(after)
     found = await act.client.memories.list(tag=tag, q=q, limit=limit + 1, after=place)
@@ -53,19 +53,19 @@ async def remember(
         Depends(acting_with(NewMemoryBody, otherwise=lambda body: _user_in(body.tags))),
     ],
 ) -> Response:
-    """Keep a fact."""
+    """Store a fact as a memory."""
     return answer(await act.client.memories.add(act.body.content, tags=act.body.tags))
 
 
 @routes.get("/memories/export", responses=gives(MemoryPage))
 async def export(act: ActingUser) -> Response:
-    """Read everything that is remembered, with what was true once."""
+    """Return all memories, including superseded ones."""
     return answer(MemoryPage(memories=await act.client.memories.export()))
 
 
 @routes.get("/memories/audit", responses=gives(Findings))
 async def audit(act: ActingUser) -> Response:
-    """Find memories that their turn does not say, that say the same, or that are over."""
+    """Find memories that their turn does not support, duplicates, and expired ones."""
     return answer(Findings(findings=await act.client.memories.audit()))
 
 
@@ -73,17 +73,17 @@ async def audit(act: ActingUser) -> Response:
 async def edit(
     memory_id: MemoryName, act: Annotated[ActingWith[MemoryChange], Depends(acting_with(MemoryChange))]
 ) -> Response:
-    """Put other words in a memory's place; the old ones are gone for good."""
+    """Replace the text of a memory; the old text is deleted permanently."""
     return answer(await act.client.memories.edit(memory_id, act.body.content))
 
 
 @routes.delete("/memories/{memory_id}", responses=gives(Forgotten, 404))
 async def forget(act: ActingUser, memory_id: MemoryName) -> Response:
-    """Remove a memory for good: no turn that was said before brings it back."""
+    """Delete a memory permanently; earlier turns cannot restore it."""
     await act.client.memories.forget(memory_id)
     return answer(Forgotten(forgotten=memory_id))
 
 
 def _user_in(tags: Sequence[str]) -> str | None:
-    """Return the user that a tag names; ``user_id`` goes before it."""
+    """Return the user that a tag names; ``user_id`` takes precedence."""
     return next((tag.removeprefix(USER) for tag in tags if tag.startswith(USER)), None)

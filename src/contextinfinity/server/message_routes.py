@@ -1,4 +1,4 @@
-"""Routes: what is said, and what was."""
+"""Routes: sending and reading messages, turns and their events."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ IMAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",
     "cross-origin-resource-policy": "same-origin",
 }
-"""Whatever the bytes are, a browser that opens them runs nothing of them, and no page of another site shows them."""
+"""Headers that prevent a browser from executing the bytes, and other sites from embedding them."""
 
 
 @routes.get("/threads/{thread_id}/messages", responses=gives(MessagePage, 404))
@@ -73,7 +73,7 @@ async def read_messages(
     ] = None,
     branch_id: BranchWanted = None,
 ) -> Response:
-    """Read what was said, the newest page first, each page oldest first."""
+    """Return messages, the newest page first, each page oldest first."""
     place, half = (None, False) if before is None else (int(before.rstrip("a")), before.endswith("a"))
     shown = await act.client.conversations.show(
         thread_id,
@@ -86,7 +86,7 @@ async def read_messages(
 
 @routes.post("/threads/{thread_id}/messages", responses=gives(FinishedTurn, *TALKING), openapi_extra=takes(NewMessage))
 async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
-    """Say something and wait for the whole answer; one that failed is an answer too, with outcome failed."""
+    """Send a message and wait for the complete answer; a failed answer is returned with outcome `failed`."""
     door = door_of(request)
     events = _sent(door, thread_id, act, key, deltas=False)
     note_start(request, await anext(events))
@@ -95,12 +95,12 @@ async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = No
 
 @routes.post("/threads/{thread_id}/messages/stream", responses=gives_events(*TALKING), openapi_extra=takes(NewMessage))
 async def say_and_listen(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
-    """Say something and hear the answer as it comes; it goes on when nobody listens any more."""
+    """Send a message and stream the answer as server-sent events; it continues if the client disconnects."""
     door = door_of(request)
     close = door.streams.take(act.owner)
     try:
         events = _sent(door, thread_id, act, key)
-        first = await anext(events)  # before the status is sent: a refusal is a status
+        first = await anext(events)  # before the status is sent, so that an error becomes a status
     except BaseException:
         close()
         raise
@@ -110,13 +110,13 @@ async def say_and_listen(request: Request, thread_id: ThreadOrNew, act: Said, ke
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}", responses=gives(TurnAccount, 404))
 async def get_turn(act: ActingUser, thread_id: ThreadOrAny, turn_id: TurnId) -> Response:
-    """Read a turn: its phase, its outcome, the requests it took."""
+    """Return a turn: its phase, outcome and provider requests."""
     return answer(await turn_of(act, thread_id, turn_id))
 
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}/chunks", responses=gives(Hits, 404))
 async def get_chunks(act: ActingUser, thread_id: ThreadOrAny, turn_id: TurnId) -> Response:
-    """Read the chunks of a turn, in the order in which they were said; none before it is indexed."""
+    """Return the chunks of a turn in the order of the text; none before it is indexed."""
     turn = await turn_of(act, thread_id, turn_id)
     return answer(await act.client.past.chunks(turn.turn_id))
 
@@ -131,7 +131,7 @@ async def listen(
         str | None, Header(alias="Last-Event-ID", description="The id of the last event that was heard.")
     ] = None,
 ) -> Response:
-    """Join a turn, running or over, from its beginning or after an event."""
+    """Stream the events of a running or finished turn, from its start or after an event id."""
     door, turn = door_of(request), await turn_of(act, thread_id, turn_id)
     events = act.client.conversations.watch(turn.turn_id, after=last_event_id or None)
     close = door.streams.take(act.owner)
@@ -147,7 +147,7 @@ async def get_context(
     step: Annotated[int | None, Query(ge=0, le=1_000_000, description="Which request; none: the last.")] = None,
     compare: Annotated[str | None, Query(description="A turn to hold it against; none: the request before.")] = None,
 ) -> Response:
-    """Read what the model saw: the stored plan, and the exact messages written again from it."""
+    """Return the prompt of a turn: the stored plan, and the exact messages rebuilt from it."""
     conversations, turn = act.client.conversations, await turn_of(act, thread_id, turn_id)
     if not turn.steps and turn.outcome is None:
         raise Refused("The model has not been asked yet.", hint="Ask again when the turn has begun.")
@@ -166,7 +166,7 @@ async def get_image(
     turn_id: TurnId,
     number: Annotated[int, Path(ge=1, le=10_000, description="Which image of the message, from 1.")],
 ) -> Response:
-    """Read an image that was sent with a message."""
+    """Return an image that was sent with a message."""
     turn = await turn_of(act, thread_id, turn_id)
     body, media_type = await act.client.images.get(turn.turn_id, number)
     return Response(body, headers=IMAGE_HEADERS, media_type=media_type if media_type in IMAGE_TYPES else BYTES)
@@ -182,7 +182,7 @@ async def cancel(
     turn_id: TurnId,
     act: Annotated[ActingWith[Cancel], Depends(acting_with(Cancel, may_be_empty=True))],
 ) -> Response:
-    """Stop a turn and wait for its end; what was shown is kept."""
+    """Cancel a turn and wait for its end; the text shown so far is kept."""
     turn = await turn_of(act, thread_id, turn_id)
     return answer(await act.client.conversations.cancel(turn.turn_id))
 
@@ -209,7 +209,7 @@ def _sent(
 
 
 def note_start(request: Request, first: StampedEvent) -> None:
-    """Write down where a message went."""
+    """Add the conversation and turn of a message to the request's log line."""
     event = first.event
     if isinstance(event, TurnStarted):
         names = ("thread_id", "branch_id", "turn_id", "turn_seq", "found", "turns_loaded")
@@ -218,7 +218,7 @@ def note_start(request: Request, first: StampedEvent) -> None:
 
 
 def _page(shown: Conversation, limit: int, *, without_last: bool) -> MessagePage:
-    """Give the newest messages of some turns; ``without_last``: the answer of the last one was on the page before."""
+    """Return the newest messages of these turns; ``without_last``: the last answer was on the previous page."""
     pairs = [message for turn in shown.turns for message in _sides(turn)]
     if without_last and pairs:
         pairs.pop()

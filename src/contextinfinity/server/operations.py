@@ -1,4 +1,4 @@
-"""Routes for those who run the server."""
+"""Routes for operators: health, models, compaction events and metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ routes = APIRouter(tags=["operations"], default_response_class=Response)
 @routes.head("/healthz", include_in_schema=False)
 @routes.get("/healthz", responses=refusals(400, 422, 431) | {status: gives(HealthReport)[200] for status in (200, 503)})
 async def healthz(request: Request) -> Response:
-    """Tell whether the server is ready, and what is wrong where it is degraded; open to everybody."""
+    """Return whether the server is ready, and why it is degraded; needs no token."""
     health = await door_of(request).health()
     state = HealthReport(status=health.status, reasons=health.reasons, version=version("contextinfinity"))
     return answer(state, 503 if health.status == "unready" else 200)
@@ -28,13 +28,13 @@ async def healthz(request: Request) -> Response:
 
 @routes.get("/models", responses=gives(ModelNames))
 async def models(act: ActingUser) -> Response:
-    """Name the models."""
+    """List the models."""
     return answer(ModelNames(models=await act.client.conversations.models()))
 
 
 @routes.get("/compactions", responses=gives_events())
 async def compactions(request: Request, act: ActingUser) -> Response:
-    """Follow folds of the acting user's threads as they happen, in the worker that answers."""
+    """Stream compaction events of the acting user's conversations, from the worker that serves the request."""
     door = door_of(request)
     close = door.streams.take(act.owner)
     content = told_frames(door, act.client.folds.follow(), act.check)
@@ -46,7 +46,7 @@ async def compactions(request: Request, act: ActingUser) -> Response:
     responses=gives(HealthReport) | {200: {"description": "Figures for Prometheus.", "content": {"text/plain": {}}}},
 )
 async def figures(request: Request, caller: Asking) -> Response:
-    """Give the figures of all workers; once there are tokens, to tokens of scope app only."""
+    """Return the Prometheus metrics of all workers; if tokens exist, only to tokens of scope app."""
     if caller.token is not None and caller.token.scope != "app":
         raise NotYours("The figures are about all users.", hint="Use a token of scope app.")
     door = door_of(request)

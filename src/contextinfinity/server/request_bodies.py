@@ -1,7 +1,7 @@
-"""What requests bring, and how it is read: JSON into frozen values, with nothing let through that is no text.
+"""Request bodies: JSON decoded into frozen values.
 
-Unknown fields are refused, so that a misspelt one is not silently without effect. Text may hold anything but NUL and
-half characters; nothing of it is altered.
+Unknown fields are rejected, so that a misspelt one is noticed. Text may contain anything except NUL and lone
+surrogates, and is not changed.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request. ``user_id``: the user it acts for; none: the one in the query, else the token's."""
+    """The body of a request. ``user_id``: the user it acts for; by default the one in the query, else the token's."""
 
     user_id: Name | None = None
 
 
 class NewThread(Body, frozen=True, kw_only=True):
-    """A thread to be made. ``ttl_hours``: how long each of its turns lives; none: for ever."""
+    """A new conversation. ``ttl_hours``: the time to live of each turn; by default unlimited."""
 
     title: Title | None = None
     external_id: Name | None = None
-    """An id of the caller's own."""
+    """The caller's own id of the conversation."""
     ttl_hours: Annotated[float, Meta(gt=0, le=876_000)] | None = None
     system: str | None = None
 
 
 class ThreadChange(Body, frozen=True, kw_only=True):
-    """What of a thread is to be another."""
+    """Changes to a conversation."""
 
     title: Title | None
 
 
 class NewMessage(Body, frozen=True, kw_only=True):
-    """Something to be said: a text, or blocks of text, pictures and results of tools that the caller ran."""
+    """A new message: a text, or blocks of text, images and results of tools that the caller ran."""
 
     content: str | tuple[TextBlock | ImageBlock | ToolResultBlock, ...]
     branch_id: str | None = None
@@ -62,15 +62,15 @@ class NewMessage(Body, frozen=True, kw_only=True):
     use_memory: bool = True
     use_query_rewriter: bool = True
     may_ask_back: bool = True
-    """Whether a question may be answered with "which one?"."""
+    """Whether the answer may be a clarifying question."""
     attach: tuple[str, ...] = ()
-    """Ids of chunks that have to be in the prompt."""
+    """Ids of chunks that the prompt must contain."""
     retry_of: str | None = None
-    """The failed turn that this one says again."""
+    """The failed turn that this message retries."""
 
 
 class ChatQuery(Body, frozen=True, kw_only=True):
-    """Something to be said in a chat. A ``session_id`` that is no UUID is replaced by one; ``role``: of who asks."""
+    """A chat query. A ``session_id`` that is not a UUID is replaced; ``role``: the role of the user."""
 
     query: str
     user_id: Annotated[str, Meta(max_length=128)] | None = None  # may be empty, which names nobody
@@ -79,26 +79,26 @@ class ChatQuery(Body, frozen=True, kw_only=True):
 
 
 class NewMemoryBody(Body, frozen=True, kw_only=True):
-    """A fact to be kept. Tags: ``user:ID`` says whose, ``thread:ID`` of which thread alone; none: the caller's."""
+    """A fact to remember. Tags: ``user:ID`` names its user, ``thread:ID`` limits it to one conversation."""
 
     content: str
     tags: Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=8)] = ()
 
 
 class MemoryChange(Body, frozen=True, kw_only=True):
-    """Other words for a memory."""
+    """The new text of a memory."""
 
     content: str
 
 
 class ActiveBranch(Body, frozen=True, kw_only=True):
-    """The branch on which the conversation goes on."""
+    """The branch to activate."""
 
     active: str
 
 
 class ForkBody(Body, frozen=True, kw_only=True):
-    """Where a new branch begins: after turn ``at``, or from state number ``state``; neither: at the end."""
+    """Where a new branch starts: after turn ``at``, or from state number ``state``; by default at the end."""
 
     at: Number | None = None
     state: Number | None = None
@@ -114,7 +114,7 @@ class RollbackBody(Body, frozen=True, kw_only=True):
 
 
 class NewPin(Body, frozen=True, kw_only=True):
-    """A fact that every prompt has to hold."""
+    """A fact that every prompt must contain."""
 
     fact: str
     branch_id: str | None = None
@@ -128,7 +128,7 @@ class FoldBody(Body, frozen=True, kw_only=True):
 
 
 class Cancel(Body, frozen=True, kw_only=True):
-    """A turn is to be stopped."""
+    """A request to cancel a turn."""
 
 
 class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,7 +144,7 @@ class RenderRequest(Body, frozen=True, kw_only=True):
 
 
 class BranchBody(Body, frozen=True, kw_only=True):
-    """On which branch; none: the active one."""
+    """The branch to act on; by default the active one."""
 
     branch_id: str | None = None
 
@@ -166,7 +166,7 @@ BODIES = (
 
 
 def body_of(kind: type[B], *, may_be_empty: bool = False) -> Callable[[Request], Awaitable[B]]:
-    """Make what reads a request's body as such a value; ``may_be_empty``: no body is one with the defaults."""
+    """Return a function that decodes a request's body; ``may_be_empty``: a missing body means all defaults."""
 
     async def read(request: Request) -> B:
         raw = await request.body()
@@ -181,7 +181,7 @@ def body_of(kind: type[B], *, may_be_empty: bool = False) -> Callable[[Request],
 
 
 def decode(kind: type[B], raw: bytes) -> B:
-    """Read JSON as such a value; ``InvalidInput`` says where it is none."""
+    """Decode JSON. Raises ``InvalidInput`` with the location of the error."""
     try:
         value: B = _decoder(kind).decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -198,7 +198,7 @@ def _decoder(kind: type[B]) -> msgspec.json.Decoder[B]:
 
 
 def check_media_type(request: Request) -> None:
-    """Refuse a body that is not sent as JSON."""
+    """Raise ``WrongForm`` if the body is not sent as JSON."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != JSON:  # also what keeps forms of foreign web pages out: those cannot send JSON unasked
         raise WrongForm(f"The body is sent as {given or 'nothing in particular'}.", hint=f"Send it as {JSON}.")
@@ -207,7 +207,7 @@ def check_media_type(request: Request) -> None:
 
 
 def content_of(message: NewMessage, most_chars: int) -> str | tuple[ContentBlock, ...]:
-    """Give what a message says, if it is not too long and its pictures are pictures."""
+    """Return the content of a message, after checking its length and images."""
     content = message.content
     texts = [content] if isinstance(content, str) else [block.text for block in _texts(content)]
     if (length := sum(map(len, texts))) > most_chars:
@@ -236,7 +236,7 @@ def _check_pictures(blocks: tuple[ContentBlock, ...]) -> None:
 
 
 def _is_source(source: object) -> bool:
-    """Tell whether a picture has bytes, or an address that others can fetch them from: never a file of anybody's."""
+    """Return whether an image has inline bytes or a fetchable URL; local files are not allowed."""
     if not isinstance(source, dict):
         return False
     if source.get("type") == "base64":

@@ -1,4 +1,4 @@
-"""What routes answer: values of the client as JSON, and what the OpenAPI document says of it."""
+"""Response bodies, and their schemas in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ REFERENCE = "#/components/schemas/{name}"
 
 
 class MadeThread(Struct, frozen=True, kw_only=True):
-    """A thread that was made."""
+    """A conversation that was created."""
 
     thread_id: str
     branch_id: str
 
 
 class ThreadPage(Struct, frozen=True, kw_only=True):
-    """Threads, the one spoken in last first; ``next`` is the ``after`` of the page that follows, if there is one."""
+    """Conversations, most recently used first; ``next`` is the ``after`` of the next page, if there is one."""
 
     threads: tuple[ShownThread, ...]
     next: str | None
 
 
 class ShownMessage(Struct, frozen=True, kw_only=True):
-    """One side of a turn. An answer that is not there yet, or never came, has no words; ``outcome`` says why."""
+    """One message of a turn. A pending or missing answer has no text; ``outcome`` says why."""
 
     role: str
     content: str
@@ -66,7 +66,7 @@ class ShownMessage(Struct, frozen=True, kw_only=True):
 
 
 class MessagePage(Struct, frozen=True, kw_only=True):
-    """Messages, oldest first; ``before`` is what leads to the page of those before them, if there are any."""
+    """Messages, oldest first; ``before`` selects the page of earlier messages, if there are any."""
 
     thread_id: str
     branch_id: str
@@ -75,14 +75,14 @@ class MessagePage(Struct, frozen=True, kw_only=True):
 
 
 class BranchList(Struct, frozen=True, kw_only=True):
-    """The branches of a thread, the oldest first."""
+    """The branches of a conversation, oldest first."""
 
     thread_id: str
     branches: tuple[ShownBranch, ...]
 
 
 class ChatFacts(Struct, frozen=True, kw_only=True):
-    """What is to be known of an answer of a chat. ``candidates``: what a question asked back offers.
+    """Facts about a chat answer. ``candidates``: the choices of a clarifying question.
 
     ``turns_loaded``: how many of the turns before it were read, ``retention.history_limit`` at most. ``degraded``: the
     ledger is away, and the answer is held for it, without a ``turn_number``.
@@ -104,7 +104,7 @@ class ChatFacts(Struct, frozen=True, kw_only=True):
 
 
 class ChatAnswer(Struct, frozen=True, kw_only=True):
-    """An answer of a chat. ``intent``: what the query is for; ``confidence``: how often such a label is right.
+    """A chat answer. ``intent``: the intent of the query; ``confidence``: how often such a label is right.
 
     ``data``: the pieces of the past that it was answered with. ``error``: why there is no whole answer, if there is
     none.
@@ -121,26 +121,26 @@ class ChatAnswer(Struct, frozen=True, kw_only=True):
 
 
 class MemoryPage(Struct, frozen=True, kw_only=True):
-    """Memories, the newest first; ``next`` is the ``after`` of the page that follows, if there is one."""
+    """Memories, newest first; ``next`` is the ``after`` of the next page, if there is one."""
 
     memories: tuple[ShownMemory, ...]
     next: str | None = None
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What is wrong with memories."""
+    """Findings of a memory audit."""
 
     findings: tuple[MemoryFinding, ...]
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """A memory that is gone for good, by its id."""
+    """The id of a deleted memory."""
 
     forgotten: str
 
 
 class ModelNames(Struct, frozen=True, kw_only=True):
-    """The models that can be asked for, the one that answers by itself first."""
+    """The available models, the default first."""
 
     models: tuple[str, ...]
 
@@ -152,7 +152,7 @@ class RenderedTexts(Struct, frozen=True, kw_only=True):
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
-    """How the server does."""
+    """The health of the server."""
 
     status: str
     reasons: tuple[str, ...]
@@ -180,7 +180,7 @@ ANSWERS = (
 )
 
 ALWAYS = (400, 401, 403, 422, 429, 431, 503)
-"""What any route that knows its caller may answer besides."""
+"""Error statuses that every authenticated route may return."""
 WITH_BODY = (408, 413, 415)
 MEANINGS = {
     400: "The request is for another host, or makes no sense.",
@@ -204,12 +204,12 @@ def answer(value: object, status: int = 200) -> Response:
 
 
 def note(request: Request, **fields: object) -> None:
-    """Have the request's line in the log say something more."""
+    """Add fields to the request's log line."""
     request.scope["state"]["noted"].update(fields)
 
 
 def gives(kind: type[Struct], *others: int) -> dict[int | str, Any]:
-    """Describe what a route answers: a value, or a problem of one of these statuses."""
+    """Describe a route's responses: a value, or a problem with one of these statuses."""
     schema = {"$ref": REFERENCE.format(name=kind.__name__)}
     told: dict[int | str, Any] = {200: {"description": summary_of(kind), "content": {JSON: {"schema": schema}}}}
     return told | refusals(*ALWAYS, *others)
@@ -241,12 +241,12 @@ def takes(kind: type[Struct], *, required: bool = True) -> dict[str, Any]:
 
 
 def summary_of(kind: type[Struct]) -> str:
-    """Give the first sentence of what a type says of itself."""
+    """Return the first sentence of a type's docstring."""
     return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
 
 
 def schemas() -> dict[str, Any]:
-    """Give the schemas of everything that is taken and answered, by name."""
+    """Return the schemas of all request and response bodies, by name."""
     kinds = (*BODIES, *ANSWERS)
     _, components = msgspec.json.schema_components((*kinds, problems.ProblemDocument), ref_template=REFERENCE)
     return {name: _plain(schema) for name, schema in components.items()}

@@ -1,4 +1,4 @@
-"""Routes: what was said, found again."""
+"""Routes: search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def limits_of(
     budget: Annotated[int | None, Query(ge=1, le=10_000_000, description="Tokens; gives what fits into them.")] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 10,
 ) -> TurnTarget:
-    """Read how far a search goes; a time without a zone is one of UTC."""
+    """Return the filters of a search; a time without a zone is in UTC."""
     if since is not None and since.tzinfo is None:
         since = since.replace(tzinfo=UTC)
     return {"types": type, "roles": role, "since": since, "budget": budget, "limit": limit}
@@ -37,6 +37,6 @@ async def search(
     limits: Annotated[TurnTarget, Depends(limits_of)],
     thread_id: Annotated[str | None, Query(description="Only in this thread.")] = None,
 ) -> Response:
-    """Find what was said, the best first."""
+    """Search messages, best matches first."""
     where: TurnTarget = {**limits, "thread_id": thread_id}
     return answer(await act.client.past.search(q, **where))

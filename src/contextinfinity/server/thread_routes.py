@@ -1,4 +1,4 @@
-"""Routes: threads as wholes."""
+"""Routes: creating, listing, changing and deleting conversations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
 async def make_thread(
     act: Annotated[ActingWith[NewThread], Depends(acting_with(NewThread))], key: Key = None
 ) -> Response:
-    """Make an empty thread."""
+    """Create an empty conversation."""
     body = act.body
     if body.external_id is not None:
         check_thread_name(body.external_id)
@@ -50,7 +50,7 @@ async def list_threads(
     limit: Limit = 50,
     after: Annotated[str | None, Query(description="The ``next`` of the page before.")] = None,
 ) -> Response:
-    """List the acting user's threads, the one spoken in last first."""
+    """List the acting user's conversations, most recently used first."""
     place = None if after is None else position_of(after)
     listed = await act.client.threads.list(limit=limit + 1, after=place)
     page, more = listed[:limit], len(listed) > limit
@@ -59,7 +59,7 @@ async def list_threads(
 
 @routes.get("/threads/{thread_id}", responses=gives(ShownThread, 404))
 async def get_thread(act: ActingUser, thread_id: ThreadId) -> Response:
-    """Read one thread."""
+    """Return one conversation."""
     return answer(await act.client.threads.get(thread_id))
 
 
@@ -67,11 +67,11 @@ async def get_thread(act: ActingUser, thread_id: ThreadId) -> Response:
 async def change_thread(
     thread_id: ThreadId, act: Annotated[ActingWith[ThreadChange], Depends(acting_with(ThreadChange))]
 ) -> Response:
-    """Give a thread another title."""
+    """Change the title of a conversation."""
     return answer(await act.client.threads.rename(thread_id, act.body.title))
 
 
 @routes.delete("/threads/{thread_id}", responses=gives(Deleted, 404, 409))
 async def delete_thread(act: ActingUser, thread_id: ThreadId) -> Response:
-    """Delete a thread with everything that was made from it; nothing of it comes back."""
+    """Delete a conversation and everything derived from it, permanently."""
     return answer(await act.client.threads.delete(thread_id))
