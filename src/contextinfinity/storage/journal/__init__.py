@@ -1,9 +1,8 @@
-"""The durable record of a stream in progress: one file a provider step, one JSON entry a line.
+"""Journals of streaming answers: one append-only file per provider step, one JSON entry per line.
 
-What a provider says is appended here before a person sees it, reaches the disk shortly after, and can be
-followed by anyone, in this process or another, while it is still being written. Lines are only ever
-added. A file is read up to its first line that is not whole or not next in order: what a crash tore
-there had reached nobody's disk for certain, and is cut off before anything is added.
+Provider output is appended before it is shown, becomes durable shortly after, and can be followed by any process while
+it is being written. A file is read up to the first torn or out-of-order line; a torn end was never durable, and is
+truncated before anything is appended.
 """
 
 from __future__ import annotations

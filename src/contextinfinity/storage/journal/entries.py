@@ -1,8 +1,7 @@
-"""What stands on a line of a journal, and how a place in a stream is named.
+"""Encoding of journal entries, and event ids.
 
-An entry goes in, a line of UTF-8 comes out, and back. A line that cannot be read back is never made: what
-is no JSON or no Unicode is refused before it is numbered. A place in a stream is named by the step's
-index in its turn and the entry's number in its step, ``2-17``; it sorts nowhere and is only handed back.
+An entry is encoded as one line of UTF-8. Values that are not valid JSON or Unicode are rejected before they get a
+number. An event id consists of the step's index in its turn and the entry's number in its step, such as ``2-17``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ REASONING = "reasoning"
 CALL_PIECE = "call_piece"
 """The event type of the last entry of a journal that was brought to its end."""
 
-# Eighteen digits are more than any stream has, and keep a hostile header from costing anything.
+# At most 18 digits, so that a hostile header costs nothing.
 _EVENT_ID = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -32,7 +31,7 @@ _CLOSED_TO_US = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a provider said, or the end of what it said."""
+    """One event of a provider's response, or its end."""
 
     ts: datetime
     provider: str
@@ -46,7 +45,7 @@ _decoder = msgspec.json.Decoder(JournalEntry)
 
 
 def to_line(entry: JournalEntry, protection: Protection) -> bytes:
-    """Write an entry as a line, its newline included, and seal it where its folder is encrypted."""
+    """Encode an entry as a line with a newline, encrypted if its folder is."""
     try:
         return protection.seal_line(_encoder.encode(entry)) + b"\n"
     except UnicodeEncodeError as error:
@@ -56,7 +55,7 @@ def to_line(entry: JournalEntry, protection: Protection) -> bytes:
 
 
 def from_line(line: bytes, protection: Protection) -> JournalEntry | None:
-    """Read a line, its newline left out; None when it is no entry."""
+    """Decode a line without its newline; None if it is not a valid entry."""
     try:
         return _decoder.decode(protection.open_line(line))
     except ValueError:  # not sealed with this key, no JSON, not the fields of an entry, or no UTF-8
@@ -64,18 +63,18 @@ def from_line(line: bytes, protection: Protection) -> JournalEntry | None:
 
 
 def event_id(step_index: int, seq: int) -> str:
-    """Name a place in the stream of a turn."""
+    """Return the event id of an entry in the stream of a turn."""
     return f"{step_index}-{seq}"
 
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
-    """Give the step index and the seq of an event id; None for a text that is none."""
+    """Return the step index and seq of an event id; None if it is malformed."""
     found = _EVENT_ID.fullmatch(text)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def translate(error: OSError, path: Path) -> LedgerError:
-    """Say in our words what the system said about a journal."""
+    """Translate an ``OSError`` of a journal to a ``LedgerError``."""
     said = f"({error.strerror or error})"
     if error.errno in FULL:
         return LedgerFull(

@@ -1,10 +1,8 @@
-"""One thread that looks after all open journals.
+"""The thread that flushes and syncs all open journals.
 
-Journals say when they want to be looked at, and for which of two errands: a flush, which is quick, or a
-sync, which may take as long as the disk likes. The thread runs the errands by the moment they were due, so
-nobody is passed over, and a due flush always goes before a due sync: a slow disk under one journal holds
-the flushes of the others up for one sync at most. In between it sleeps until the next moment, or for good
-while there is none. Moments are of the monotonic clock, so setting the wall clock changes nothing.
+A journal schedules a flush (fast) or a sync (as slow as the disk). The thread runs them in order of their due times;
+a due flush always precedes a due sync, so a slow disk delays other flushes by one sync at most. Between them
+it sleeps. Times are of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import TypeAlias
 from contextinfinity.errors import LedgerError
 
 Errand: TypeAlias = Callable[[float], float | None]
-"""Is told the present moment, does what is due by then, and says when to come again (None: no need)."""
+"""Called with the current time; does what is due and returns the time of its next run (None: no further run)."""
 
 _Agenda: TypeAlias = list[tuple[float, int, Errand]]
 
@@ -43,7 +41,7 @@ class Flusher:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread once its present errand is done; what is still planned is dropped."""
+        """Stop the thread after its current task; scheduled tasks are dropped."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
@@ -51,11 +49,11 @@ class Flusher:
             self._thread.join()
 
     def plan_flush(self, moment: float, errand: Errand) -> None:
-        """Run a quick errand at a moment."""
+        """Schedule a flush."""
         self._plan(self._flushes, moment, errand)
 
     def plan_sync(self, moment: float, errand: Errand) -> None:
-        """Run an errand at a moment that may keep the thread for a while."""
+        """Schedule a sync, which may block the thread for a while."""
         self._plan(self._syncs, moment, errand)
 
     def _plan(self, agenda: _Agenda, moment: float, errand: Errand) -> None:
@@ -67,13 +65,13 @@ class Flusher:
     def _run(self) -> None:
         while (due := self._next()) is not None:
             agenda, errand = due
-            with suppress(LedgerError):  # the journal keeps its own failure for whoever uses it next
+            with suppress(LedgerError):  # the journal raises its failure at its next use
                 again = errand(time.monotonic())
                 if again is not None:
                     self._plan(agenda, again, errand)
 
     def _next(self) -> tuple[_Agenda, Errand] | None:
-        """Sleep until something is due and take it; None when the thread should end."""
+        """Sleep until a task is due and return it; None if the thread should end."""
         with self._changed:
             while not self._stopped:
                 present = time.monotonic()

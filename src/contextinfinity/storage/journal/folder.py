@@ -1,8 +1,8 @@
 """All journals of a data directory: opening, reading, following and pruning them by step.
 
-Following is one loop for every consumer. It reads the file from where it stands, hands out what is whole, and
-waits for more: for a ring when the journal is open in this process, for a short while when it is not. So a
-consumer keeps one block of the file in memory however far behind it is, and none holds up another.
+Each consumer follows a journal with its own loop: it reads the complete entries after its position and waits for more,
+for a signal if the journal is open in this process, by polling otherwise. A consumer needs memory for one block of the
+file, however far behind it is, and consumers do not block each other.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from contextinfinity.storage.journal.journal_reader import ChangeSignal, open_li
 from contextinfinity.storage.journal.journal_writer import FlushPolicy, Journal
 
 POLL_SECONDS = 0.02
-"""How often a journal that is written elsewhere is looked at."""
+"""Polling interval for a journal that another process writes."""
 POLLS_A_QUESTION = 25
-"""After so many looks at nothing new, somebody is asked whether anything can still come."""
+"""After this many polls without new entries, ``is_over`` is called."""
 
 _SUFFIX = ".jsonl"
 
 
 class JournalFolder:
-    """The journals in one folder. A step that has none reads as empty; ids that are none are refused."""
+    """The journals in one folder. A step without a journal reads as empty; invalid ids raise ``InvalidInput``."""
 
     def __init__(self, folder: Path, *, flush_ms: float = 250, flush_bytes: int = 8192, fsync_ms: float = 2000) -> None:
         self.folder = folder
@@ -45,9 +45,9 @@ class JournalFolder:
         self._closed = False
 
     def open(self, step_id: StepId, provider: str) -> Journal:
-        """Begin the journal of a step, or go on with one that was cut off.
+        """Create the journal of a step, or continue an unfinished one.
 
-        One that is being written, here or elsewhere, is busy; one that has ended is refused.
+        Raises an error if a process is writing it or if it has ended.
         """
         path = self._path(step_id)
         with self._opening:
@@ -64,7 +64,7 @@ class JournalFolder:
             return journal
 
     def read(self, step_id: StepId, after: int = 0) -> Iterator[JournalEntry]:
-        """Give the entries that follow number ``after``, as far as they are whole."""
+        """Yield the complete entries after number ``after``."""
         path = self._path(step_id)
         if journal := self._open.get(step_id):
             with suppress(LedgerError):  # what was written before it failed is there to be read
@@ -74,11 +74,11 @@ class JournalFolder:
     async def tail(
         self, step_id: StepId, after: int = 0, is_over: Callable[[], Awaitable[bool]] | None = None
     ) -> AsyncGenerator[JournalEntry, None]:
-        """Give the entries that follow number ``after``, and those to come as they are written, up to the end.
+        """Yield the entries after number ``after`` and new ones as they are written, up to the end.
 
-        Stops early when the journal is removed or this folder is closed; raises what stopped a journal that is
-        written here. A step without a journal gives nothing. ``is_over`` is asked now and then of one that is written
-        elsewhere: its writer may have died without a last word.
+        Stops early if the journal is removed or this folder is closed; raises the failure of a journal that this
+        process writes. A step without a journal yields nothing. ``is_over`` is called now and then for a journal of
+        another process, which may have died.
         """
         lines = open_lines(self._path(step_id))
         if lines is None:
@@ -114,12 +114,12 @@ class JournalFolder:
             lines.close()
 
     def steps(self) -> list[StepId]:
-        """Name the steps that have a journal, oldest first."""
+        """Return the steps that have a journal, oldest first."""
         names = (path.stem for path in self.folder.glob(f"*{_SUFFIX}"))
         return sorted(name for name in names if is_id(name))
 
     def remove(self, step_id: StepId) -> bool:
-        """Delete the journal of a step, whatever is in it; tell whether there was one."""
+        """Delete the journal of a step; return whether there was one."""
         path = self._path(step_id)
         try:
             path.unlink()
@@ -130,15 +130,15 @@ class JournalFolder:
         return True
 
     def prune(self, keep: timedelta, now: datetime | None = None) -> int:
-        """Delete the journals that ended longer ago than ``keep``, and count them.
+        """Delete the journals that ended longer ago than ``keep``, and return how many.
 
-        One without an end is never deleted: it may be all that is left of an answer.
+        An unfinished journal is never deleted: it may be the only copy of an answer.
         """
         limit = (now or present()) - keep
         return sum(self.remove(step_id) for step_id in self.steps() if self._ended_before(step_id, limit))
 
     def close(self) -> None:
-        """Force everything onto the disk and close all journals; the first failure is raised when all are closed."""
+        """Sync and close all journals; then raise the first failure, if any."""
         with self._opening:
             self._closed = True
             journals = list(self._open.values())
@@ -166,7 +166,7 @@ class JournalFolder:
             raise translate(error, wanted) from error
 
     def _listen(self, step_id: StepId, bell: ChangeSignal, heard: Journal | None) -> Journal | None:
-        """Listen to the journal if it is open here, and write out what waits in it."""
+        """Subscribe to the journal if this process writes it, and flush it."""
         journal = self._open.get(step_id)
         if journal is None:
             return heard
@@ -201,7 +201,7 @@ def _entries(path: Path, after: int) -> Iterator[JournalEntry]:
 
 
 def is_written(path: Path) -> bool:
-    """Tell whether a process holds the journal to write it. Asking could get in the way of one that opens it."""
+    """Return whether a process has the journal open for writing. The check may briefly block one that opens it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

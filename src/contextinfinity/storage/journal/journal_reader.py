@@ -2,7 +2,7 @@
 
 ``JournalReader`` hands out the entries of a file as far as they are whole and in order, block by block, so a long
 journal never has to fit into memory. It remembers only where the next line begins and never part of a line:
-when a torn end is cut off and written anew behind its back, it simply reads what stands there now.
+when a torn end is truncated and rewritten concurrently, it reads the new content.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JournalReader:
         self.removed = False
 
     def next_block(self) -> list[JournalEntry]:
-        """Read the entries that follow; empty when there is none (yet)."""
+        """Return the next entries; empty if there are none yet."""
         entries: list[JournalEntry] = []
         for line in [] if self.ended else self._whole_lines():
             entry = from_line(line, self._protection)
@@ -54,7 +54,7 @@ class JournalReader:
         return entries
 
     def last(self) -> JournalEntry | None:
-        """Read only the end of the file and give its last entry; None when that is torn or there is none."""
+        """Return the last entry, reading only the end of the file; None if it is torn or missing."""
         size = os.fstat(self._descriptor).st_size
         wanted = BLOCK
         while True:
@@ -68,7 +68,7 @@ class JournalReader:
             wanted *= 4
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
     def _whole_lines(self) -> list[bytes]:
@@ -91,7 +91,7 @@ class JournalReader:
 
 
 def open_lines(path: Path) -> JournalReader | None:
-    """Open a journal for reading; None when there is none."""
+    """Open a journal for reading; None if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -113,9 +113,9 @@ def _read(descriptor: int, count: int, offset: int, path: Path) -> bytes:
 
 
 class ChangeSignal:
-    """Wakes one consumer on its event loop, from any thread, once for however many rings.
+    """Wakes one consumer on its event loop, from any thread; several signals are merged.
 
-    The consumer hushes the bell before it looks, so that what comes while it looks rings again.
+    The consumer clears the signal before it reads, so that entries written during the read signal again.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class ChangeSignal:
         self._rung = False
 
     def ring(self) -> None:
-        """Wake the consumer, unless it is on its way already."""
+        """Wake the consumer."""
         if self._rung:
             return
         self._rung = True
@@ -136,10 +136,10 @@ class ChangeSignal:
                 self._loop.call_soon_threadsafe(self._event.set)
 
     def hush(self) -> None:
-        """Forget earlier rings."""
+        """Clear the signal."""
         self._rung = False
         self._event.clear()
 
     async def wait(self) -> None:
-        """Wait for a ring since the last hush; other tasks get their chance even when there was one."""
+        """Wait for a signal since the last clear; always yields to other tasks."""
         await (asyncio.sleep(0) if self._rung else self._event.wait())

@@ -1,4 +1,4 @@
-"""Writing a journal: events go in one after the other, and become durable a little later.
+"""Writes a journal: events are appended in memory and become durable shortly after.
 
 ``append`` numbers an event and keeps it in memory. It is written to the file once enough bytes wait or it
 has waited long enough, and forced onto the disk after a longer while, by the flusher's thread; only ``sync``,
@@ -72,23 +72,23 @@ class Journal:
 
     @property
     def displayed(self) -> int:
-        """How many bytes of text the events appended here display."""
+        """The number of bytes of displayed text in the events appended here."""
         return self._displayed
 
     @property
     def durable(self) -> int:
-        """How many of them would survive a power cut."""
+        """How many of these bytes are durable."""
         return self._durable
 
     def durability(self) -> Durability:
-        """Give both counts as they are at one moment."""
+        """Return both counts, read atomically."""
         with self._lock:
             return Durability(displayed=self._displayed, durable=self._durable)
 
     def append(self, event_type: str, payload: Json, shown: int = 0) -> int:
-        """Add an event that displays ``shown`` bytes of text, and give its number. Never waits for the disk.
+        """Append an event that displays ``shown`` bytes of text, and return its number. Never waits for the disk.
 
-        What is no JSON is refused and not added. A failure met in the background is raised here.
+        Raises an error for invalid JSON, and for an earlier failure in the background.
         """
         if event_type == END:
             raise InvalidInput(f"An event cannot be of type {END!r}: that is how a journal ends.")
@@ -97,13 +97,13 @@ class Journal:
             return self._add(event_type, payload, shown)
 
     def flush(self) -> None:
-        """Hand everything to the system: other processes can read it, a crash of this one cannot undo it."""
+        """Write everything to the file: other processes can read it, and it survives a crash of this process."""
         with self._lock:
             self._check_open()
             self._write()
 
     def sync(self) -> None:
-        """Force everything onto the disk. Waits for it."""
+        """Flush and fsync the file; blocks until it is durable."""
         with self._syncing:
             with self._lock:
                 self._check_open()
@@ -124,13 +124,13 @@ class Journal:
                 self._durable, self.synced = shown, size
 
     def end(self, payload: Json) -> int:
-        """Add the last entry, force all onto the disk and close; gives the entry's number. Waits for the disk."""
+        """Append the last entry, sync and close the file; return the entry's number. Blocks."""
         seq = self._add_end(payload)
         self.close()
         return seq
 
     async def finish(self, payload: Json) -> int:
-        """Do what ``end`` does, waiting for the disk beside the event loop.
+        """Do what ``end`` does without blocking the event loop.
 
         Once begun it is completed, even when the caller is cancelled meanwhile.
         """
@@ -139,9 +139,9 @@ class Journal:
         return seq
 
     def close(self) -> None:
-        """Force all onto the disk and let go of the file, also when that fails. Closing twice does nothing.
+        """Sync and close the file, also if the sync fails. Closing twice does nothing.
 
-        Without an end the journal stays unfinished: whoever opens it next may go on with it.
+        Without an end entry the journal stays unfinished and can be continued.
         """
         with self._lock:
             self._sealed = True  # what is added from now on might miss the disk and still be numbered
@@ -160,18 +160,18 @@ class Journal:
         return self._failure is not None
 
     def check(self) -> None:
-        """Raise what stopped this journal, if something did."""
+        """Raise the failure of this journal, if there is one."""
         if (failure := self._failure) is not None:
             raise type(failure)(failure.message, hint=failure.hint) from failure
 
     def listen(self, bell: ChangeSignal) -> None:
-        """Ring the bell from now on whenever there is something new to read, or nothing more to come."""
+        """Signal from now on when there are new entries, or when the journal ends."""
         with self._lock:
             self._bells = [*self._bells, bell]
             bell.ring()  # it may have something to tell already
 
     def unlisten(self, bell: ChangeSignal) -> None:
-        """Ring it no more."""
+        """Stop signalling."""
         with self._lock:
             self._bells = [other for other in self._bells if other is not bell]
 
@@ -204,7 +204,7 @@ class Journal:
             raise
 
     def _plan(self) -> None:
-        """Note since when bytes wait, and let the flusher come for them unless it is going to anyway."""
+        """Record since when bytes are pending, and schedule the flusher if needed."""
         if self._unwritten_since is None:
             self._unwritten_since = time.monotonic()
             if not self._flush_planned:
@@ -307,7 +307,7 @@ def _open_for_appending(path: Path) -> tuple[int, int]:
 
 
 def _take_over(descriptor: int, path: Path) -> int:
-    """Lock a file, cut off what a crash tore, and give the number of its last entry."""
+    """Lock a file, truncate a torn end, and return the number of its last entry."""
     # The lock goes with the process that holds it. Two writers would number alike and cut each other's lines.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     lines = JournalReader(descriptor, path)

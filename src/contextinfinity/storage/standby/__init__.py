@@ -1,4 +1,4 @@
-"""Continuing while the ledger is away: locked by another process for too long, or failing to read or write.
+"""Continues while the ledger is unavailable: locked by another process for too long, or failing to read or write.
 
 breaker         the circuit breaker: notices an outage, and keeps requests from waiting for the ledger
 recent          a cache of recently used conversations, for when the ledger cannot even be read
@@ -6,7 +6,7 @@ spool           the durable file of a process, a journal
 old_spool       reads spools of the first release
 held_branch     one branch that continues without the ledger
 held_branches   all of them
-replay          writes the spools of all processes into the ledger
-proxies         the nouns of the store
-store           the ``Store`` that is put together from these, and the task that reconnects
+spool_replay    writes the spools of all processes into the ledger
+proxies         the resources of the store
+store           the ``Store`` assembled from these, and the task that reconnects
 """

@@ -1,4 +1,4 @@
-"""The circuit breaker: notices that the ledger is away, and keeps requests from waiting for it.
+"""The circuit breaker: detects that the ledger is unavailable, and makes requests fail fast.
 
 Requests pass while it is closed. It opens when the ledger fails one, or when another process has kept one waiting for
 250 ms; all that wait then fail at once with ``LedgerAway``, and later ones fail without waiting. It is closed from
@@ -20,7 +20,7 @@ from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFa
 T = TypeVar("T")
 
 PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
-"""Failures that may pass. A full disk and a damaged or foreign file stay the errors they are."""
+"""Failures that may be temporary. A full disk and a damaged or foreign file are raised unchanged."""
 
 
 class CircuitBreaker:
@@ -40,11 +40,14 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the ledger is taken for away."""
+        """Whether the ledger is regarded as unavailable."""
         return self.since is not None
 
     async def through(self, ask: Callable[[], Awaitable[T]], *, probing: bool = False) -> T:
-        """Ask the ledger; ``LedgerAway`` if it is away, at once if that is known. ``probing``: ask even then."""
+        """Run a request. Raises ``LedgerAway`` if the ledger is unavailable, at once if the breaker is open.
+
+        With ``probing`` the request runs even if the breaker is open.
+        """
         if self.is_open and not probing:
             raise self._away()
         limit = asyncio.timeout(None)
@@ -66,9 +69,9 @@ class CircuitBreaker:
         self.since, self.reason = None, ""
 
     def open(self, error: LedgerError) -> LedgerAway:
-        """Let no request pass from now on; returns the error that they get."""
+        """Reject requests from now on; return the error that they get."""
         self.reason = error.message
-        self._hint = error.hint if isinstance(error, LedgerUnlocked) else None  # waiting does not help there
+        self._hint = error.hint if isinstance(error, LedgerUnlocked) else None  # waiting does not help in this case
         if self.since is None:
             self.since = now()
             self._on_open()

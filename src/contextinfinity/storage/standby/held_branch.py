@@ -103,7 +103,7 @@ class HeldBranch:
         return tuple(_step(turn, step, ended.get(step.id)) for step in asked if step.step_index >= first)
 
     def plan(self, turn_id: TurnId) -> Plan | None:
-        """Return the account of a turn's last request, or of the question it asked back."""
+        """Return the plan of a turn's last request, or of its clarifying question."""
         if steps := self.steps(turn_id):
             return steps[-1].plan
         landing = self._landing(turn_id)
@@ -112,7 +112,7 @@ class HeldBranch:
     # --- writing ---
 
     def show(self, items: Iterable[Item]) -> None:
-        """Append what other processes have spooled for this branch, so that the next prompt has it.
+        """Append turns that other processes have spooled for this branch, so that the next prompt contains them.
 
         A turn that is not finished there is shown without an answer.
         """
@@ -176,7 +176,7 @@ class HeldBranch:
         return await self._go_on(ReplayedTurn(turn_id=turn_id, end=end, failed=True))
 
     async def cancel(self, turn_id: TurnId) -> Turn:
-        """Ask for a turn to be stopped; its owner is in this process."""
+        """Request cancellation of a turn; its owner is in this process."""
         if turn_id not in self.turns:
             raise NotFound(f"There is no turn {turn_id}.")
         if self.turns[turn_id].phase in UNFINISHED:
@@ -294,11 +294,11 @@ def _ended(turn: Turn, end: TurnEnd, steps: Sequence[Step], *, failed: bool) -> 
 
 
 def _milliseconds(moment: datetime | None) -> datetime:
-    """Return a moment as the ledger keeps it."""
+    """Truncate a time to milliseconds, as the ledger stores it."""
     return now() if moment is None else from_millis(to_millis(moment))
 
 
 def _refuse_blobs(*messages: Message | None) -> None:
-    """Refuse images, whose bytes only the ledger can keep."""
+    """Reject images, whose bytes only the ledger can store."""
     if any(blobs_of(message.blocks) for message in messages if message is not None):
         raise LedgerAway("The ledger is away, and images cannot be kept without it.")

@@ -1,7 +1,7 @@
-"""The branches that continue while the ledger is away, and their spool.
+"""The branches that continue while the ledger is unavailable, and their spool.
 
-A branch that continues here does so until all of it is in the ledger: what is said on it meanwhile is spooled behind
-what is spooled already, so its order stays. Everything else uses the ledger as soon as that is back.
+A held branch uses the spool until all of it is in the ledger, so that the order of its turns is kept. Other branches
+use the ledger as soon as it is back.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TAKE_MESSAGES = frozenset({"accept", "record"})
-"""Verbs that append to a branch: what any process has spooled for the branch comes first."""
+"""Methods that append to a branch; turns that any process has spooled for the branch are replayed first."""
 
 ROOM_TO_END = 1 << 16
 """Bytes of the spool that are kept free for the answer to each message in it."""
@@ -50,7 +50,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
     most_bytes: int = 64 << 20
     patience: float = 0.25
-    """How long another process may keep a request waiting before the ledger counts as away."""
+    """How long another process may block a request before the ledger is regarded as unavailable."""
     first_pause: float = 0.25
     longest_pause: float = 5.0
     alert_seconds: float = 60.0
@@ -109,7 +109,7 @@ class HeldBranches:
         return next((session for session in found if session.owner == owner), None)
 
     def holds(self, session_id: SessionId) -> bool:
-        """Tell whether the ledger lacks something of a session."""
+        """Return whether the ledger lacks something of a session."""
         return session_id in self._spooled.sessions or self.session(session_id) is not None
 
     def refuse_held(self, branch_id: BranchId) -> None:
@@ -211,7 +211,7 @@ class HeldBranches:
         return seed.session
 
     async def keep(self, records: Sequence[Record]) -> None:
-        """Make records durable. New messages are refused unless their answers have room too."""
+        """Append records to the spool durably. New messages are rejected if there is no room for their answers."""
         entries = [written(record) for record in records]
         if self._spool is None:
             self._spool = Spool(self.replay.folder, self.workers[-1] if self.workers else new_id())
@@ -229,7 +229,7 @@ class HeldBranches:
                 self._ids.add(record.id or "" if isinstance(record, NewSession) else id_of(record))
 
     def report(self, verb: str, away: LedgerAway, session_id: SessionId | None, user_id: str = "") -> None:
-        """Log which write failed and for whom, without anything that people said."""
+        """Log which write failed and for which user, without any message text."""
         session = self.recent.session(session_id)
         user_id = session.owner.user_id if session else user_id
         about = {"operation": verb, "session_id": session_id or "", "user_id": user_id, "error": away.message}
@@ -299,13 +299,13 @@ class HeldBranches:
         del self._branches[held.id]
 
     def close(self) -> None:
-        """Leave the spool to the next process."""
+        """Close the spool; the next process replays it."""
         if self._spool is not None:
             self._spool.close()
 
 
 def _goes_on(record: Record) -> bool:
-    """Tell whether a record belongs to something that was acknowledged before."""
+    """Return whether a record belongs to a turn that was acknowledged before."""
     return isinstance(record, str) or (isinstance(record, ReplayedTurn) and record.new is None)
 
 
@@ -326,7 +326,7 @@ async def _read_seed(ledger: Store, branch_id: BranchId) -> Seed:
 
 
 def _new_seed(new: NewSession, root: StateId | None = None) -> tuple[Seed, State]:
-    """Return what a new session begins with."""
+    """Return the initial content of a new session."""
     moment, session_id, branch_id = now(), new.id or "", new.branch_id or ""
     names = ("owner", "kind", "external_id", "title", "system", "ttl_hours", "metadata")
     fields: dict[str, Any] = {name: getattr(new, name) for name in names}

@@ -1,6 +1,6 @@
-"""The nouns of the store while the ledger may be away.
+"""Proxies of the store's resources that work while the ledger is unavailable.
 
-A verb that is not written here is the ledger's own and fails as it fails there, except for those that a proxy names:
+A method that is not defined here is passed to the ledger and fails as it fails there, except those that a proxy names:
 ``reads`` and ``writes`` raise ``LedgerAway`` at once while the ledger is away, ``optional`` ones return None then, and
 ``replayed`` ones run after a replay, if that is possible.
 """
@@ -39,7 +39,7 @@ Noun = TypeVar("Noun")
 
 
 class Proxy(Generic[Noun]):
-    """A noun of the ledger, some of whose verbs work without it."""
+    """A proxy of a ledger resource, some of whose methods work without the ledger."""
 
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
@@ -104,7 +104,7 @@ class SessionsProxy(Proxy[Sessions]):
     """``Sessions``: known ones are found, new ones are spooled."""
 
     async def create(self, new: NewSession) -> Session:
-        """Create a session, in the spool while the ledger is away. With ids, an unheard commit is found again."""
+        """Create a session, in the spool during an outage. Its id identifies a commit that was not acknowledged."""
         session_id = new_id() if new.id is None else new.id
         new = replace(new, id=session_id, branch_id=new.branch_id or new_id())
         async with self._held.alone_on(session_id):
@@ -148,7 +148,7 @@ class SessionsProxy(Proxy[Sessions]):
         return found
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
-        """Read the owner's session of that name; one that was never seen counts as new while nothing can be read."""
+        """Return the owner's session with that external id; during an outage an unseen one is regarded as new."""
         if (held := self._held.session_named(owner, external_id)) is not None:
             return held
         try:
@@ -200,7 +200,7 @@ class TurnsProxy(Proxy[Turns]):
         return super().__getattr__(name)
 
     async def accept(self, new: NewTurn) -> Turn:
-        """TX-0. With an id, a commit that was not acknowledged is found again."""
+        """TX-0. The turn's id identifies a commit that was not acknowledged."""
         named = new if new.id is not None else replace(new, id=new_id())
         if (creates := named.creates) is not None:
             try:
@@ -297,7 +297,7 @@ class TurnsProxy(Proxy[Turns]):
         )
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
-        """Read the account of a turn's last request."""
+        """Return the plan of a turn's last request."""
         return await self._read_of(turn_id, lambda held: held.plan(turn_id), lambda: self._ledger.plan(turn_id))
 
     async def _read_of(
@@ -328,7 +328,7 @@ class ContentsProxy(Proxy[Contents]):
 
 
 class JobsProxy(Proxy[Jobs]):
-    """``Jobs``: nobody waits for a ledger that is away."""
+    """``Jobs``: fails fast while the ledger is unavailable."""
 
     reads = frozenset({"claimed", "list"})
     writes = frozenset({"claim", "complete", "release", "retry", "give_up"})
@@ -336,7 +336,7 @@ class JobsProxy(Proxy[Jobs]):
     async def enqueue(
         self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
     ) -> Job:
-        """Ask for a job; ``LedgerAway`` for a branch that continues here: it is asked for again after the next turn."""
+        """Enqueue a job. Raises ``LedgerAway`` for a held branch; the job is enqueued again after the next turn."""
         self._held.refuse_held(branch_id)
         return await self._write(lambda: self._ledger.enqueue(job_type, branch_id, turn_id, after=after))
 
@@ -356,12 +356,12 @@ class WorkersProxy(Proxy[Workers]):
         return worker
 
     async def leave(self, worker: WorkerId) -> None:
-        """Unregister it, unless something is left in its spool: then the next process has to find it."""
+        """Unregister a worker, unless its spool is not empty: then the next process takes it over."""
         if self._held.is_over:
             await self._write(lambda: self._ledger.leave(worker))
 
     async def dead(self) -> tuple[WorkerId, ...]:
-        """Name the workers known to be dead, and those of whom only a spool is left; none while nothing can be read."""
+        """Return dead workers and those with a left-over spool; none while the ledger cannot be read."""
         try:
             return tuple(sorted({*await self._read(self._ledger.dead), *self._left()}))
         except LedgerAway:
@@ -465,7 +465,7 @@ class DeletionsProxy(Proxy[Deletions]):
             return nothing
 
     async def _land(self, session_id: SessionId) -> None:
-        """Bring what is spooled of a session into the ledger: what landed behind a deletion would be lost."""
+        """Replay the spooled turns of a session: turns replayed after its deletion would be lost."""
         if self._held.holds(session_id):
             await self._held.land()
         if self._held.holds(session_id):

@@ -64,7 +64,7 @@ class StandbyStore:
         return held if held.status != "ready" else self._ledger.health()
 
     def take_for_away(self, reason: str = "It was said so.") -> None:
-        """Ask the ledger nothing until a probe succeeds: for tests."""
+        """Open the circuit breaker until a probe succeeds; for tests."""
         for breaker in (self._held.reads, self._held.writes):
             breaker.open(LedgerFailed(reason))
 
@@ -76,7 +76,7 @@ class StandbyStore:
         await self._workers.land_left()
 
     async def close(self) -> None:
-        """Write what can be written, leave the rest to the next process, and close the ledger."""
+        """Replay what is possible, leave the rest to the next process, and close the ledger."""
         self._closed = True
         if self._reconnecting is not None:
             self._reconnecting.cancel()
@@ -88,7 +88,7 @@ class StandbyStore:
         await self._ledger.close()
 
     def _reconnect(self) -> None:
-        """Start the task that asks for the ledger, unless it runs."""
+        """Start the task that probes the ledger, unless it is running."""
         if self._reconnecting is None and not self._closed:
             log.warning("the ledger is away; what is said is kept in a spool until it is back")
             self._reconnecting = asyncio.create_task(self._until_back(), name="ledger-reconnect")
@@ -109,7 +109,7 @@ class StandbyStore:
         self._reconnecting, self._alerted = None, False
 
     async def _probe(self) -> None:
-        """Ask the ledger for something that changes nothing; if it answers, land what is held."""
+        """Probe reads and writes of the ledger; if they succeed, replay the spool."""
         held, ledger = self._held, self._ledger
         if held.reads.is_open:
             await held.reads.through(lambda: ledger.sessions.get(new_id()), probing=True)
