@@ -1,1 +1,1 @@
-"""Looking after what is stored: is it whole, and what can be set right."""
+"""Maintenance: integrity checks, repairs, backups and encryption of a data_dir."""

@@ -1,4 +1,4 @@
-"""What lies around the ledger: who may read it, how much room there is, whether backups are whole."""
+"""Checks of the data_dir: file permissions, free disk space and backups."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from contextinfinity.settings import Settings
 from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN, is_being_made, is_whole
 
 LEAST_FREE_BYTES = 2**30
-"""With less room than this, or than the ledger takes, the disk is low."""
+"""Less free space than this, or than the size of the ledger, is reported as low."""
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def streams_folder(settings: Settings) -> Path:
-    """Where journals are."""
+    """Return the folder of journals."""
     return settings.data_dir / "streams"
 
 
 def backups_folder(settings: Settings) -> Path:
-    """Where backups are."""
+    """Return the folder of backups."""
     return settings.data_dir / "backups"
 
 
 def workers_folder(settings: Settings) -> Path:
-    """Where the locks of workers are: beside the ledger."""
+    """Return the folder of worker locks, next to the ledger."""
     return (settings.ledger_path or settings.data_dir / "ledger.db").parent / "workers"
 
 
 def spool_folder(settings: Settings) -> Path:
-    """Where what is said waits while the ledger is away: beside the ledger it belongs to."""
+    """Return the folder of spools, next to the ledger."""
     ledger = settings.ledger_path or settings.data_dir / "ledger.db"
     return ledger.with_name(f"{ledger.name}-spool")
 
 
 def open_to_others(settings: Settings) -> list[tuple[Path, int]]:
-    """Name what somebody else than its owner may use, with its mode."""
+    """Return files and folders that other users may access, with their modes."""
     found = []
     for path in _private(settings):
         with suppress(OSError):  # gone meanwhile, or not ours to look at
@@ -50,7 +50,7 @@ def open_to_others(settings: Settings) -> list[tuple[Path, int]]:
 
 
 def close_to_others(settings: Settings) -> int:
-    """Take access away from everybody but the owner; tell of how many files."""
+    """Remove the permissions of other users; return the number of changed files."""
     done = 0
     for path, mode in open_to_others(settings):
         with suppress(OSError):  # somebody else's: it stays found
@@ -60,7 +60,7 @@ def close_to_others(settings: Settings) -> int:
 
 
 def low_disk(settings: Settings, least: int) -> str | None:
-    """Tell how much room there is, if that is little; nothing where it cannot be asked."""
+    """Return a message if disk space is low; None if it is not, or unknown."""
     ledger = settings.ledger_path
     folder, size = settings.data_dir if ledger is None else ledger.parent, 0
     try:
@@ -77,22 +77,22 @@ def low_disk(settings: Settings, least: int) -> str | None:
 
 
 def backups(settings: Settings) -> list[Path]:
-    """Name the backups there are."""
+    """Return all backups."""
     return _inside(backups_folder(settings), PATTERN)
 
 
 def damaged_backups(settings: Settings) -> list[Path]:
-    """Name the backups that are no whole ledgers."""
+    """Return the backups that are damaged or incomplete."""
     return [path for path in backups(settings) if not _seems_whole(path)]
 
 
 def partial_backups(settings: Settings) -> list[Path]:
-    """Name the backups that were begun and that nobody works on."""
+    """Return unfinished backups that no process is writing."""
     return [path for path in _inside(backups_folder(settings), f"*{PARTIAL}") if not is_being_made(path)]
 
 
 def remove_partial_backups(settings: Settings) -> int:
-    """Remove those; tell how many."""
+    """Remove unfinished backups that no process is writing; return how many."""
     done = 0
     for path in partial_backups(settings):
         with suppress(OSError):
@@ -111,7 +111,7 @@ def _seems_whole(path: Path) -> bool:
 
 
 def _private(settings: Settings) -> Iterator[Path]:
-    """Everything that holds, or leads to, what was said."""
+    """Yield all files and folders that must be private."""
     yield settings.data_dir
     if (ledger := settings.ledger_path) is not None:
         yield from (ledger.with_name(f"{ledger.name}{end}") for end in ("", "-wal", "-shm"))
@@ -126,7 +126,7 @@ def _private(settings: Settings) -> Iterator[Path]:
 
 
 def _inside(folder: Path, pattern: str) -> list[Path]:
-    """Name what is in a folder; nothing if there is none, or if it cannot be read."""
+    """Return the matching files in a folder; none if it is missing or unreadable."""
     try:
         return sorted(folder.glob(pattern))
     except OSError:

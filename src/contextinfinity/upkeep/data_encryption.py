@@ -32,10 +32,10 @@ from contextinfinity.upkeep.data_dir_checks import backups_folder, spool_folder,
 
 Kind: TypeAlias = Literal["database", "lines", "stream", "remains", "plain", "unknown"]
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is given how many bytes are done, and how many there are."""
+"""Called with the bytes done and the total."""
 
 _NEVER_SECRET = frozenset({"config.toml", HEADER, "librarian.json", ELSEWHERE})
-"""Files without anything that was said."""
+"""Files without conversation text."""
 
 
 class Conversion(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def encrypt(settings: Settings, source: KeySource, key: str, progress: Progress)
 
 
 def decrypt(settings: Settings, progress: Progress) -> Conversion:
-    """Write everything in plain text again; the key is not needed from then on."""
+    """Decrypt everything; the key is not needed afterwards."""
     with exclusive_data_dir(settings):
         unlocked = _unlocked(settings)
         done = _convert(settings, unlocked.cipher, None, b"", progress)
@@ -104,7 +104,7 @@ def _unlocked(settings: Settings) -> Unlocked:
 
 @contextmanager
 def exclusive_data_dir(settings: Settings) -> Iterator[None]:
-    """Use a data_dir alone; ``LedgerBusy`` when another process uses it."""
+    """Take exclusive use of a data_dir. Raises ``LedgerBusy`` if another process uses it."""
     ledger = settings.ledger_path
     if ledger is not None and not ledger.is_relative_to(settings.data_dir):
         raise SettingsError(
@@ -146,7 +146,7 @@ def _convert(
 
 
 def holds_conversations(settings: Settings) -> bool:
-    """Return whether a data_dir has files with something that was said, or files that are not ours."""
+    """Return whether a data_dir has files with conversation text, or unknown files."""
     return any(_kind(path, settings) != "plain" for path in _files(settings.data_dir))
 
 
@@ -165,7 +165,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _kind(path: Path, settings: Settings) -> Kind:
-    """Say how a file of a data_dir is kept. A new kind of file that holds something said gets its line here."""
+    """Return how a file of a data_dir is encrypted. A new kind of file with conversation text is added here."""
     name, folder, ledger = path.name, path.parent, settings.ledger_path
     backups = backups_folder(settings)
     if path == ledger or (folder == backups and path.match(PATTERN)):

@@ -1,7 +1,7 @@
-"""Is everything well? What the ledger, its streams, locks, backups and the machine say about it.
+"""Health check of the ledger, its journals, locks and backups, and of the machine.
 
-``examine`` looks and changes nothing. It gives a ``Report`` whatever it meets: a file that is damaged, foreign
-or too new is a finding, not an error. It may run beside working engines, whose doings are no findings.
+``examine`` changes nothing and always returns a ``Report``: a damaged, foreign or too new file is a finding, not an
+error. It may run while engines are working; their activity causes no findings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contextinfinity.upkeep.findings import Finding, Repaired, found
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """How things stand: ``schema`` and ``turns`` are None and 0 where there is no ledger to ask."""
+    """The result of a check; without a readable ledger ``schema`` is None and ``turns`` is 0."""
 
     ledger: str
     schema: int | None = None
@@ -37,7 +37,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is amiss; what the next start clears up by itself is not."""
+        """Whether there are no findings, apart from those that the next start resolves."""
         return all(finding.severity == "info" for finding in self.findings)
 
 
@@ -52,7 +52,7 @@ def examine(
     already: tuple[Finding, ...] = (),
     least_free: int = data_dir_checks.LEAST_FREE_BYTES,
 ) -> Report:
-    """Look everything over; ``already`` is what was found on the way here."""
+    """Run all checks and return the report, including the findings in ``already``."""
     findings = [*already, *_machine_findings(settings, least_free)]
     name, path = masked(settings.ledger_url), settings.ledger_path
     if path is None:
@@ -82,7 +82,7 @@ def examine(
 
 
 def settings_in_force(config: Path | None, data_dir: Path | None) -> tuple[Settings, tuple[Finding, ...]]:
-    """Read the settings; where they cannot be followed, give the defaults in that data_dir, and a finding."""
+    """Return the settings; if they are invalid, the defaults for that data_dir and a finding."""
     try:
         return load_settings(config=config, data_dir=data_dir).settings, ()
     except SettingsError as error:
@@ -122,7 +122,7 @@ def _machine_findings(settings: Settings, least_free: int) -> Iterator[Finding]:
 
 
 def _findings_without_ledger(settings: Settings) -> Iterator[Finding]:
-    """A folder without a ledger is a fresh one, unless something in it says that there was one."""
+    """Yield findings for a folder without a ledger: none if it is new, or signs that a ledger was lost."""
     streams = data_dir_checks.streams_folder(settings)
     traces = [str(streams / f"{step}.jsonl") for step in journals.journals_in(streams)]
     traces += map(str, data_dir_checks.backups(settings))

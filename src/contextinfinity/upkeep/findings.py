@@ -1,7 +1,7 @@
-"""Everything that can be found amiss, in words.
+"""All findings of ``cix doctor`` and their texts.
 
-A ``FindingKind`` says of one code how bad it is, what it means, what a person should do about it and, where a repair
-is safe, what the repair does. ``KINDS`` is the whole list; the manual and the tests are held to it.
+A ``FindingKind`` holds the severity of a code, its meaning, what the user should do and, if a safe repair exists, what
+the repair does. ``KINDS`` is the complete list; tests compare the documentation with it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Severity: TypeAlias = Literal["broken", "warning", "info"]
 """``info``: a crash left it, it harms nothing, and the next start of an engine clears it up by itself."""
 
 PLACES = 5
-"""How many places of one finding are named."""
+"""The number of locations listed per finding."""
 
 _RESTORE = "Restore the newest backup that is well; `cix show ID --json` saves what can still be read."
 _DERIVED = "Nothing that was said is affected: `cix reindex` makes it anew."
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing amiss: ``what`` in a sentence, ``where`` the first places, ``repair`` what --repair would do."""
+    """One finding: ``what`` describes it, ``where`` lists the first locations, ``repair`` what --repair would do."""
 
     code: str
     severity: Severity
@@ -34,7 +34,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Repaired(Struct, frozen=True, kw_only=True):
-    """One kind of thing that was set right."""
+    """One kind of finding that was repaired."""
 
     code: str
     what: str
@@ -42,7 +42,7 @@ class Repaired(Struct, frozen=True, kw_only=True):
 
 
 class FindingKind(Struct, frozen=True):
-    """What a code means: in the singular, in the plural with its number, and what to do."""
+    """The texts of a code: singular, plural with a count, and what to do."""
 
     severity: Severity
     one: str
@@ -52,7 +52,7 @@ class FindingKind(Struct, frozen=True):
 
 
 def found(code: str, places: Sequence[str], count: int | None = None, *, what: str | None = None) -> Finding:
-    """Say in words what was found, and where."""
+    """Return a finding with its text and locations."""
     kind, number = KINDS[code], len(places) if count is None else count
     rest = f"; and {number - PLACES:,} more" if number > PLACES else ""
     return Finding(
@@ -67,7 +67,7 @@ def found(code: str, places: Sequence[str], count: int | None = None, *, what: s
 
 
 def repaired(counts: Iterable[tuple[str, int]]) -> tuple[Repaired, ...]:
-    """Say in words what was set right."""
+    """Return descriptions of the repairs."""
     return tuple(Repaired(code=code, what=KINDS[code].repair or "", count=count) for code, count in counts if count)
 
 

@@ -1,8 +1,8 @@
-"""Journals that are not as they should be: torn, of no step, without an end though their step is over.
+"""Checks and repairs of journals: torn ones, those of unknown steps, and those without an end whose step has ended.
 
-A journal somebody writes is never amiss, whatever it looks like. Its writer holds a lock on it, but asking for
-that lock could get in a writer's way, so only suspects are asked, and then looked at again: a writer that let
-go in between has left its step in the ledger by now.
+A journal that is being written is never a finding. Its writer holds a lock, but testing the lock could disturb a
+writer, so it is tested for suspicious journals only. These are then checked again, because a writer that finished in
+between has written its step to the ledger.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from contextinfinity.storage.journal.folder import is_written
 from contextinfinity.storage.journal.journal_reader import JournalReader, open_lines
 
 Endings = Callable[[Collection[StepId]], dict[StepId, bool]]
-"""Tells of each step that is in the ledger whether it is over."""
+"""Returns for each step that is in the ledger whether it has ended."""
 
 
 def journals_in(folder: Path) -> list[StepId]:
-    """Name the steps that have a journal; none where the folder cannot be read."""
+    """Return the steps that have a journal; none if the folder cannot be read."""
     try:
         return JournalFolder(folder).steps()
     except OSError:
@@ -33,14 +33,14 @@ def journals_in(folder: Path) -> list[StepId]:
 
 
 def amiss(folder: Path, endings: Endings) -> dict[Path, str]:
-    """Give the journals that are amiss, each with the code of its finding."""
+    """Return the faulty journals with the code of their finding."""
     suspects = _verdicts(folder, journals_in(folder), endings)
     idle = [path.stem for path in suspects if not is_written(path)]
     return {path: code for path, code in _verdicts(folder, idle, endings).items() if not is_written(path)}
 
 
 def set_right(folder: Path, endings: Endings, keep: Path) -> dict[str, int]:
-    """Cut what is torn and move what is of no use; a copy of everything touched is kept. Gives how many by code."""
+    """Truncate torn journals and move useless ones, keeping a copy of each; return the counts by code."""
     done: dict[str, int] = {}
     for path, code in amiss(folder, endings).items():
         if code in ("journal_stray", "journal_unfinished"):
@@ -61,7 +61,7 @@ def _verdicts(folder: Path, steps: list[StepId], endings: Endings) -> dict[Path,
 
 
 def _look(path: Path) -> str:
-    """Tell what a journal looks like by itself: gone, unreadable, torn, ended or open."""
+    """Return the state of a journal file: gone, unreadable, torn, ended or open."""
     try:
         lines = open_lines(path)
         if lines is None:
@@ -81,7 +81,7 @@ def _look(path: Path) -> str:
 
 
 def _verdict(look: str, over: bool | None) -> str | None:
-    """Judge a journal; ``over``: whether its step is, None when there is no such step."""
+    """Return the finding code of a journal, or None; ``over``: whether its step has ended, None if it is unknown."""
     if look == "gone":
         return None
     if look == "unreadable":
@@ -94,7 +94,7 @@ def _verdict(look: str, over: bool | None) -> str | None:
 
 
 def _cut(path: Path, keep: Path) -> bool:
-    """Cut off what follows the last whole entry, unless a writer took the journal meanwhile."""
+    """Truncate a journal after its last complete entry, unless a writer opened it in the meantime."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

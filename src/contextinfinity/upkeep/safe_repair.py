@@ -45,7 +45,7 @@ def examine_and_repair(
     already: tuple[Finding, ...] = (),
     least_free: int = data_dir_checks.LEAST_FREE_BYTES,
 ) -> Report:
-    """Look everything over, repair what can be, and look again."""
+    """Run all checks, repair what is possible, and check again."""
     before = examine(settings, progress=progress, already=already, least_free=least_free)
     if not any(finding.repair for finding in before.findings):
         return before

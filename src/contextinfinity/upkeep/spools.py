@@ -1,4 +1,4 @@
-"""Spools beside the ledger that wait to be written into it, or that it did not accept."""
+"""Spools that wait for a replay, or that the ledger rejected."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from contextinfinity.upkeep.journals import Endings
 
 
 def left(settings: Settings) -> list[str]:
-    """Name the spools whose process has ended, with what is in them."""
+    """Return descriptions of the spools whose process has ended."""
     folder = spool_folder(settings)
     paths = [folder / f"{name}{SUFFIX}" for name in names(folder)]
     return [f"{path}: {counted(_turns(path), 'turn')}" for path in paths if _is_left(path)]
 
 
 def refused(settings: Settings) -> list[str]:
-    """Name the spools that the ledger did not accept, with the reasons."""
+    """Return descriptions of the spools that the ledger rejected, with the reasons."""
     return [f"{path}: {reason}" if reason else str(path) for path, reason in refused_in(spool_folder(settings)).items()]
 
 
