@@ -1,9 +1,10 @@
-"""Setting right what can be set right without losing anything, after a backup.
+"""Repairs that cannot lose data, after a backup.
 
-Deletions that were begun are finished first, so that nothing deleted is copied. Nothing else is changed before a copy
-of the ledger is whole and on the disk; where that fails, nothing is repaired.
-A ledger that is damaged, foreign or too new is not written to. What the report says afterwards was looked at
-afresh: repaired is what was done, found is what remains.
+Unfinished deletions are completed first, so that the backup contains no deleted data. Nothing else is changed before
+the backup is complete and durable; if it fails, nothing is repaired.
+
+A damaged, foreign or too new ledger is not written to. Afterwards all checks run again: the report lists the repairs
+and the remaining findings.
 """
 
 from __future__ import annotations

@@ -95,14 +95,14 @@ class ContextManager(PromptWriter):
         self.close()
 
     def close(self) -> None:
-        """Let go of the ledger and of OS threads. Closing twice does nothing, nor does closing in a forked process."""
+        """Close the ledger and stop OS threads. Closing twice, or in a forked process, does nothing."""
         if os.getpid() == self._process:
             self._loop.close(self._means.close)
 
     # --- history ---
 
     def add_message(self, role: str, content: Content) -> None:
-        """Append a message of the user, assistant, system or tool; when this returns, it is kept.
+        """Append a message of the user, assistant, system or tool; it is durable when this returns.
 
         ``content`` is a text, or a list of parts in OpenAI's form (``text``, ``image_url``). Only an assistant's text
         may be empty.
@@ -110,13 +110,13 @@ class ContextManager(PromptWriter):
         self._add(_message(role, content))
 
     def add_exchange(self, user: Content, assistant: Content) -> None:
-        """Append a question and its answer: both, or neither."""
+        """Append a question and its answer atomically."""
         self._add(_message("user", user), _message("assistant", assistant))
 
     def get_history(self) -> list[dict[str, Any]]:
-        """Return a copy of the messages, oldest first; after a fold the summary and its answer stand in front.
+        """Return a copy of the messages, oldest first; after a fold it starts with the summary and its answer.
 
-        ``content`` is a text, or a list of parts where a message has pictures.
+        ``content`` is a text, or a list of parts if a message has images.
         """
         messages = self._wait(self._history.messages)
         return [{"role": message.role, "content": _content_of(message)} for message in messages]
@@ -137,7 +137,7 @@ class ContextManager(PromptWriter):
         return checked
 
     def clear_history(self) -> None:
-        """Go on with no messages, and forget where they stood in the cache tiers."""
+        """Continue without messages, and remove them from the cache tiers."""
         self._wait(self._history.clear)
         self._begin_session()
         self.reregister_history_items()
@@ -148,13 +148,13 @@ class ContextManager(PromptWriter):
             self.workspace.forget_history()
 
     def history_token_count(self) -> int:
-        """Count what ``get_history`` gives."""
+        """Return the number of tokens of ``get_history``."""
         return self._history.measure.messages(self._read().messages)
 
     # --- budget ---
 
     def get_token_budget(self) -> dict[str, Any]:
-        """Tell how full the model's window is.
+        """Return how full the model's context window is.
 
         Keys: history_tokens, max_history_tokens, max_input_tokens, max_output_tokens, remaining, needs_summary.
         """
@@ -164,11 +164,11 @@ class ContextManager(PromptWriter):
         return {**msgspec.structs.asdict(found), "needs_summary": self._is_due(standing)}
 
     def should_compact(self) -> bool:
-        """Tell whether the word-for-word part is over the trigger; never where compaction is off."""
+        """Return whether the verbatim part exceeds the trigger; always False if compaction is off."""
         return self._is_due(self._read())
 
     def get_compaction_status(self) -> dict[str, Any]:
-        """Give ``enabled``, the ``trigger`` in tokens, and how much of it the word-for-word part takes, in percent.
+        """Return ``enabled``, the ``trigger`` in tokens, and the size of the verbatim part in percent of it.
 
         The trigger is the configured one, or less where the model's window is small.
         """
@@ -176,10 +176,10 @@ class ContextManager(PromptWriter):
         return {"enabled": self._enabled, "trigger": trigger, "percent": round(100 * used / trigger, 1)}
 
     def compact_history_if_needed(self) -> dict[str, Any] | None:
-        """Fold old messages into the summary where ``should_compact``; None: there was no need.
+        """Fold old messages into the summary if ``should_compact``; return None if there is no need.
 
-        Otherwise tell what became of it: ``case`` (truncate, summarize, or none: nothing can leave, or it would not
-        pay), messages and tokens before and after, and the summary.
+        The result has ``case`` (truncate, summarize, or none if nothing can be folded or it would not save tokens),
+        messages and tokens before and after, and the summary.
         """
         if not self._is_due(before := self._read()):
             return None
@@ -190,7 +190,7 @@ class ContextManager(PromptWriter):
         return {"case": case, **_difference(self._history.measure.messages, before, self._read())}
 
     def init_compactor(self, compaction_config: Mapping[str, object] | None = None) -> None:
-        """Switch compaction on with these keys of [compaction]; what they leave out is as the settings say."""
+        """Enable compaction with these keys of [compaction]; missing keys are taken from the settings."""
         settings = settings_for(self._machine, self.model_name, compaction_config or {})
         messages = () if self._kept else self._wait(self._history.messages)
         self._wait(self._means.close)
@@ -200,10 +200,10 @@ class ContextManager(PromptWriter):
         self._enabled = settings.compaction.enabled
 
     def emergency_truncate(self) -> int:
-        """Where the history is over twice the trigger, let the oldest exchanges leave until it is within it.
+        """If the history exceeds twice the trigger, fold the oldest exchanges until it is within the trigger.
 
-        For when compaction failed: what leaves, in whole exchanges, is summarised without a model. Gives the number
-        of messages that left.
+        Use this after a failed compaction: whole exchanges are summarised without a model. Returns the number of
+        messages that were removed.
         """
         trigger = self._history.budget.fold_trigger
         if self._verbatim(self._read()) <= 2 * trigger:
@@ -216,7 +216,7 @@ class ContextManager(PromptWriter):
     # --- behind them ---
 
     def _continue_session(self) -> None:
-        """Continue the last session of the history file, and bring that file and the ledger in step."""
+        """Continue the last session of the history file, and synchronise that file with the ledger."""
         if (store := self.history_store) is None:
             return
         kept, is_other = self._wait(lambda: repair(self._history, store))
@@ -226,7 +226,7 @@ class ContextManager(PromptWriter):
             self._begin_session()
 
     def _restored(self, settings: Settings) -> tuple[ManagerParts, WorkspaceHistory]:
-        """Open the ledger and go on with what is there; where that fails, begin with nothing, in memory."""
+        """Open the ledger and continue its history; if that fails, start with an empty one in memory."""
         means, session = None, self._session
         try:
             means = open_means(settings, self.model_name, kept=self._kept)
@@ -261,7 +261,7 @@ class ContextManager(PromptWriter):
             record(self.history_store, messages)
 
     def _verbatim(self, standing: CurrentHistory) -> int:
-        """Count the part that stands word for word: only that can be folded."""
+        """Return the number of tokens of the verbatim part, which can be folded."""
         count = self._history.measure.messages
         return count(standing.messages) - count(standing.summary)
 
@@ -269,7 +269,7 @@ class ContextManager(PromptWriter):
         return self._enabled and self._verbatim(standing) > self._history.budget.fold_trigger
 
     def _telling(self, fold: Callable[[Broadcast], Coroutine[Any, Any, Fold | None]]) -> Fold | None:
-        """Fold, and tell of it in the caller's own thread, where ``on_event`` may call this context manager."""
+        """Fold, and call ``on_event`` in the caller's thread, so that it may call this context manager."""
         heard: SimpleQueue[CompactionEvent | None] = SimpleQueue()
         done: Future[Fold | None] = Future()
 
@@ -296,12 +296,12 @@ class ContextManager(PromptWriter):
             return
         try:
             self._on_event(event)
-        except Exception as error:  # whoever listens must not break what they listen to; their words stay unlogged
+        except Exception as error:  # a failing callback must not break the fold; its message may hold private text
             log.warning("on_event failed with %s", type(error).__name__)
 
 
 class CompactionQueue(Broadcast):
-    """Puts what happens with a fold into a queue."""
+    """Puts the events of a fold into a queue."""
 
     def __init__(self, heard: SimpleQueue[CompactionEvent | None]) -> None:
         super().__init__()
@@ -326,14 +326,14 @@ def _difference(
 
 
 def _as_dict(event: CompactionEvent) -> dict[str, Any]:
-    """Give an event as the listeners know it: its type, and what it says of the compaction."""
+    """Return an event as a dict for ``on_event``."""
     said = msgspec.structs.asdict(event)
     known = ("case", "tokens_before", "tokens_after", "message")
     return {"type": event.__struct_config__.tag, **{name: said[name] for name in known if name in said}}
 
 
 def _content_of(message: Message) -> Content:
-    """Return a message's content: a text, or parts if it shows pictures."""
+    """Return a message's content: a text, or parts if it has images."""
     if not any(isinstance(block, ImageBlock) for block in message.blocks):
         return message.rendered_text
     return [part for block in message.blocks if (part := _part(block)) is not None]
@@ -357,7 +357,7 @@ def _checked(message: Mapping[str, object]) -> Message:
 
 
 def _message(role: object, content: object) -> Message:
-    """Make a message, or say why it is none."""
+    """Return a message. Raises an error if role or content is invalid."""
     if not isinstance(role, str):
         raise InvalidInput(f"The role is of type {type(role).__name__}.", hint=f"It may be {', '.join(ROLES)}.")
     if isinstance(content, list) and role in ROLES:
@@ -371,7 +371,7 @@ def _message(role: object, content: object) -> Message:
 
 
 def _parts(role: str, content: list[Any]) -> tuple[ContentBlock, ...]:
-    """Read a list of parts in OpenAI's form; an assistant shows no pictures."""
+    """Decode a list of parts in OpenAI's form; an assistant message cannot have images."""
     read, is_answer = MessageReader(), role == "assistant"
     try:
         read.take({"role": "assistant" if is_answer else "user", "content": content})
@@ -386,7 +386,7 @@ def _parts(role: str, content: list[Any]) -> tuple[ContentBlock, ...]:
 
 
 def _session_of(repo_root: str | Path | None) -> NewSession:
-    """Name the session of a folder, the same one however its path is written."""
+    """Return the session of a folder; different spellings of its path give the same session."""
     if repo_root is None:
         return NewSession(external_id="context-manager")
     root = Path(repo_root).expanduser().resolve()
@@ -398,4 +398,4 @@ def _session_of(repo_root: str | Path | None) -> NewSession:
 
 
 async def _nothing() -> None:
-    """End without a ledger."""
+    """Do nothing: there is no ledger to close."""

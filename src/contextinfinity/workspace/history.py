@@ -1,7 +1,7 @@
-"""A history in the ledger: what was said in one session, read and changed as a list of messages.
+"""The history of one session in the ledger, read and changed as a list of messages.
 
-It is the session's active branch. What a fold covers stands as a summary and its answer in front, everything later
-word for word. Nothing that was said is deleted: replacing and clearing make another branch the active one.
+It is the session's active branch. It starts with the summary of folded turns and its answer; later messages follow
+verbatim. No message is deleted: replacing and clearing the history activate another branch.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from contextinfinity.workspace.ledger_setup import ManagerParts
 T = TypeVar("T")
 
 FAR_BACK = 500
-"""How many states are searched for one that a branch can begin after."""
+"""How many states are searched for one that a branch can fork from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentHistory:
-    """A history at one moment: the state of its branch, and the turns after the summary; empty before it began."""
+    """A snapshot of a history: the state of its branch, and the turns after the summary."""
 
     branch_id: BranchId = ""
     head: State | None = None
@@ -53,17 +53,17 @@ class CurrentHistory:
 
     @property
     def summary(self) -> tuple[Message, ...]:
-        """What stands for the turns that were folded."""
+        """The messages that represent the folded turns."""
         return () if self.head is None else summary_pair(self.head.summary)
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All of it, oldest first."""
+        """All messages, oldest first."""
         return *self.summary, *(message for turn in self.turns for message in messages_of(turn))
 
 
 class WorkspaceHistory:
-    """The messages of one session, which is made when the first of them is added."""
+    """The messages of one session, which is created with the first message."""
 
     def __init__(self, means: ManagerParts, session: NewSession) -> None:
         self._parts = means.parts
@@ -74,12 +74,12 @@ class WorkspaceHistory:
         self.budget: Budget = means.parts.budget_of(means.model)
 
     async def read(self) -> CurrentHistory:
-        """Read what there is; nothing is made."""
+        """Return the current history; creates nothing."""
         session = await self._find()
         return CurrentHistory() if session is None else await self._stands(session.active_branch)
 
     async def messages(self) -> tuple[Message, ...]:
-        """Read all messages, oldest first, with the bytes of their pictures."""
+        """Return all messages, oldest first, with the bytes of their images."""
         shown = Prompt(system=(), messages=(await self.read()).messages)
         return (await with_pictures(self._store.contents, shown)).messages
 
@@ -98,7 +98,7 @@ class WorkspaceHistory:
         return [message for turn in read for message in messages_of(turn)]
 
     async def add(self, messages: Sequence[Message], patience: float) -> None:
-        """Append one message, or a question and its answer together; wait that long for a turn that is answered."""
+        """Append one message, or a question and its answer; wait up to ``patience`` seconds for a running turn."""
 
         kept = await self._kept(messages)
 
@@ -147,7 +147,7 @@ class WorkspaceHistory:
         return head.covers_turn_seq if any(state.turn_seq == head.covers_turn_seq for state in states) else 0
 
     async def _summarise(self, branch_id: BranchId, summary: str, covers: int) -> None:
-        """Give a new branch its summary."""
+        """Set the summary of a new branch."""
         head = await self._store.states.head(branch_id)
         draft = StateDraft(
             branch_id=branch_id,
@@ -159,26 +159,26 @@ class WorkspaceHistory:
         await self._store.states.commit(draft, expected_head=head.id)
 
     async def _kept(self, messages: Sequence[Message]) -> list[Message]:
-        """Keep the pictures of messages in the ledger."""
+        """Store the images of messages in the ledger."""
         return [await with_kept_pictures(self._store.contents, message) for message in messages]
 
     async def clear(self) -> None:
-        """Go on with no messages; where there are none, nothing changes."""
+        """Continue without messages; does nothing if there are none."""
         async with self._changing:
             session = await self._find()
             if session is not None and await self._store.turns.history(session.active_branch, limit=1):
                 await self._store.branches.rollback(session.active_branch, state=0)
 
     async def fold(self, folds: Broadcast) -> folding.Fold | None:
-        """Fold what is too long, telling ``folds`` of it; None: nothing can leave, or it would not pay."""
+        """Fold old turns and send events to ``folds``; None if nothing can be folded or it would not save tokens."""
         session = await self._find()
         return None if session is None else await folding.fold(replace(self._parts, folds=folds), session.active_branch)
 
     async def truncate(self, most: int) -> int:
-        """Let the oldest exchanges leave until the others take ``most`` tokens; tell how many messages left.
+        """Fold the oldest exchanges until the rest has at most ``most`` tokens; return the number of folded messages.
 
-        What leaves is summarised by rule, whatever the librarian: it has failed. The last exchange stays, and what
-        stays begins with a question.
+        They are summarised by rule, because the librarian has failed. The last exchange is kept, and the remaining
+        messages start with a question.
         """
         standing = await self.read()
         leaves = self._oldest(standing, most)
@@ -201,7 +201,7 @@ class WorkspaceHistory:
         return 0 if await self._store.states.fold(candidate) is None else len(leaving)
 
     def _oldest(self, standing: CurrentHistory, most: int) -> int:
-        """Tell how many of the oldest turns have to leave, or can."""
+        """Return how many of the oldest turns have to be folded, or can be."""
         turns = standing.turns
         last = 0 if standing.head is None else standing.head.turn_seq
         costs = [self.measure.messages(messages_of(turn)) for turn in turns]
@@ -230,12 +230,12 @@ class WorkspaceHistory:
         while (session := await self._find()) is None:
             try:
                 return await self._store.sessions.create(self._new)
-            except AlreadyExists:  # somebody was quicker: it is found now
+            except AlreadyExists:  # created concurrently: it is found now
                 continue
         return session
 
     async def _stands(self, branch_id: BranchId) -> CurrentHistory:
-        """Read the summary first: a fold that is committed meanwhile hides nothing."""
+        """Read the summary first, so that a concurrent fold hides no turns."""
         head = await self._store.states.head(branch_id)
         branch = await self._store.branches.get(branch_id)
         end = head.turn_seq if branch is None else branch.last_turn_seq
@@ -256,7 +256,7 @@ def exchanges_of(messages: Sequence[Message]) -> list[Exchange]:
 
 
 def messages_of(turn: Turn) -> list[Message]:
-    """Return what was said in a turn, each by who said it: words, and the pictures of the question."""
+    """Return the messages of a turn, including the images of the question."""
     question, *answer = (say(ROLES[one.role], one.content) for one in logged(turn))
     blocks = turn.user_message.blocks
     if any(isinstance(block, ImageBlock) for block in blocks):
@@ -266,13 +266,13 @@ def messages_of(turn: Turn) -> list[Message]:
 
 
 def opens(turn: Turn) -> bool:
-    """Tell whether a turn can be read without the one before."""
+    """Return whether a turn can be read without the previous one."""
     first = turn.user_message
     return first.role == "user" and not any(isinstance(block, ToolResultBlock) for block in first.blocks)
 
 
 async def _patiently(write: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Write once the engine is done with a turn of the same branch: a matter of moments, as a rule."""
+    """Retry a write for up to ``seconds`` while the engine answers a turn of the same branch."""
     clock = asyncio.get_running_loop().time
     end = clock() + seconds
     while True:
