@@ -95,7 +95,6 @@ class TestRemoteClient(ClientSuite):
             client.tokens.needed(),
             client.past.bring_in_step(),
             client.threads.clean_up(),
-            client.imports.load(tmp_path / "x"),
         ):
             with pytest.raises(Refused, match="--server"):
                 await attempt

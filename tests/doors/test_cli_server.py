@@ -59,7 +59,7 @@ def test_lines_from_a_pipe_are_answered_by_a_server(server: Server, cix: Cix) ->
 @pytest.mark.parametrize(
     "words",
     [
-        *(("import", "x.jsonl"), ("cleanup",), ("reindex",), ("rebuild",), ("serve",), ("config",)),
+        *(("cleanup",), ("reindex",), ("rebuild",), ("serve",), ("config",)),
         *(("token", "create", "--user", "ann"), ("token", "list"), ("token", "revoke", "x")),
         *(("model", "get"), ("model", "list"), ("model", "remove"), ("doctor", "--repair")),
     ],
@@ -84,7 +84,7 @@ def test_a_server_is_asked_how_it_does(server: Server, cix: Cix) -> None:
 
 @pytest.mark.req("CLI-1")
 def test_no_command_offers_a_server_it_does_not_work_with(cix: Cix) -> None:
-    for words in (("import",), ("cleanup",), ("reindex",), ("rebuild",), ("token", "list")):
+    for words in (("cleanup",), ("reindex",), ("rebuild",), ("token", "list")):
         assert "--server" not in cix(*words, "--help").stdout, words
     assert "--server" in cix("sessions", "--help").stdout
 

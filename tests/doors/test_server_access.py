@@ -29,7 +29,7 @@ OPEN = {("GET", "/healthz")}
 OWN = {
     *(("POST", "/threads"), ("GET", "/threads"), ("GET", "/search"), ("GET", "/metrics"), ("GET", "/models")),
     *(("GET", "/compactions"), ("GET", "/memories"), ("POST", "/memories"), ("GET", "/memories/export")),
-    *(("GET", "/memories/audit"), ("POST", "/chat")),
+    *(("GET", "/memories/audit"), ("POST", "/chat"), ("POST", "/import"), ("GET", "/export"), ("POST", "/render")),
 }
 """Routes that name nothing of anybody: what they give is the caller's own."""
 OTHER_VENDORS = {
@@ -53,6 +53,8 @@ FOREIGN: dict[tuple[str, str], Any] = {
     ("GET", "/threads/{thread_id}/turns/{turn_id}"): None,
     ("GET", "/threads/{thread_id}/turns/{turn_id}/stream"): None,
     ("GET", "/threads/{thread_id}/turns/{turn_id}/context"): None,
+    ("GET", "/threads/{thread_id}/turns/{turn_id}/chunks"): None,
+    ("GET", "/threads/{thread_id}/turns/{turn_id}/images/{number}"): None,
     ("POST", "/threads/{thread_id}/turns/{turn_id}/cancel"): {},
     ("GET", "/threads/{thread_id}/branches"): None,
     ("POST", "/threads/{thread_id}/branches"): {"active": "{branch_id}"},
@@ -103,7 +105,7 @@ class Guarded:
 
     def path(self, route: str) -> str:
         """Fill a route with Ann's ids."""
-        filled = route.format(**self.turn, memory_id=self.memory["id"])
+        filled = route.format(**self.turn, memory_id=self.memory["id"], number=1)
         return f"{filled}?n=1" if route.endswith("/pins") else filled
 
 

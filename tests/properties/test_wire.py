@@ -44,6 +44,7 @@ NEVER_KEPT = {
         "StepEnd",
         "TurnEnd",
         "ImportedMessage",
+        "ImportedTurn",
     ),  # asked for
     *("Lineage", "TurnRange", "Backlog", "TakenOver", "ImportCounts"),  # worked out anew each time
     *("AnsweredTurn", "Extraction", "JobResult", "Revision"),  # read and worked out by jobs

