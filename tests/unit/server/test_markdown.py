@@ -122,3 +122,7 @@ def test_a_bare_address_is_a_link_without_opener(text: str, addresses: list[str]
     links = re.findall(r'<a href="([^"]*)" target="_blank" rel="noopener noreferrer nofollow">', render(text))
     assert links == addresses
     assert render(text).count("<a") == len(addresses)
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    assert render("a \ud800 b") == "<p>a ? b</p>\n"

@@ -42,6 +42,7 @@ def render(text: str) -> str:
     """Return a text as safe HTML; blank text is an empty string."""
     import nh3
 
+    text = text.encode("utf-8", "replace").decode("utf-8")  # a JSON body may hold half a surrogate pair
     if len(text) > MAX_CHARS or any(len(block) > MAX_BLOCK_CHARS for block in text.split("\n\n")):
         return f"<pre>{escape(text)}</pre>"
     made = _parser().render(text)
