@@ -18,7 +18,12 @@ from tests.doors.browser import WebPage, browsing, needs_browser, server_in, win
 from tests.doors.cix import Cix
 from tests.doors.server import Server
 
-pytestmark = [pytest.mark.req("WEB-1"), pytest.mark.xdist_group("browser"), needs_browser]
+pytestmark = [
+    pytest.mark.req("WEB-1"),
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.timeout(300),  # a time-out inside Playwright breaks the event loop of the tests that follow
+    needs_browser,
+]
 
 MODELS = """\
 [models.talk]
