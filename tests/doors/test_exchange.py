@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -166,11 +167,13 @@ def test_an_upload_to_an_encrypted_server_is_held_in_memory(
     places: set[Path] = set()
 
     def body() -> Iterator[bytes]:
+        nonlocal places
         yield b'{"messages": [{"role": "user", "content": "The quagga'
         end = monotonic() + 30
         while not places and monotonic() < end:
-            links = list(Path(f"/proc/{sealed.process.pid}/fd").iterdir())
-            places.update(target.parent for link in links if "cix-import-" in (target := link.readlink()).name)
+            for link in Path(f"/proc/{sealed.process.pid}/fd").iterdir():
+                with suppress(FileNotFoundError):  # it was closed meanwhile
+                    places |= {target.parent} if "cix-import-" in (target := link.readlink()).name else set()
         yield b' sleeps."}]}\n'
 
     try:
