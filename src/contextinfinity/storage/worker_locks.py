@@ -66,7 +66,7 @@ class WorkerLocks:
 
     def is_abandoned(self, worker: WorkerId) -> bool:
         """Return whether a worker of this folder left its lock file behind, and no process holds it."""
-        return self._path(worker).exists() and self.is_free(worker)
+        return self.is_free(worker) and self._path(worker).exists()  # in this order: a released lock file is gone
 
     def release_all(self) -> None:
         """Release every lock this process holds."""
@@ -76,7 +76,7 @@ class WorkerLocks:
     def stray(self, known: set[WorkerId]) -> list[Path]:
         """Return free lock files of unknown workers, left by processes that died while registering."""
         files = self._folder.glob("*.lock") if self._folder.is_dir() else ()
-        return sorted(path for path in files if path.stem not in known and self.is_free(path.stem))
+        return sorted(path for path in files if path.stem not in known and self.is_abandoned(path.stem))
 
     def _path(self, worker: WorkerId) -> Path:
         return self._folder / f"{worker}.lock"
