@@ -284,7 +284,7 @@ async def test_a_message_of_megabytes_holds_nobody_up(text: str) -> None:
         task = Task(said=(TranscriptMessage(turn_seq=1, role=role, text=text),))
         await OfflineLibrarian().summarise(task, count, pause)
     assert sum(worked) < 3 * 0.25
-    assert max(worked) < 0.04
+    assert max(worked) < 0.1
 
 
 async def test_the_end_of_a_long_message_is_heard_unless_it_may_be_pasted() -> None:
