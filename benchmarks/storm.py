@@ -19,12 +19,15 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.served import Cut, Line, Served, Told
+
+T = TypeVar("T")
 
 SLOWLY = tuple(f" word{number}" for number in range(25))
 QUICKLY = "A short answer."
@@ -46,6 +49,8 @@ streams_per_user = 10000
 shutdown_seconds = 5.0
 """
 MANNERS = ("slowly", "slowly", "quickly", "quickly", "badly")
+PATIENCE = (0, 1, 2, 4, 8, 16, 1000, 1000)
+"""Events after which a talker leaves a stream."""
 WHOLE = {"slowly": "".join(SLOWLY), "quickly": QUICKLY, "badly": "".join(CUT_SHORT)}
 TALKERS_A_ROOM = 4
 
@@ -107,11 +112,20 @@ class Storm:
         self._server = server
         self._weather = weather
         self._rng = random.Random(weather.seed)
+        self._manners = self._deal(MANNERS)
+        self._patience = self._deal(PATIENCE)
+        self._repeats = self._deal((True, False, False))
+        self._reads_back = self._deal((True, False, False))
         self._up = asyncio.Event()
         self._up.set()
         self._completed = asyncio.Semaphore(0)
         self.said: list[Said] = []
         self.outcome = Outcome()
+
+    def _deal(self, choices: Sequence[T]) -> Iterator[T]:
+        """Yield the choices for ever in random order, each once a round, so that a small storm has all of them too."""
+        while True:
+            yield from self._rng.sample(choices, len(choices))
 
     async def blow(self) -> None:
         """Have everybody talk, and the server die in between."""
@@ -125,7 +139,7 @@ class Storm:
     async def _talk(self, number: int) -> None:
         thread = "new" if number % 2 else f"room-{number // (2 * TALKERS_A_ROOM)}"
         for index in range(self._weather.messages):
-            manner = self._rng.choice(MANNERS)
+            manner = next(self._manners)
             key = None if self._rng.random() < 0.1 else f"{number}-{index}"
             said = Said(text=f"Answer {manner} please, says {number} for time {index}.", thread=thread, key=key)
             self.said.append(said)
@@ -139,7 +153,7 @@ class Storm:
         while said.end is None and not said.given_up:
             await self._up.wait()
             try:
-                if said.turn is None or (said.key is not None and self._rng.random() < 0.3):
+                if said.turn is None or (said.key is not None and next(self._repeats)):
                     await self._say(said)
                 else:
                     await self._resume(said)
@@ -167,7 +181,7 @@ class Storm:
 
     async def _listen(self, said: Said, path: str, body: object, headers: dict[str, str]) -> None:
         """Hear a stream to its end, or to where the talker leaves."""
-        patience = self._rng.choice((0, 1, 2, 4, 8, 16, 1000, 1000))
+        patience = next(self._patience)
         line = self._server.line()
         async with aclosing(line.stream(path, body, headers)) as events:
             async for event in events:
@@ -181,7 +195,7 @@ class Storm:
         match event.name:
             case "turn" if said.turn is None:
                 said.turn = event.data
-                if self._rng.random() < 0.3:
+                if next(self._reads_back):
                     await self._read_back(said)
             case "turn":
                 if event.data["turn_id"] != (said.turn or {})["turn_id"]:
@@ -213,7 +227,7 @@ class Storm:
         """Kill the server from time to time: time is counted in answers that were heard to their end."""
         some = max(1, self._weather.streams // 8)
         for _ in range(self._weather.kills):
-            for _ in range(self._rng.randint(some, 4 * some)):
+            for _ in range(self._rng.randint(some, 3 * some)):
                 await self._completed.acquire()
             workers = self._server.workers()
             if len(workers) > 1 and self._rng.random() < 0.5:
