@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from functools import cache
@@ -15,10 +16,13 @@ import pytest
 from contextinfinity.storage.postgres.connection import SCHEMA
 from contextinfinity.storage.postgres.database import PostgresDatabase
 
+ON_POSTGRES = pytest.param("postgresql", marks=pytest.mark.xdist_group("postgres"))
+"""The name of a backend, for fixtures that have a value for each."""
+
 _QUESTION = """
 SELECT string_agg(format('SELECT %L WHERE EXISTS (SELECT 1 FROM %I.%I)', relname, nspname, relname), ' UNION ALL ')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE nspname = 'contextinfinity' AND relkind = 'r' AND relname NOT IN ('schema_version', 'word_state')
+WHERE nspname = 'contextinfinity' AND relkind = 'r' AND relname NOT IN ('schema_version', 'tenant_secret', 'word_state')
 """
 
 
@@ -52,3 +56,20 @@ def empty_database() -> str:
         connection.execute(f"DELETE FROM {SCHEMA}.word_state")
         connection.execute(f"INSERT INTO {SCHEMA}.word_state (one) VALUES (1)")
     return url
+
+
+@cache
+def _roles() -> None:
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute("CREATE ROLE cix_owner LOGIN NOSUPERUSER NOBYPASSRLS")
+        connection.execute("CREATE ROLE cix_serving LOGIN NOSUPERUSER NOBYPASSRLS")
+
+
+def secured_database(name: str = "secured") -> tuple[str, str]:
+    """Return the URLs of a new database under row-level security: of the role that owns it, and of the serving role."""
+    _roles()
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {name} OWNER cix_owner")
+    url = re.sub(r"//[^@/]*@", "//cix_owner@", server_url()).replace("/ledger?", f"/{name}?")
+    return url, url.replace("//cix_owner@", "//cix_serving@")

@@ -93,7 +93,7 @@ class TestRemoteClient(ClientSuite):
             client.tokens.check("x"),
             client.tokens.closed(),
             client.tokens.needed(),
-            client.past.bring_in_step(),
+            client.past.complete_index(),
             client.threads.clean_up(),
         ):
             with pytest.raises(Refused, match="--server"):

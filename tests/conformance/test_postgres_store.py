@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -14,16 +16,19 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import NewTurn
 from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
 from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
+from contextinfinity.storage.postgres.database import PostgresDatabase
 from contextinfinity.storage.postgres.migrate import migrations
-from contextinfinity.storage.postgres.named_sql import READS, WRITES
+from contextinfinity.storage.postgres.named_sql import READS, SERVING_READS, WRITES
 from contextinfinity.storage.postgres.store import PostgresStore
-from contextinfinity_testing.builders import exchange, new_branch
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity_testing.builders import answer_turn, exchange, new_branch, slice_of
 from contextinfinity_testing.stores import StoreSuite
 from contextinfinity_testing.stores.deletions import DeletionSuite
 from contextinfinity_testing.stores.lanes import LaneSuite
 from contextinfinity_testing.stores.turns import TurnSuite
 from contextinfinity_testing.stores.vectors import VectorSuite
-from tests.postgres import empty_database
+from tests.migrations.test_schema import REFERENCE
+from tests.postgres import empty_database, server_url
 
 pytestmark = [pytest.mark.xdist_group("postgres")]
 
@@ -56,7 +61,8 @@ def test_every_statement_of_the_ledger_is_one_that_postgresql_understands(url: s
     with psycopg.connect(url) as connection:
         connection.execute(f"SET search_path = {SCHEMA}")
         refused = {}
-        for name, sql in {**READS, **{f"{name} in a write": sql for name, sql in WRITES.items()}}.items():
+        served = {f"{name} as the serving role": sql for name, sql in SERVING_READS.items() if sql != READS[name]}
+        for name, sql in {**READS, **{f"{name} in a write": sql for name, sql in WRITES.items()}, **served}.items():
             if sql.startswith(b"SET "):
                 continue
             for parameter in range(1, 20):
@@ -119,6 +125,39 @@ async def test_workers_that_start_at_once_migrate_a_new_database_once(tmp_path: 
         await store.close()
 
 
+_OLDER = """
+INSERT INTO text (key, hash, body, kept_at) OVERRIDING SYSTEM VALUE VALUES (7, sha256('Be brief.'), 'Be brief.', 1);
+INSERT INTO blob (hash, media_type, kept_at, body) VALUES (sha256('dot'), 'image/png', 1, 'dot');
+INSERT INTO session (id, org_id, user_id, kind, system, active_branch, created_at, updated_at)
+  SELECT sha256(u::bytea), '', u, 'thread', 7, sha256(u::bytea), 1, 1 FROM unnest(ARRAY['ann', 'ben']) AS u;
+INSERT INTO message (session_id, role, text, content_hash) SELECT id, 'user', 'hello', '' FROM session;
+INSERT INTO blob_use (hash, message_key, session_id) SELECT sha256('dot'), key, session_id FROM message;
+"""
+
+
+@pytest.mark.req("LEDGER-7", "CHATMEM-9")
+def test_a_ledger_from_before_row_level_security_gives_each_owner_their_own_texts(url: str, tmp_path: Path) -> None:
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS older WITH (FORCE)")
+        connection.execute("CREATE DATABASE older")
+    url = server_url().replace("/ledger?", "/older?")
+    with psycopg.connect(url) as connection:
+        older = [step for step in migrations() if step.version < 5]
+        connection.execute(
+            f"CREATE SCHEMA {SCHEMA}; SET search_path = {SCHEMA}; CREATE TABLE schema_version AS "
+            "SELECT 4::bigint AS version, ''::text AS name"
+        )
+        for sql in (*(step.sql for step in older), _OLDER):
+            connection.execute(sql.encode())
+    PostgresDatabase(url).close()
+    with psycopg.connect(url) as connection:
+        connection.execute(f"SET search_path = {SCHEMA}")
+        texts = "SELECT s.user_id, t.body FROM session AS s JOIN text AS t ON t.key = s.system AND t.tenant = s.tenant"
+        assert sorted(connection.execute(texts).fetchall()) == [("ann", "Be brief."), ("ben", "Be brief.")]
+        blobs = "SELECT count(DISTINCT b.tenant) FROM blob_use JOIN blob AS b USING (tenant, hash)"
+        assert connection.execute(blobs).fetchall() == [(2,)]
+
+
 @pytest.mark.req("LEDGER-7")
 def test_a_database_of_a_newer_release_is_left_untouched(tmp_path: Path, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
@@ -126,6 +165,28 @@ def test_a_database_of_a_newer_release_is_left_untouched(tmp_path: Path, url: st
         with pytest.raises(LedgerTooNew, match="schema 9999"):
             PostgresStore(url, tmp_path)
         connection.execute(f"DELETE FROM {SCHEMA}.schema_version WHERE version = 9999")
+
+
+@pytest.mark.req("LEDGER-7")
+async def test_the_views_of_the_reference_schema_have_the_columns_and_rows_of_sqlites(
+    store: PostgresStore, url: str, tmp_path: Path
+) -> None:
+    branch = await new_branch(store)
+    turn = await answer_turn(store, branch.id, "Who?", "Ada.")
+    await store.chunks.index(turn.id, [slice_of("Ada.", "Ada.", side="assistant")])
+    other = SqliteStore(tmp_path / "ledger.db")
+    await other.close()
+    sqlite = sqlite3.connect(tmp_path / "ledger.db")
+    with psycopg.connect(url) as connection, closing(sqlite):
+        connection.execute(f"SET search_path = {SCHEMA}")
+        for view, columns in REFERENCE.items():
+            cursor = connection.execute(f"SELECT * FROM {view}")
+            shown = [column.name for column in cursor.description or ()]
+            assert shown == [column[0] for column in sqlite.execute(f"SELECT * FROM {view}").description]
+            assert set(columns.split()) <= set(shown)
+            assert cursor.fetchall() or view in ("retrievals", "jobs"), view
+        row = connection.execute("SELECT * FROM conversation_turns").fetchall()[0]
+        assert row[:6] == (turn.id, turn.session_id, "local", 1, "Who?", "Ada.")
 
 
 def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
@@ -137,6 +198,7 @@ def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path
 def test_a_url_of_a_pooler_turns_prepared_statements_off() -> None:
     pooled = DatabaseUrl("postgresql://ada@db.example.com:6543/postgres?pgbouncer=true&sslmode=require")
     assert pooled.prepare_threshold is None
+    assert "SET LOCAL search_path" in pooled.begin
     assert "pgbouncer" not in pooled.conninfo
     assert "sslmode=require" in pooled.conninfo
     with pytest.raises(SettingsError, match="not a PostgreSQL URL"):

@@ -13,6 +13,7 @@ from tests.house import repository
 PACKAGE = repository.SRC / "contextinfinity"
 WRITES = re.compile(r"""os\.O_(?:WRONLY|RDWR)|\.write_(?:bytes|text)\(|open\([^)]*["'][wax]b?\+?["']""")
 SEALED = {
+    "cli/chat/editor.py",
     "storage/encryption/header.py",
     "storage/encryption/key_sources.py",
     "storage/encryption/folder_swap.py",
@@ -33,10 +34,12 @@ HARMLESS = {
     "cli/clipboard.py",
     "cli/demo/demo_command.py",
     "cli/demo/demo_player.py",
+    "cli/setup_command.py",
     "compat/shadow_threads.py",
     "engine/fold_spending.py",
     "providers/local/weights_file.py",
     "server/limits.py",
+    "settings/config_editing.py",
     "storage/copies.py",
     "storage/sqlite/identity.py",
     "storage/worker_locks.py",

@@ -144,6 +144,10 @@ def test_no_statement_scans_a_table_that_grows() -> None:
         *("select_idle_texts", "select_idle_blobs", "select_held_texts", "select_planned_texts"),
         "select_deleted_since",  # when a backup is purged
         "select_owners_transfer",  # when a ledger is moved to another database
+        *("count_rows_of_sessions", "count_rows_of_turns", "select_saying"),  # when a deletion is proved
+        "select_turns_deleted_since",  # when a backup is purged
+        "expire_as_shortened",  # when a limit of the settings was shortened
+        "select_sessions_of_all",  # when the conversations of all users are listed
     }
     assert set(scans) == seldom, "these run on a reader"
 

@@ -10,9 +10,9 @@ SEEDS = sized(1, 20)
 """How many ways a power cut may leave what was not flushed."""
 ROUNDS = sized(1, 3)
 """How long the conversation is that a fault interrupts."""
-STRIDE = sized(13, 1)
+STRIDE = sized(23, 1)
 """Try one operation in so many. A prime, so that a sweep does not always meet the same step of a commit."""
-LONG_STRIDE = sized(53, 1)
+LONG_STRIDE = sized(89, 1)
 """The same where neighbouring operations are much alike: one long transaction, page after page read."""
 
 

@@ -37,7 +37,8 @@ async def home(tmp_path: Path) -> Path:
 def test_a_ledger_that_is_well_ends_with_0(home: Path) -> None:
     done = doctor("--data-dir", home)
     assert (done.returncode, done.stderr) == (0, "")
-    first, last = done.stdout.splitlines()
+    first, encryption, last = done.stdout.splitlines()
+    assert encryption == "encryption: off; `cix encrypt` turns it on"
     assert first.startswith(f"ledger: {home / 'ledger.db'} (schema {migrations()[-1].version}, ")
     assert last == "All is well."
 
@@ -88,7 +89,7 @@ def test_a_repair_says_what_it_did_and_where_the_backup_is(home: Path) -> None:
     done = doctor("--repair", "--data-dir", home)
     assert (done.returncode, done.stderr) == (0, "")
     (backup,) = (home / "backups").iterdir()
-    assert done.stdout.splitlines()[1:] == [
+    assert done.stdout.splitlines()[2:] == [
         f"backup: {backup}",
         "repaired (1 × job_failed): Queues jobs that were given up again.",
         "All is well.",
@@ -108,6 +109,7 @@ def test_the_json_has_the_agreed_shape(home: Path) -> None:
     assert report == {
         "ok": False,
         "ledger": str(home / "ledger.db"),
+        "encryption": "off; `cix encrypt` turns it on",
         "schema": migrations()[-1].version,
         "findings": [
             {

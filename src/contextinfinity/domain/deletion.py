@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import SessionId
+from contextinfinity.domain.ids import SessionId, TurnId
 
 
 class Removed(Struct, frozen=True, kw_only=True):
@@ -15,16 +15,30 @@ class Removed(Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
-class Deleted(Struct, frozen=True, kw_only=True):
-    """A deleted conversation and the number of turns deleted with it.
+class ScannedPlace(Struct, frozen=True, kw_only=True):
+    """A place that was searched for deleted text: what was searched, and how many rows or samples were found there."""
 
-    ``remaining`` lists the places where its text may still exist, one sentence each with the reason. It is empty when
-    no such place is known.
+    place: str
+    scanned: str
+    found: int = 0
+    note: str = ""
+
+
+class Deleted(Struct, frozen=True, kw_only=True):
+    """What a deletion deleted: a turn, a conversation, or all conversations and memories of a user.
+
+    ``remaining`` lists the places where deleted text may still exist, one sentence each with the reason. It is empty
+    when no such place is known. ``places`` is the proof, where one was asked for: every place that was searched.
     """
 
-    thread_id: SessionId
-    turns: int
+    thread_id: SessionId | None = None
+    turn_id: TurnId | None = None
+    user_id: str | None = None
+    conversations: int = 0
+    turns: int = 0
+    memories: int = 0
     remaining: tuple[str, ...] = ()
+    places: tuple[ScannedPlace, ...] = ()
 
 
 class CleanupResult(Struct, frozen=True, kw_only=True):

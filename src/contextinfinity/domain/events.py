@@ -62,10 +62,11 @@ class StepStarted(Struct, frozen=True, kw_only=True, tag="step"):
     model: str
 
 
-class Delta(Struct, frozen=True, kw_only=True, tag="delta"):
-    """A piece of the answer."""
+class Delta(Struct, frozen=True, kw_only=True, tag="delta", omit_defaults=True):
+    """A piece of the answer; ``logprobs`` as in ``TextDelta``."""
 
     text: str
+    logprobs: Json = None
 
 
 class CallStreamed(Struct, frozen=True, kw_only=True, tag="call_piece"):

@@ -17,6 +17,8 @@ Json: TypeAlias = Any
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 
+LOGPROBS = "logprobs"
+"""The type of the annotation that holds the log probabilities of a text's tokens, as the vendor sent them."""
 REFUSAL: Json = {"type": "refusal"}
 """The annotation of a text block that holds a refusal."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

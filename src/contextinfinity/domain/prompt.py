@@ -80,10 +80,12 @@ class ProviderRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: Json = None
 
 
-class TextDelta(Struct, frozen=True, kw_only=True, tag="text"):
+class TextDelta(Struct, frozen=True, kw_only=True, tag="text", omit_defaults=True):
     """A piece of the answer's text."""
 
     text: str
+    logprobs: Json = None
+    """The log probabilities of its tokens, as the vendor sent them; None if they were not requested."""
 
 
 class ReasoningDone(Struct, frozen=True, kw_only=True, tag="reasoning"):

@@ -149,11 +149,11 @@ class Hits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The parts of the search that were unavailable, so that results may be missing."""
 
 
-HowFar: TypeAlias = Callable[[int, int], None]
+ProgressCallback: TypeAlias = Callable[[int, int], None]
 """A progress callback: the amount done and the total, or 0 if the total is unknown."""
 
 
-class RetrievedMessage(Struct, frozen=True, kw_only=True):
+class IndexReport(Struct, frozen=True, kw_only=True):
     """What a reconciliation of the index with the ledger changed."""
 
     turns: int = 0

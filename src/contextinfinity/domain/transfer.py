@@ -125,7 +125,8 @@ class TurnTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forb
     id: TurnId
     branch_id: BranchId
     turn_seq: Annotated[int, Meta(ge=1, le=2**53)]
-    phase: Literal["Done", "Failed"] = "Done"
+    phase: Literal["ResponseFinalized", "Done", "Failed"] = "Done"
+    """``ResponseFinalized``: it is answered, and no state includes it yet."""
     outcome: TurnOutcome | None = None
     state_before: StateId
     state_after: StateId | None = None

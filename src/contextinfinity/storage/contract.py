@@ -71,12 +71,19 @@ class Sessions(Protocol):
         """Return the owner's session with that external id. Other owners' sessions are never returned."""
         ...
 
-    async def list(self, owner: Owner, *, limit: int = 50, after: Position | None = None) -> tuple[Session, ...]:
-        """Return the owner's sessions, most recently used first; with ``after``, those that follow this position."""
+    async def list(self, owner: Owner | None, *, limit: int = 50, after: Position | None = None) -> tuple[Session, ...]:
+        """Return the owner's sessions, most recently used first; with ``after``, those that follow this position.
+
+        None lists the sessions of all users: only for callers that have the ledger itself, never over HTTP.
+        """
         ...
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:
         """Change the title."""
+        ...
+
+    async def retain(self, session_id: SessionId, hours: float | None) -> Session:
+        """Set the time to live of a session's turns in hours; None keeps them. Raises ``NotFound``."""
         ...
 
     async def note(self, session_id: SessionId, key: str, value: Json) -> Session:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from contextinfinity.domain.ids import SessionId, StepId, is_id
+from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import LedgerBusy, LedgerFailed
 from contextinfinity.storage import typed_lines
+from contextinfinity.storage.deletion_scan import DataFiles, FilesScan, scan_files
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.journal.entries import END
@@ -48,19 +50,32 @@ class Copy(Protocol):
         """
         ...
 
+    async def clear_turn(self, turn: Turn) -> None:
+        """Remove the text of a turn that is about to be deleted; its journals are removed after that."""
+        ...
+
 
 class Copies:
     """All copies, in the order in which they are cleared; ``backups`` and ``spools`` are folders in the data_dir."""
 
-    def __init__(self, *kinds: Copy, backups: Path | None = None, spools: Path | None = None) -> None:
+    def __init__(
+        self, *kinds: Copy, backups: Path | None = None, spools: Path | None = None, scanned: DataFiles | None = None
+    ) -> None:
         self._kinds = kinds
         self._backups = backups
         self._spools = spools
+        self._scanned = scanned
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId] = ()) -> None:
         """Clear all copies."""
         for copy in self._kinds:
             await _clear(copy, deletions, sessions)
+
+    async def clear_turn(self, turn: Turn) -> None:
+        """Clear all copies of one turn except its journals."""
+        for copy in self._kinds:
+            with _reported():
+                await copy.clear_turn(turn)
 
     async def clear_journals(self, deletions: Deletions) -> None:
         """Clear the journals only: they cannot be matched once their turns are deleted."""
@@ -71,6 +86,12 @@ class Copies:
     def written_elsewhere(self) -> list[Path]:
         """Return existing backups that a user wrote to other places. These are never changed."""
         return [] if self._backups is None else written_elsewhere(self._backups)
+
+    async def scan(self, samples: Sequence[str]) -> tuple[FilesScan, ...]:
+        """Search the bytes of every file for samples of deleted text; nothing without a data_dir."""
+        if self._scanned is None:
+            return ()
+        return await asyncio.to_thread(scan_files, self._scanned, self.written_elsewhere(), samples)
 
     async def in_use(self, deletions: Deletions) -> list[Path]:
         """Return files with deleted text that another process still uses, such as its spool."""
@@ -97,6 +118,7 @@ def copies_of(data_dir: Path, ledger: Path) -> Copies:
         Backups(backups),
         backups=backups,
         spools=spools,
+        scanned=DataFiles(data_dir=data_dir, ledger=ledger, spools=spools, backups=backups),
     )
 
 
@@ -117,8 +139,15 @@ def note_written_elsewhere(backups: Path, path: Path) -> None:
 
 
 async def _clear(copy: Copy, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
-    try:
+    with _reported():
         await copy.clear(deletions, sessions)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Report a file that cannot be changed."""
+    try:
+        yield
     except OSError as error:
         raise LedgerFailed(
             f"Deleted text cannot be removed from {error.filename} ({error.strerror}).",
@@ -146,6 +175,9 @@ class Journals:
         paths += [path for step in stray for path in found[step] if await asyncio.to_thread(_is_useless, path)]
         if paths:
             await asyncio.to_thread(self._remove, paths)
+
+    async def clear_turn(self, turn: Turn) -> None:
+        """Do nothing: the journals of unknown steps are removed by ``clear`` once the turn is deleted."""
 
     def _found(self) -> dict[StepId, list[Path]]:
         found: dict[StepId, list[Path]] = {}
@@ -182,6 +214,13 @@ class TypedLines:
         for unfinished in self._file.parent.glob(f"{self._file.name}.*"):  # of older releases
             unfinished.unlink(missing_ok=True)
 
+    async def clear_turn(self, turn: Turn) -> None:
+        """Remove lines of the session with the words of the turn."""
+        said = turn.user_message.rendered_text.strip()
+        await asyncio.to_thread(
+            typed_lines.keep_only, self._file, lambda line: line.session != turn.session_id or line.text.strip() != said
+        )
+
 
 class RefusedSpools:
     """Spools that were set aside because the ledger rejected part of them."""
@@ -200,6 +239,19 @@ class RefusedSpools:
         for path, reason in spool.refused(self._folder).items():
             kept = await _without_deleted(deletions, await asyncio.to_thread(spool.read, path))
             if kept is not None:
+                await asyncio.to_thread(spool.rewrite, path, kept, reason)
+
+    async def clear_turn(self, turn: Turn) -> None:
+        """Remove the records of the turn, together with records without a turn."""
+        if not self._folder.is_dir():
+            return
+        from contextinfinity.storage.standby import spool
+
+        for path, reason in spool.refused(self._folder).items():
+            spooled = await asyncio.to_thread(spool.read, path)
+            if turn.id in spooled.turns:
+                turns = {turn_id: item for turn_id, item in spooled.turns.items() if turn_id != turn.id}
+                kept = spool.Spooled(sessions=spooled.sessions, turns=turns)
                 await asyncio.to_thread(spool.rewrite, path, kept, reason)
 
 
@@ -222,6 +274,18 @@ class Backups:
                 unfinished.unlink(missing_ok=True)
         for path in sorted(self._folder.glob(PATTERN)):
             await purge(path, sessions)
+
+    async def clear_turn(self, turn: Turn) -> None:
+        """Delete the same turn in each backup."""
+        if not self._folder.is_dir():
+            return
+        from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN
+        from contextinfinity.storage.sqlite.purge import purge
+
+        for path in self._folder.glob(f"*{PARTIAL}"):
+            await _until_made(path)
+        for path in sorted(self._folder.glob(PATTERN)):
+            await purge(path, (), (turn.id,))
 
 
 async def _until_made(partial: Path) -> None:

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Protocol
 
 from contextinfinity.domain.deletion import Removed
-from contextinfinity.domain.ids import BranchId, SessionId, StepId
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
 
 BATCH = 200
 """Turns deleted per transaction; this blocks other writers for some ten milliseconds."""
@@ -57,6 +57,28 @@ class Deletions(Protocol):
         """Delete one batch of a session with everything in it; call it until nothing is left.
 
         The first call begins the deletion if needed, and raises the errors of ``begin``.
+        """
+        ...
+
+    async def delete_turn(self, turn_id: TurnId) -> Removed:
+        """Delete one committed or failed turn with everything derived from it, in one transaction; later turns stay.
+
+        Raises ``NotFound`` if it is unknown and ``BranchBusy`` before it is committed.
+        """
+        ...
+
+    async def rows_left(self, sessions: Collection[SessionId], turns: Collection[TurnId] = ()) -> dict[str, int]:
+        """Count the rows of every table that still belong to sessions or turns; tombstones are not counted."""
+        ...
+
+    async def said(self, samples: Collection[str]) -> frozenset[str]:
+        """Return which of these pieces of text any stored message, memory or title contains; reads all of them."""
+        ...
+
+    async def limit_retention(self, hours: float, *, user_id: str | None = None) -> int:
+        """Give every session, or those of a user, at most this time to live; return how many were changed.
+
+        A shorter time of a session's own stays.
         """
         ...
 

@@ -92,8 +92,7 @@ def check_new_session(new: NewSession) -> None:
     check_one_of("kind", new.kind, _KINDS)
     check_once(new.once)
     check_json(new.metadata, "metadata")
-    if new.ttl_hours is not None and not 0 < new.ttl_hours <= LARGEST_COUNT:
-        raise InvalidInput(f"ttl_hours is {new.ttl_hours}; it has to be a finite number over 0, at most 2**53.")
+    check_ttl(new.ttl_hours)
 
 
 def check_name(field: str, value: str, *, least: int) -> None:
@@ -106,6 +105,17 @@ def check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
     """Reject a value that is not one of the allowed ones."""
     if value not in allowed:
         raise InvalidInput(f"{field} is {value!r}; it may be {' or '.join(allowed)}.")
+
+
+def check_ttl(hours: float | None) -> None:
+    """Raise ``InvalidInput`` unless this can be a time to live; None: for ever."""
+    if hours is not None and not 0 < hours <= LARGEST_COUNT:
+        raise InvalidInput(f"ttl_hours is {hours}; it has to be a finite number over 0, at most 2**53.")
+
+
+def ttl_millis(hours: float) -> int:
+    """Return a time to live in milliseconds."""
+    return int(min(hours, LONGEST_TTL) * 3_600_000)
 
 
 def has_expired(said_at: datetime, ttl_hours: float, moment: datetime) -> bool:

@@ -53,6 +53,10 @@ class PrefixHashStore(Protocol):
         """
         ...
 
+    async def asked(self, owner: Owner, asked: int) -> tuple[TurnId, ...]:
+        """Return the newest turns whose requests were asked with this prefix hash, at most ``MOST_CANDIDATES``."""
+        ...
+
     async def walked(self, owner: Owner, trail: PrefixHashes) -> HashedPrefix | None:
         """Find the newest turn that was asked with this prefix hash by this request (``PrefixHashes.body``)."""
         ...

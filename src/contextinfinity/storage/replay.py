@@ -7,12 +7,13 @@ process may be killed between a replay and the removal of its spool.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.ids import TurnId, WorkerId
 from contextinfinity.domain.turn import NewStep, NewTurn, Turn, TurnEnd
 
 
@@ -45,5 +46,12 @@ class ReplayStore(Protocol):
         While an earlier turn of the branch waits or is being answered, the turn is only appended to the branch and
         returned as Accepted: replay it again later. Raises ``Gone`` if the turn was deleted, and ``NotFound`` if its
         branch is deleted or the ledger lacks a turn that it had accepted; nothing is written then.
+        """
+        ...
+
+    async def take_blockers(self, spooled: Collection[TurnId], dead: WorkerId, by: WorkerId) -> tuple[TurnId, ...]:
+        """Assign turns of a dead worker to ``by`` that its spooled turns wait for and that are not spooled themselves.
+
+        Their ends were never written anywhere, so they were interrupted; the spool cannot be replayed before they end.
         """
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from contextinfinity.storage.journal.entries import FULL
 
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """Errors for which creating a file in the folder is not retried."""
+
+
+LOOKS, MOMENT = 4, 0.005
+"""How often a lock that seems stray is looked at again, and after how many seconds."""
 
 
 class WorkerLocks:
@@ -76,7 +81,11 @@ class WorkerLocks:
     def stray(self, known: set[WorkerId]) -> list[Path]:
         """Return free lock files of unknown workers, left by processes that died while registering."""
         files = self._folder.glob("*.lock") if self._folder.is_dir() else ()
-        return sorted(path for path in files if path.stem not in known and self.is_abandoned(path.stem))
+        found = sorted(path for path in files if path.stem not in known and self.is_abandoned(path.stem))
+        for _ in range(LOOKS if found else 0):  # a process that registers creates its file a moment before it locks it
+            time.sleep(MOMENT)
+            found = [path for path in found if self.is_abandoned(path.stem)]
+        return found
 
     def _path(self, worker: WorkerId) -> Path:
         return self._folder / f"{worker}.lock"

@@ -23,7 +23,7 @@ from contextinfinity_testing.stores.closing import ClosingSuite
 from contextinfinity_testing.stores.concurrency import ConcurrencySuite
 from contextinfinity_testing.stores.content import ContentSuite
 from contextinfinity_testing.stores.corrections import CorrectionSuite
-from contextinfinity_testing.stores.deletions import DeletionSuite, ExpirySuite
+from contextinfinity_testing.stores.deletions import DeletionSuite, ExpirySuite, TurnDeletionSuite
 from contextinfinity_testing.stores.endings import EndingSuite
 from contextinfinity_testing.stores.filling import FillingSuite
 from contextinfinity_testing.stores.folds import FoldSuite
@@ -71,6 +71,7 @@ class StoreSuite(
     LandingSuite,
     ContentSuite,
     ExpirySuite,
+    TurnDeletionSuite,
     DeletionSuite,
     TokenSuite,
     TrailSuite,
@@ -114,6 +115,7 @@ __all__ = [
     "StoreSuite",
     "TokenSuite",
     "TrailSuite",
+    "TurnDeletionSuite",
     "TurnSuite",
     "VectorSuite",
     "WorkSuite",

@@ -14,7 +14,7 @@ from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
-from contextinfinity.errors import AccessDenied, AlreadyExists, BranchBusy, NotFound
+from contextinfinity.errors import AccessDenied, AlreadyExists, BranchBusy, InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import (
     answer_turn,
@@ -76,6 +76,68 @@ async def found(store: Store, word: str, session: Session) -> list[str]:
     """Look for a word; give the turns it was found in."""
     hits = await store.index.find_words([word], Scope(owner=session.owner))
     return [hit.place.turn_id for hit in hits.hits]
+
+
+class TurnDeletionSuite:
+    """One turn is deleted, and how long turns are kept is changed."""
+
+    @pytest.mark.req("SAFE-4")
+    async def test_a_deleted_turn_takes_along_all_of_it_and_its_neighbours_stay(self, store: Store) -> None:
+        session = await chat(store, told("first"), told("heron"), told("last"), ttl_hours=None)
+        await folded(store, session.active_branch, 2, "about a heron")
+        _, heron, _ = await store.turns.history(session.active_branch)
+        await store.chunks.index(heron.id, [slice_of("heron", "heron")])
+        assert (await store.deletions.rows_left([], [heron.id]))["turn"] == 1
+        assert await store.deletions.said({"heron", "crane"}) == {"heron"}
+        assert await store.deletions.delete_turn(heron.id) == Removed(turns=1)
+        assert await said(store, session.active_branch) == ["first", "last"]
+        assert not any((await store.deletions.rows_left([], [heron.id])).values())
+        assert await store.deletions.said({"heron", "first"}) == {"first"}
+        assert await found(store, "heron", session) == []
+        assert "heron" not in (await store.states.head(session.active_branch)).summary
+        with pytest.raises(NotFound):
+            await store.deletions.delete_turn(heron.id)
+        assert await deleted(store, session.id) == 2
+        assert not any((await store.deletions.rows_left([session.id])).values())
+
+    @pytest.mark.req("SAFE-4")
+    async def test_a_turn_that_is_being_answered_is_not_deleted(self, store: Store) -> None:
+        branch = await new_branch(store)
+        turn = await turn_in(store, branch.id, Phase.RESPONDING)
+        with pytest.raises(BranchBusy):
+            await store.deletions.delete_turn(turn.id)
+        assert await store.turns.get(turn.id) is not None
+
+    @pytest.mark.req("SAFE-7")
+    async def test_how_long_turns_are_kept_can_be_changed(self, store: Store) -> None:
+        session = await chat(store, told("older", hours=30), told("younger"), ttl_hours=None)
+        assert (await store.sessions.retain(session.id, TTL)).ttl_hours == TTL
+        assert await said(store, session.active_branch) == ["younger"]
+        assert (await store.sessions.retain(session.id, 100.0)).ttl_hours == 100
+        assert await said(store, session.active_branch) == ["older", "younger"]
+        assert (await store.sessions.retain(session.id, None)).ttl_hours is None
+        assert await store.deletions.due() == ()
+        await store.sessions.retain(session.id, TTL)
+        assert await expired(store, session.id) == Removed(turns=1)
+        for hours in (0.0, -1.0, float("nan"), float("inf")):
+            with pytest.raises(InvalidInput):
+                await store.sessions.retain(session.id, hours)
+        with pytest.raises(NotFound):
+            await store.sessions.retain(new_id(), TTL)
+
+    @pytest.mark.req("SAFE-7")
+    async def test_a_limit_shortens_what_is_kept_longer_and_nothing_else(self, store: Store) -> None:
+        short = await chat(store, told("short"), ttl_hours=1.0)
+        other = await chat(store, told("other", hours=30), ttl_hours=None)
+        owner = Owner(user_id="anna")
+        hers = await store.sessions.create(NewSession(owner=owner))
+        await store.turns.record(hers.active_branch, [told("hers", hours=30)])
+        assert await store.deletions.limit_retention(TTL, user_id="anna") == 1
+        assert await store.deletions.due() == (hers.id,)
+        assert await store.deletions.limit_retention(48.0) == 1
+        assert await store.deletions.limit_retention(48.0) == 0
+        kept = {each.id: each.ttl_hours for each in await store.sessions.list(Owner())}
+        assert kept == {short.id: 1.0, other.id: 48.0}
 
 
 class ExpirySuite:

@@ -217,6 +217,9 @@ class SessionSuite:
         assert await store.sessions.list(ANN) == (mine,)
         assert await store.sessions.list(ANN, after=others.position) in ((), (mine,))
         assert others not in await store.sessions.list(ANN, after=Position(others.updated_at, LAST_ID))
+        listed = await store.sessions.list(None)
+        assert list(listed) == sorted((mine, others), key=lambda one: (one.updated_at, one.id), reverse=True)
+        assert await store.sessions.list(None, limit=1, after=listed[0].position) == listed[1:]
 
     async def test_a_page_goes_on_where_a_session_stood_that_was_spoken_in_since(self, store: Store) -> None:
         first, second, third = await three_sessions(store)

@@ -225,6 +225,9 @@ class TrailSuite:
         assert place.turn_id == turn.id
         assert await store.trails.walked(BOB, brought) is None
         assert await store.trails.walked(ANN, replace(brought, body=8)) is None
+        assert brought.asked is not None
+        assert await store.trails.asked(ANN, brought.asked) == (turn.id,)
+        assert await store.trails.asked(BOB, brought.asked) == ()
         walked = await store.trails.walked(ANN, brought)
         assert walked is not None
         assert walked.phase is Phase.RESPONSE_FINALIZED
@@ -232,6 +235,7 @@ class TrailSuite:
         walked = await store.trails.walked(ANN, brought)
         assert walked is not None
         assert walked.turn_id == again.id
+        assert set(await store.trails.asked(ANN, brought.asked)) == {again.id, turn.id}
 
     @pytest.mark.req("API-7")
     async def test_a_message_that_has_to_follow_a_turn_is_refused_where_others_went_on(self, store: Store) -> None:

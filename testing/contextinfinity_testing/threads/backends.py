@@ -20,9 +20,12 @@ BACKENDS = ("in_process", "ledger", "redis")
 
 
 @contextmanager
-def using(backend: str, folder: Path) -> Iterator[Settings]:
-    """Let ``contextinfinity.threads`` keep its turns there, with what it needs in that folder."""
-    storage = msgspec.convert({"threads": backend}, Storage)
+def using(backend: str, folder: Path, ledger_url: str | None = None) -> Iterator[Settings]:
+    """Let ``contextinfinity.threads`` keep its turns there, with what it needs in that folder.
+
+    ``ledger_url``: where the ledger is, if not in the folder.
+    """
+    storage = msgspec.convert({"threads": backend, "url": ledger_url}, Storage)
     if backend == "redis":
         storage = msgspec.structs.replace(storage, redis_url=valkey_url())
     settings = Settings(general=General(data_dir=str(folder)), storage=storage)

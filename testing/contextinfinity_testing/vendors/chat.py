@@ -68,7 +68,7 @@ class Chat:
         choice = {
             "index": 0,
             "message": {**message, "annotations": []},
-            "logprobs": None,
+            "logprobs": _logprobs(asked, answer.said),
             "finish_reason": _stop(answer),
         }
         shell = _shell(asked, "chat.completion")
@@ -88,7 +88,10 @@ class Chat:
 
     def _said(self, shell: Json, asked: Asked, answer: Answer) -> Iterator[Frame]:
         thoughts = (_chunk(shell, self.thought(piece), piece=True) for piece in words(answer.reasoning or ""))
-        chunks = (_chunk(shell, delta, piece=piece) for delta, piece in _deltas(asked, answer))
+        chunks = (
+            _chunk(shell, delta, piece=piece, logprobs=_logprobs(asked, delta.get("content")))
+            for delta, piece in _deltas(asked, answer)
+        )
         shown = thoughts if self.thought(answer.reasoning) else ()
         yield from before_error(chain(shown, chunks), answer.delivery)
         error = answer.delivery.error
@@ -196,8 +199,23 @@ def _call(asked: Asked, call: Call) -> Json:
     return {"id": call.id or asked.ids.new("call_"), "type": "function", "function": function}
 
 
-def _chunk(shell: Json, delta: Json, stop: str | None = None, *, piece: bool = False) -> Frame:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": stop}
+def _logprobs(asked: Asked, text: str | None) -> Json:
+    """Give invented log probabilities of the words of a text, if they were asked for."""
+    if not asked.body.get("logprobs") or not text:
+        return None
+    most = asked.body.get("top_logprobs") or 0
+
+    def told(token: str, number: int) -> dict[str, Any]:
+        return {"token": token, "logprob": -0.25 * (number + 1), "bytes": list(token.encode())}
+
+    tokens = [
+        {**told(one, 0), "top_logprobs": [told(f"{one}{k or ''}", k) for k in range(most)]} for one in words(text)
+    ]
+    return {"content": tokens, "refusal": None}
+
+
+def _chunk(shell: Json, delta: Json, stop: str | None = None, *, piece: bool = False, logprobs: Json = None) -> Frame:
+    choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": stop}
     return event(None, {**shell, "choices": [choice]}, piece=piece)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
@@ -39,14 +40,17 @@ class FakeVendors:
 
     ``key`` is the only one that is accepted (default: any). ``limit`` refuses every prompt of more tokens, counted at
     four characters each; it may be changed at any time. Answers come from ``script``, one each; when it is empty, from
-    the prompt: "the code word for X is Y" … "What is the code word for X?", "X's children are Y" … "Who are X's
-    children?". Vectors are made of the texts' words;
+    ``answering``, which is given the body of the request; else from the prompt: "the code word for X is Y" … "What is
+    the code word for X?", "X's children are Y" … "Who are X's children?". Vectors are made of the texts' words;
     ``embedding_troubles`` come first, one each.
     """
 
-    def __init__(self, *, key: str | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self, *, key: str | None = None, limit: int | None = None, answering: Callable[[Json], Scripted] | None = None
+    ) -> None:
         self.key = key
         self.limit = limit
+        self.answering = answering
         self.script: deque[Scripted] = deque()
         self.embedding_troubles: deque[Trouble] = deque()
         self.requests: list[Request] = []
@@ -162,6 +166,8 @@ class FakeVendors:
             return Trouble.size(tokens=size, limit=self.limit)
         if isinstance(wire, Embeddings):
             return self.embedding_troubles.popleft() if self.embedding_troubles else Answer()
+        if not self.script and self.answering is not None:
+            self.script.append(self.answering(self.requests[-1].body))
         told = self.script.popleft() if self.script else from_prompt(parts)
         return Answer(text=told) if isinstance(told, str) else told
 

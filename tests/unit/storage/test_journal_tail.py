@@ -6,12 +6,14 @@ import asyncio
 import os
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import LedgerFull
@@ -61,6 +63,25 @@ class Following:
         """Everything, once the stream is over."""
         await self.task
         return [entry.payload for entry in self.got]
+
+
+@pytest.mark.req("STREAM-2")
+async def test_durability_is_reported_while_no_entry_follows(quiet: JournalFolder) -> None:
+    step = new_id()
+    journal = quiet.open(step, "openai")
+    journal.append("text", "half an answer", shown=14)
+    async with aclosing(quiet.follow(step)) as followed:
+        assert isinstance(await anext(followed), JournalEntry)
+        assert await anext(followed) == Durability(displayed=14, durable=0)
+        following = asyncio.create_task(_next(followed))
+        for _ in range(10):
+            await asyncio.sleep(0)  # it waits for an entry now, and none comes
+        await asyncio.to_thread(journal.sync)  # as the flusher's thread does
+        assert await asyncio.wait_for(following, 10) == Durability(displayed=14, durable=14)
+
+
+async def _next(followed: AsyncIterator[JournalEntry | Durability]) -> JournalEntry | Durability:
+    return await anext(followed)
 
 
 @pytest.mark.req("STREAM-1")

@@ -37,6 +37,7 @@ from contextinfinity.storage.standby.spool import (
     written,
 )
 from contextinfinity_testing.builders import broken_off, exchange, new_turn
+from tests.sizes import sized
 
 TEXTS = ["one", "two" * 1000, "drei ü"]
 
@@ -110,7 +111,7 @@ async def test_a_spool_that_is_removed_before_it_is_locked_is_made_again(
     assert list(read(path).texts) == ["kept"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(20, 300), deadline=None)
 @given(cut=st.integers(0, 3500))
 def test_wherever_a_crash_tears_the_end_what_stands_before_it_is_read(
     tmp_path_factory: pytest.TempPathFactory, cut: int

@@ -21,7 +21,7 @@ def scratch_folder(data_dir: Path) -> Path | None:
         return None
     if not MEMORY.is_dir():
         raise Refused(
-            f"{data_dir} is encrypted, and without {MEMORY} an upload would be written to a disk in plain text.",
-            hint="Run `cix import FILE` on this machine: it reads the file where it is.",
+            f"{data_dir} is encrypted, and without {MEMORY} this would be written to a disk in plain text.",
+            hint="`cix import FILE` on this machine reads a file where it is.",
         )
     return MEMORY

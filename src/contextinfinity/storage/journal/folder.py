@@ -12,10 +12,11 @@ import fcntl
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import StepId, is_id
 from contextinfinity.domain.ids import now as present
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
@@ -71,19 +72,27 @@ class JournalFolder:
                 journal.flush()
         return _entries(path, after)
 
-    async def tail(
+    async def tail(self, step_id: StepId, after: int = 0) -> AsyncGenerator[JournalEntry, None]:
+        """Yield the entries that ``follow`` yields."""
+        async with aclosing(self.follow(step_id, after)) as followed:
+            async for entry in followed:
+                if isinstance(entry, JournalEntry):
+                    yield entry
+
+    async def follow(
         self, step_id: StepId, after: int = 0, is_over: Callable[[], Awaitable[bool]] | None = None
-    ) -> AsyncGenerator[JournalEntry, None]:
+    ) -> AsyncGenerator[JournalEntry | Durability, None]:
         """Yield the entries after number ``after`` and new ones as they are written, up to the end.
 
-        Stops early if the journal is removed or this folder is closed; raises the failure of a journal that this
-        process writes. A step without a journal yields nothing. ``is_over`` is called now and then for a journal of
-        another process, which may have died.
+        For a journal that this process writes, also yield how much of it is durable whenever that changes, even if no
+        entry follows. Stops early if the journal is removed or this folder is closed; raises the failure of a journal
+        that this process writes. A step without a journal yields nothing. ``is_over`` is called now and then for a
+        journal of another process, which may have died.
         """
         lines = open_lines(self._path(step_id))
         if lines is None:
             return
-        bell, journal, looks, deserted = ChangeSignal(), None, 0, False
+        bell, journal, looks, deserted, durable = ChangeSignal(), None, 0, False, -1
         try:
             while True:
                 bell.hush()
@@ -94,6 +103,10 @@ class JournalFolder:
                     looks = 0
                     if entry.seq > after:
                         yield entry
+                if journal is not None and journal.displayed and journal.durable != durable:
+                    counts = journal.durability()
+                    durable = counts.durable
+                    yield counts
                 if lines.ended:
                     return
                 if lines.behind:

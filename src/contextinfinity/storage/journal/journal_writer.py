@@ -122,6 +122,7 @@ class Journal:
                     raise self._fail(error) from error
             with self._lock:
                 self._durable, self.synced = shown, size
+                self._ring()
 
     def end(self, payload: Json) -> int:
         """Append the last entry, sync and close the file; return the entry's number. Blocks."""
@@ -165,7 +166,7 @@ class Journal:
             raise type(failure)(failure.message, hint=failure.hint) from failure
 
     def listen(self, bell: ChangeSignal) -> None:
-        """Signal from now on when there are new entries, or when the journal ends."""
+        """Signal from now on when there are new entries, when they become durable, or when the journal ends."""
         with self._lock:
             self._bells = [*self._bells, bell]
             bell.ring()  # it may have something to tell already

@@ -58,14 +58,18 @@ def _use_blobs(connection: Connection, session_id: bytes, message: Message, key:
             raise InvalidInput(f"The message shows a blob {sha256} that is not kept.", hint="Keep its bytes first.")
 
 
-def keep_text(connection: Connection, body: str | None) -> int | None:
-    """Store a text and return its key; None for None. The age of an existing text is reset."""
+def keep_text(connection: Connection, body: str | None, session_id: bytes | None = None) -> int | None:
+    """Store a text and return its key; None for None. The age of an existing text is reset.
+
+    ``session_id``: the session that refers to it; a database that separates owners keeps it for that session's owner.
+    """
     if body is None:
         return None
     digest, moment = wire.text_hash(body), to_millis(now())
-    row = connection.one("select_text_key", (digest,))
+    row = connection.one("select_text_key", {"hash": digest, "session_id": session_id})
     if row is None:
-        return _key(connection.one("insert_text", (digest, body, moment)))
+        values = {"hash": digest, "session_id": session_id, "body": body, "now": moment}
+        return _key(connection.one("insert_text", values))
     connection.execute("touch_text", (moment, row[0]))
     return _key(row)
 

@@ -19,12 +19,12 @@ from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, from
 from contextinfinity.domain.message import blobs_of
 from contextinfinity.domain.session import Lineage
 from contextinfinity.domain.state import State, StateDraft
-from contextinfinity.domain.turn import AS_SENT
+from contextinfinity.domain.turn import AS_SENT, Phase
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.index import BORROWED_FROM
-from contextinfinity.storage.invariants import LAST_PLACE, drafted_state, row_limit
+from contextinfinity.storage.invariants import LAST_PLACE, drafted_state, row_limit, ttl_millis
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.idempotency import forget_requests
@@ -47,6 +47,12 @@ MADE_FROM_TURNS = (
     "delete_messages",
 )
 """Tables to empty, in the order of their foreign keys."""
+TABLES_OF_SESSIONS = (
+    *("session", "branch", "turn", "message", "step", "state", "chunk", "plan", "response", "retrieval", "trail"),
+    *("branch_end", "origin", "memory_source", "blob_use", "fold_candidate", "request", "job"),
+)
+TABLES_OF_TURNS = ("turn", "step", "chunk", "plan", "retrieval", "trail", "branch_end", "memory_source", "job")
+"""Tables with rows that name a session or a turn; ``rows_left`` counts them."""
 
 
 class DeletionScope(NamedTuple):
@@ -168,7 +174,8 @@ def _all_gone(connection: Connection, lineage: Lineage, last_seq: int) -> int:
     return last_seq
 
 
-WHOLE, EXPIRED = "deleted", "expired"
+UNCOMMITTED = (Phase.ACCEPTED, Phase.CONTEXT_PREPARED, Phase.RESPONDING, Phase.RESPONSE_FINALIZED)
+WHOLE, EXPIRED, TURN = "deleted", "expired", "turn"
 """Reasons for a deletion."""
 
 
@@ -176,6 +183,51 @@ def delete_session(connection: Connection, session_id: SessionId, *, limit: int 
     """Delete one batch of a session with everything in it."""
     begin_session_deletion(connection, session_id)
     return go_on(connection, pack(session_id), row_limit(limit))
+
+
+def delete_turn(connection: Connection, turn_id: TurnId, *, unsettled: bool = False) -> Removed:
+    """Delete one committed turn with everything derived from it; ``unsettled``: in any phase."""
+    row = must(connection.one("select_turn_to_delete", (pack(turn_id),)), "turn", turn_id)
+    session_id, phase, turn = row[0], row[1], DeletionScope(*row[2:])
+    if phase in UNCOMMITTED and not unsettled:
+        raise BranchBusy(
+            f"Turn {turn_id} cannot be deleted: it is {phase}.", hint="Wait until it is committed, or cancel it."
+        )
+    begin(connection, session_id, TURN)
+    remove_turns(connection, session_id, [turn], whole=False)
+    forget_in_states(connection, session_id, [turn])
+    connection.execute("end_deletion", (session_id,))
+    return Removed(turns=1)
+
+
+def count_rows_left(
+    connection: Connection, sessions: Collection[SessionId], turns: Collection[TurnId] = ()
+) -> dict[str, int]:
+    """Count the rows of every table that belong to sessions or turns."""
+    found = dict.fromkeys((*TABLES_OF_SESSIONS, *TABLES_OF_TURNS), 0)
+    for statement, ids in (("count_rows_of_sessions", sessions), ("count_rows_of_turns", turns)):
+        for table, rows in connection.many(statement, {"ids": _hexed(ids)}) if ids else ():
+            found[str(table)] += int(rows)
+    return found
+
+
+def list_said(connection: Connection, samples: Collection[str]) -> frozenset[str]:
+    """Return which pieces of text are contained in stored messages, memories or titles."""
+
+    def is_said(sample: str) -> bool:
+        values = {"sample": sample, "escaped": json.dumps(sample, ensure_ascii=False)[1:-1]}
+        return connection.one("select_saying", values) is not None
+
+    return frozenset(filter(is_said, samples))
+
+
+def shorten_retention(connection: Connection, hours: float, *, user_id: str | None = None) -> int:
+    """Shorten the time to live of sessions."""
+    connection.execute("shorten_retention", {"hours": hours, "user_id": user_id})
+    changed = connection.changes()
+    if changed:
+        connection.execute("expire_as_shortened", {"hours": hours, "ttl": ttl_millis(hours)})
+    return changed
 
 
 def list_stray_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
@@ -326,11 +378,18 @@ class LedgerDeletions(StoreResource):
     """``Deletions`` of the contract, on a database."""
 
     delete = writes(delete_session)
+    rows_left = reads(count_rows_left)
+    said = reads(list_said)
+    limit_retention = writes(shorten_retention)
     stray_steps = reads(list_stray_steps)
     due = reads(list_due_sessions)
     is_due = looks(is_session_due)
     begin = writes(begin_session_deletion)
     begun = looks(list_begun_deletions)
+
+    async def delete_turn(self, turn_id: TurnId) -> Removed:
+        """Delete one finished turn."""
+        return await self._database.write(lambda connection: delete_turn(connection, turn_id))
 
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete a batch of expired turns, and the session when none are left."""

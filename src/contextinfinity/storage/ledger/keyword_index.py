@@ -78,7 +78,11 @@ def write_words(connection: Connection) -> None:
     connection.execute_many("count_sample", sampled)
     if scopes:
         connection.execute("count_words", {**total._asdict(), "version": VERSION})
-        connection.execute_many("count_scope", [{**count._asdict(), "token": token} for token, count in scopes.items()])
+        sessions_of = {token: session_id for session_id, pair in tokens.items() for token in pair}
+        counts = [
+            {**count._asdict(), "token": token, "session_id": sessions_of[token]} for token, count in scopes.items()
+        ]
+        connection.execute_many("count_scope", counts)
 
 
 class _IndexedCounts(NamedTuple):
@@ -153,8 +157,16 @@ def _put_words(connection: Connection, session_id: bytes, row: int, text: str) -
         return
     connection.execute("delete_words", (row,))
     if not row & LENT:
-        less = {"said": 0, "messages": 0, "places": -1, "version": VERSION, "first": row // 4, "last": row // 4}
+        less: dict[str, object] = {
+            "said": 0,
+            "messages": 0,
+            "places": -1,
+            "version": VERSION,
+            "first": row // 4,
+            "last": row // 4,
+        }
         connection.execute("count_words", less)
+        less["session_id"] = session_id
         connection.execute_many("count_scope", [{**less, "token": token} for token in tokens])
 
 
@@ -163,7 +175,8 @@ def forget_words(connection: Connection, session_id: bytes, said: Sequence[tuple
     write_words(connection)
     keys = {"messages": json.dumps([key for key, _ in said])}
     messages, places = must(connection.one("count_indexed", keys), "session", session_id.hex())
-    counts = {"messages": messages, "places": places, "token": _tokens(connection, session_id)[1]}
+    token = _tokens(connection, session_id)[1]
+    counts = {"messages": messages, "places": places, "token": token, "session_id": session_id}
     connection.execute("shrink_scope", counts)
     words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
     connection.execute_many("unsay_sample", words)

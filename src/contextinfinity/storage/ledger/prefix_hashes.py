@@ -204,6 +204,12 @@ def join_broken(connection: Connection, owner: Owner, body: int, *, since: datet
     return None if row is None else unpack(row[0])
 
 
+def find_asked(connection: Connection, owner: Owner, asked: int) -> tuple[TurnId, ...]:
+    """Return turns whose requests were asked with a prefix hash."""
+    wanted = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": asked, "limit": MOST_CANDIDATES}
+    return tuple(unpack(row[0]) for row in connection.many("select_turns_asked", wanted))
+
+
 def find_walked(connection: Connection, owner: Owner, trail: PrefixHashes) -> HashedPrefix | None:
     """Return the newest turn that a request created."""
     asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
@@ -218,6 +224,7 @@ class LedgerPrefixHashes(StoreResource):
 
     end = looks(find_end)
     exchanges = looks(find_exchanges)
+    asked = looks(find_asked)
     note_broken = writes(note_broken)
     note_delivered = writes(note_delivered)
     join_broken = writes(join_broken)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import now
+from contextinfinity.domain.ids import TurnId, WorkerId, now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.database import Connection
@@ -13,7 +15,7 @@ from contextinfinity.storage.ledger.binding import StoreResource, writes
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
-from contextinfinity.storage.ledger.rows import message_columns, pack
+from contextinfinity.storage.ledger.rows import message_columns, pack, unpack
 from contextinfinity.storage.ledger.turns import begin_turn, blocker, end_turn, find_turn, insert_turn, open_step
 from contextinfinity.storage.replay import ReplayedTurn
 
@@ -63,7 +65,25 @@ def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> T
     return turn
 
 
+def take_blockers(
+    connection: Connection, spooled: Collection[TurnId], dead: WorkerId, by: WorkerId
+) -> tuple[TurnId, ...]:
+    """Assign the turns of a dead worker that its spooled turns wait for, and that are not spooled, to ``by``."""
+    taken: list[TurnId] = []
+    for turn_id in spooled:
+        turn = find_turn(connection, turn_id)
+        if turn is None or turn.phase is not Phase.ACCEPTED:
+            continue
+        place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq, "dead": dead}
+        for (key,) in connection.many("select_unfinished_before", place):
+            if unpack(key) not in spooled and unpack(key) not in taken:
+                connection.execute("take_turn", {"id": key, "dead": dead, "by": by})
+                taken.append(unpack(key))
+    return tuple(taken)
+
+
 class LedgerReplay(StoreResource):
     """``ReplayStore`` of the contract, on a database."""
 
     land = writes(land_turn)
+    take_blockers = writes(take_blockers)

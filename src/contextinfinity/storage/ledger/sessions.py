@@ -17,7 +17,9 @@ from contextinfinity.storage.invariants import (
     check_new_session,
     check_place,
     check_rollback,
+    check_ttl,
     row_limit,
+    ttl_millis,
 )
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.contents import keep_text, metadata_column
@@ -27,19 +29,33 @@ from contextinfinity.storage.ledger.states import carry_pins, insert_state, newe
 
 
 def list_sessions(
-    connection: Connection, owner: Owner, *, limit: int = 50, after: Position | None = None
+    connection: Connection, owner: Owner | None, *, limit: int = 50, after: Position | None = None
 ) -> tuple[Session, ...]:
-    """Return the owner's sessions, most recently used first."""
+    """Return the sessions of an owner, or of all users, most recently used first."""
     moment, last = (LAST_PLACE, b"") if after is None else (to_millis(after.moment), pack(after.id))
+    values = {"updated_at": moment, "id": last, "limit": row_limit(limit)}
+    if owner is None:
+        return tuple(map(to_session, connection.many("select_sessions_of_all", values)))
     whose = {"org_id": owner.org_id, "user_id": owner.user_id}
-    values = {**whose, "updated_at": moment, "id": last, "limit": row_limit(limit)}
-    return tuple(map(to_session, connection.many("select_sessions", values)))
+    return tuple(map(to_session, connection.many("select_sessions", {**values, **whose})))
 
 
 def rename_session(connection: Connection, session_id: SessionId, title: str | None) -> Session:
     """Change the title of a session."""
     connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
     return _existing(connection, session_id)
+
+
+def set_retention(connection: Connection, session_id: SessionId, hours: float | None) -> Session:
+    """Set the time to live of the turns of a session; None: they are kept."""
+    check_ttl(hours)
+    connection.execute("set_retention", {"id": pack(session_id), "hours": hours})
+    session = _existing(connection, session_id)
+    if hours is None:
+        connection.execute("stop_expiry", (pack(session_id),))
+    else:
+        connection.execute("expire_as_shortened", {"hours": hours, "ttl": ttl_millis(hours)})
+    return session
 
 
 def note_session(connection: Connection, session_id: SessionId, key: str, value: Json) -> Session:
@@ -270,6 +286,7 @@ class LedgerSessions(StoreResource):
     get = looks(find_session)
     list = reads(list_sessions)
     rename = writes(rename_session)
+    retain = writes(set_retention)
     note = writes(note_session)
     activate = writes(activate_session)
     find = looks(find_by_external_id)

@@ -38,8 +38,9 @@ from contextinfinity.errors import AccessDenied, InvalidInput, LedgerFailed
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.invariants import check_json, check_message, check_new_session
 from contextinfinity.storage.ledger.binding import StoreResource, reads
-from contextinfinity.storage.ledger.contents import insert_messages, insert_plan, metadata_column
+from contextinfinity.storage.ledger.contents import insert_messages, insert_plan, keep_text, metadata_column
 from contextinfinity.storage.ledger.imports import external_id_mark
+from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.memories import find_owner, owner_key
 from contextinfinity.storage.ledger.prefix_hashes import note_logged
 from contextinfinity.storage.ledger.rows import (
@@ -132,7 +133,7 @@ def read_states(
 def read_turns(
     connection: Connection, session_id: SessionId, *, after: tuple[int, str] = (0, ""), limit: int = 200
 ) -> tuple[TurnTransfer, ...]:
-    """Return the finished turns, ordered by (turn_seq, id)."""
+    """Return the turns that are answered or failed, ordered by (turn_seq, id)."""
     values = {"session_id": pack(session_id), "seq": after[0], "id": pack(after[1]), "limit": limit}
     return tuple(_turn(connection, row) for row in connection.many("select_turns_transfer", values))
 
@@ -144,7 +145,7 @@ def _turn(connection: Connection, row: Row) -> TurnTransfer:
         id=unpack(row[0]),
         branch_id=unpack(row[1]),
         turn_seq=row[2],
-        phase="Failed" if row[3] == "Failed" else "Done",
+        phase=row[3] if row[3] in ("Failed", "ResponseFinalized") else "Done",
         outcome=row[4],
         state_before=unpack(row[5]),
         state_after=maybe_unpack(row[6]),
@@ -344,7 +345,7 @@ def _insert_session(connection: Connection, session: SessionTransfer) -> None:
             "external_id": session.external_id,
             "kind": session.kind,
             "title": session.title,
-            "system": _text_key(connection, session.system),
+            "system": None,
             "ttl_hours": session.ttl_hours,
             "active_branch": pack(session.active_branch),
             "created_at": to_millis(session.created_at),
@@ -352,26 +353,29 @@ def _insert_session(connection: Connection, session: SessionTransfer) -> None:
             "metadata": metadata_column(session.metadata or None),
         },
     )
+    if session.system is not None:
+        key = pack(session.id)
+        connection.execute("restore_system", (_text_key(connection, session.system, key), key))
 
 
 def _insert_states(connection: Connection, session_id: bytes, states: Sequence[StateTransfer]) -> None:
     for state in states:
         values = _columns(state) | {
             "session_id": session_id,
-            "summary": _text_key(connection, state.summary),
-            "pins": _text_key(connection, state.pins),
+            "summary": _text_key(connection, state.summary, session_id),
+            "pins": _text_key(connection, state.pins, session_id),
         }
         connection.execute("insert_state", values)
 
 
-def _text_key(connection: Connection, sha256: str | None) -> int | None:
+def _text_key(connection: Connection, sha256: str | None, session_id: bytes) -> int | None:
+    """Return the key of a text, kept for the owner of a session."""
     if sha256 is None:
         return None
-    row = connection.one("select_text_key", (pack_hash(sha256),))
+    row = connection.one("select_text_body", (pack_hash(sha256),))
     if row is None:
         raise InvalidInput(f"The text {sha256} is missing.", hint="Export the conversation again.")
-    key: int = row[0]
-    return key
+    return keep_text(connection, row[0], session_id)
 
 
 _IDS = frozenset(
@@ -390,6 +394,14 @@ def _columns(value: BranchTransfer | StateTransfer) -> dict[str, object]:
     return bound
 
 
+_PHASES = {
+    "Done": (),
+    "Failed": ("Failed",),
+    "ResponseFinalized": ("ContextPrepared", "Responding", "ResponseFinalized"),
+}
+"""The phases that an imported turn passes through after it was inserted."""
+
+
 def _insert_turn(connection: Connection, session_id: bytes, turn: TurnTransfer) -> None:
     question, answer = _message(turn.question), None if turn.answer is None else _message(turn.answer)
     keys = list(insert_messages(connection, session_id, [question, *([] if answer is None else [answer])]))
@@ -402,7 +414,7 @@ def _insert_turn(connection: Connection, session_id: bytes, turn: TurnTransfer) 
         "session_id": session_id,
         "branch_id": pack(turn.branch_id),
         "turn_seq": turn.turn_seq,
-        "phase": "Accepted" if turn.phase == "Failed" else "Done",
+        "phase": "Done" if turn.phase == "Done" else "Accepted",
         "outcome": turn.outcome,
         "state_before": pack(turn.state_before),
         "state_after": maybe_pack(turn.state_after),
@@ -420,9 +432,10 @@ def _insert_turn(connection: Connection, session_id: bytes, turn: TurnTransfer) 
         "updated_at": to_millis(turn.updated_at),
     }
     connection.execute("restore_ended_turn", values)
-    if turn.phase == "Failed":
-        moved = {"id": pack(turn.id), "phase": "Failed", "now": to_millis(turn.updated_at)}
-        connection.execute("move_phase", moved)
+    for phase in _PHASES[turn.phase]:
+        connection.execute("move_phase", {"id": pack(turn.id), "phase": phase, "now": to_millis(turn.updated_at)})
+    if turn.phase == "ResponseFinalized":
+        enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn.id))
     for origin in turn.origins:
         _insert_origin(connection, session_id, origin, keys)
     for step in turn.steps:

@@ -252,7 +252,7 @@ def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
     values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": to_millis(moment)}
     connection.execute("insert_step", place | values | {"inputs": inputs_column(step.inputs)})
     for text in step.texts:
-        keep_text(connection, text)
+        keep_text(connection, text, session_id)
     insert_plan(connection, turn_id, session_id, step.step_index, step.plan)
     connection.execute("begin_responding", {"turn_id": pack(turn_id), **values})
     return replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=moment)

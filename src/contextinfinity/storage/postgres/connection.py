@@ -20,6 +20,8 @@ from psycopg.abc import Buffer
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from contextinfinity.errors import (
+    AccessDenied,
+    ContextInfinityError,
     LedgerBusy,
     LedgerCorrupt,
     LedgerError,
@@ -34,6 +36,11 @@ SCHEMA = "contextinfinity"
 
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS, LOCK_SECONDS = 60, 10
+
+_OPTIONS = (
+    f"{{0}} search_path = {SCHEMA}, public; {{0}} statement_timeout = '{STATEMENT_SECONDS}s';"
+    f"{{0}} lock_timeout = '{LOCK_SECONDS}s'"
+)
 
 RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
 """Two transactions met: the one that lost is run again and finds what the other wrote."""
@@ -51,6 +58,9 @@ _CAUSES: tuple[tuple[type[psycopg.Error], type[LedgerError], str], ...] = (
     (psycopg.InterfaceError, LedgerFailed, "cannot be reached"),
 )
 
+_FOREIGN = re.compile("^(user_id|tenant):|row-level security policy")
+"""What the database says when it keeps owners apart."""
+
 UNREADABLE = (ValueError, msgspec.DecodeError, zlib.error)
 """What reading a row raises when it does not hold what this program writes."""
 
@@ -66,6 +76,8 @@ class DatabaseUrl:
         query = parse_qsl(parts.query, keep_blank_values=True)
         pooled = dict(query).get("pgbouncer") == "true"
         self.prepare_threshold = None if pooled else 3
+        self.begin = f"; {_OPTIONS.format('SET LOCAL')}" if pooled else ""
+        """What a transaction begins with: a pooler keeps no settings of a connection."""
         self.conninfo = urlunsplit(parts._replace(query=urlencode([pair for pair in query if pair[0] != "pgbouncer"])))
         host = parts.hostname or dict(query).get("host", "localhost")
         self.name = f"postgresql://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
@@ -88,6 +100,8 @@ def connect(address: DatabaseUrl) -> psycopg.Connection[Any]:
         keepalives_count=3,
         tcp_user_timeout=10_000,
     )
+    if not address.begin:
+        connection.execute(_OPTIONS.format("SET").encode(), prepare=False)
     connection.adapters.register_dumper(str, _TextDumper)
     connection.adapters.register_loader("text", _TextLoader)
     return connection
@@ -102,9 +116,11 @@ def translated(name: str) -> Iterator[None]:
         raise translate(error, name) from error
 
 
-def translate(error: BaseException, name: str) -> LedgerError:
+def translate(error: BaseException, name: str) -> ContextInfinityError:
     """Return the error that a caller gets."""
     said = str(error).strip().partition("\n")[0]
+    if isinstance(error, errors.InsufficientPrivilege) and _FOREIGN.search(said):
+        return AccessDenied(f"The ledger {name} refused a row of another owner ({said}).")
     for theirs, ours, words in _CAUSES:
         if isinstance(error, theirs):
             return ours(f"The ledger {name} {words} ({said}).", hint=_hint(ours))

@@ -4,6 +4,11 @@ The verbs are synchronous, so a pool is a number of threads with a connection ea
 that a write that waits keeps no read from running. Every transaction sees one snapshot (REPEATABLE READ). Many writes
 run at the same time; of two that change the same row, or insert the same key, the one that comes second is run again on
 a new snapshot. Writes of this process that extend the same branch follow each other and are acknowledged in that order.
+An advisory lock orders those of several processes. A snapshot from before the lock is useless, so a write that met
+another one takes the lock on a second connection before it begins again.
+
+With a serving role, transactions that act for an owner (``storage/acting_owner.py``) use that role's connections and
+name the owner's tenant; all others, and those of ``maintenance``, use the role that owns the ledger.
 """
 
 from __future__ import annotations
@@ -14,29 +19,31 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from contextlib import ExitStack, suppress
+from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import psycopg
 
+from contextinfinity.domain.session import Owner
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
+from contextinfinity.storage.acting_owner import NOBODY, acting_owner
 from contextinfinity.storage.postgres.connection import (
     LOCK_SECONDS,
     RETRIED,
-    SCHEMA,
-    STATEMENT_SECONDS,
     DatabaseUrl,
     connect,
     translated,
 )
 from contextinfinity.storage.postgres.migrate import migrate
-from contextinfinity.storage.postgres.named_sql import PostgresConnection
+from contextinfinity.storage.postgres.named_sql import LOCK_BRANCH, PostgresConnection, lock_key
+from contextinfinity.storage.postgres.row_security import admit_serving_role
 from contextinfinity.storage.postgres.silence import ServerSilence
 
 T = TypeVar("T")
 _Work: TypeAlias = Callable[[PostgresConnection], T]
+_Role: TypeAlias = Literal["maintenance", "serving", "lock"]
 
 WRITERS, READERS = 8, 4
 """Connections of a process."""
@@ -45,12 +52,9 @@ UNWRITABLE = (LedgerFailed, LedgerFull, LedgerReadOnly)
 ATTEMPTS = 10
 """How often a write is run while it meets others."""
 
-_BEGIN = (
-    f"SET LOCAL search_path = {SCHEMA}, public; SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s';"
-    f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"
-)
-_WRITE = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {_BEGIN}".encode()
-_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_BEGIN}".encode()
+_WRITE = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_KNOWN_TENANTS = 10_000
 
 
 class _Turnstile:
@@ -59,14 +63,21 @@ class _Turnstile:
     def __init__(self, branches: WeakValueDictionary[bytes, _Gate]) -> None:
         self._branches = branches
         self._held: _Gate | None = None
+        self.branch_id: bytes | None = None
+        self.is_locked = False
+        """Whether the advisory lock of the branch is held already."""
 
-    def enter(self, branch_id: bytes) -> None:
-        """Wait for writes that extend the same branch; a write that has entered one branch waits for no other."""
+    def enter(self, branch_id: bytes) -> bool:
+        """Wait for writes that extend the same branch; return whether the transaction has to lock it.
+
+        A write that has entered one branch waits for no other.
+        """
         if self._held is None:
             gate = self._branches.setdefault(branch_id, _Gate())
             if not gate.lock.acquire(timeout=LOCK_SECONDS):
                 raise LedgerBusy("Another write to the same branch takes too long.")
-            self._held = gate
+            self._held, self.branch_id = gate, branch_id
+        return branch_id == self.branch_id and not self.is_locked
 
     def __enter__(self) -> _Turnstile:
         return self
@@ -88,8 +99,10 @@ class _Gate:
 class PostgresDatabase:
     """One ledger in a PostgreSQL database."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, serving_url: str | None = None) -> None:
         self.address = DatabaseUrl(url)
+        self._serving = None if serving_url is None else DatabaseUrl(serving_url)
+        self.maintenance = MaintenanceDatabase(self)
         self.silence = ServerSilence(self.address)
         self.refused: LedgerError | None = None
         """Why the last write failed for good; None when it did not."""
@@ -97,30 +110,33 @@ class PostgresDatabase:
             connection = connect(self.address)
             with connection:
                 migrate(connection, self.address.name)
+                if self._serving is not None:
+                    admit_serving_role(connection, self._serving)
         self._mine = threading.local()
         self._connections: set[psycopg.Connection[Any]] = set()
         self._writers = ThreadPoolExecutor(WRITERS, "postgres-writer")
         self._readers = ThreadPoolExecutor(READERS, "postgres-reader")
         self._branches: WeakValueDictionary[bytes, _Gate] = WeakValueDictionary()
+        self._tenants: dict[Owner, str] = {NOBODY: ""}
         self._closed = False
 
     async def write(self, work: Callable[[PostgresConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a change; when this returns it is durable."""
-        return await asyncio.wrap_future(self.writing(work))
+        return await asyncio.wrap_future(self.writing(work, self._acting()))
 
     async def read(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run a read against one snapshot."""
-        return await asyncio.wrap_future(self.reading(work))
+        return await asyncio.wrap_future(self.reading(work, self._acting()))
 
     look = read
 
-    def writing(self, work: Callable[[PostgresConnection], T]) -> Future[T]:
-        """``write`` for callers without an event loop."""
-        return self._submit(self._writers, self._write, work)
+    def writing(self, work: Callable[[PostgresConnection], T], owner: Owner | None = None) -> Future[T]:
+        """``write`` for callers without an event loop; with ``owner``, as the serving role for that owner."""
+        return self._submit(self._writers, self._write, work, owner)
 
-    def reading(self, work: Callable[[PostgresConnection], T]) -> Future[T]:
-        """``read`` for callers without an event loop."""
-        return self._submit(self._readers, self._read, work)
+    def reading(self, work: Callable[[PostgresConnection], T], owner: Owner | None = None) -> Future[T]:
+        """``read`` for callers without an event loop; with ``owner``, as the serving role for that owner."""
+        return self._submit(self._readers, self._read, work, owner)
 
     async def sweep(self, steps: int) -> bool:
         """Do nothing: PostgreSQL's vacuum removes deleted rows from its files."""
@@ -139,22 +155,29 @@ class PostgresDatabase:
         while self._connections:
             self._connections.pop().close()
 
+    def _acting(self) -> Owner | None:
+        return None if self._serving is None else acting_owner()
+
     def _submit(
-        self, pool: ThreadPoolExecutor, run: Callable[[_Work[T], Future[T]], None], work: _Work[T]
+        self,
+        pool: ThreadPoolExecutor,
+        run: Callable[[_Work[T], Owner | None, Future[T]], None],
+        work: _Work[T],
+        owner: Owner | None,
     ) -> Future[T]:
         if self._closed:
             raise LedgerClosed("The ledger is closed.")
         done: Future[T] = Future()
-        pool.submit(run, work, done)
+        pool.submit(run, work, owner, done)
         return done
 
-    def _write(self, work: _Work[T], done: Future[T]) -> None:
+    def _write(self, work: _Work[T], owner: Owner | None, done: Future[T]) -> None:
         if not done.set_running_or_notify_cancel():
             return
         with _Turnstile(self._branches) as turnstile:
             try:
                 with translated(self.address.name), unicode_only():
-                    result = self._until_alone(work, turnstile.enter)
+                    result = self._until_alone(work, owner, turnstile)
             except BaseException as error:
                 self.refused = error if isinstance(error, UNWRITABLE) else None
                 done.set_exception(error)
@@ -162,33 +185,49 @@ class PostgresDatabase:
                 self.refused = None
                 done.set_result(result)
 
-    def _read(self, work: _Work[T], done: Future[T]) -> None:
+    def _read(self, work: _Work[T], owner: Owner | None, done: Future[T]) -> None:
         if not done.set_running_or_notify_cancel():
             return
         try:
             with translated(self.address.name), unicode_only():
-                result = self._transaction(work, None)
+                result = self._transaction(work, owner, None)
         except BaseException as error:
             done.set_exception(error)
         else:
             done.set_result(result)
 
-    def _until_alone(self, work: _Work[T], enter: Callable[[bytes], None]) -> T:
+    def _until_alone(self, work: _Work[T], owner: Owner | None, turnstile: _Turnstile) -> T:
         """Run a write, again while it meets another that changes the same rows."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._transaction(work, enter)
-            except RETRIED:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                time.sleep(random.uniform(0, 0.001 * 2**attempt))  # noqa: S311 - jitter, not a secret
+        with ExitStack() as locked:
+            for attempt in range(ATTEMPTS):
+                try:
+                    return self._transaction(work, owner, turnstile.enter)
+                except RETRIED:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+                if turnstile.branch_id is None or turnstile.is_locked:
+                    time.sleep(random.uniform(0, 0.001 * 2**attempt))  # noqa: S311 - jitter, not a secret
+                else:
+                    locked.callback(self._undo, self._lock(turnstile.branch_id))
+                    turnstile.is_locked = True
         raise AssertionError("unreachable")
 
-    def _transaction(self, work: _Work[T], enter: Callable[[bytes], None] | None) -> T:
-        connection = self._begun(_READ if enter is None else _WRITE)
+    def _lock(self, branch_id: bytes) -> psycopg.Connection[Any]:
+        """Lock a branch against writes of other processes, until the returned connection is rolled back."""
+        connection = self._begun("BEGIN", role="lock")
+        with self.silence.timed():
+            connection.execute(LOCK_BRANCH, (lock_key(branch_id),))
+        return connection
+
+    def _transaction(self, work: _Work[T], owner: Owner | None, enter: Callable[[bytes], bool] | None) -> T:
+        serving = owner is not None
+        begin = _READ if enter is None else _WRITE
+        if owner is not None:
+            begin += f"; SET LOCAL contextinfinity.tenant = '{self._tenant(owner)}'"
+        connection = self._begun(begin, role="serving" if serving else "maintenance")
         try:
             with connection.cursor() as cursor:
-                named = PostgresConnection(cursor, self.silence, enter)
+                named = PostgresConnection(cursor, self.silence, enter, serving=serving)
                 result = work(named)
                 named.finish()
                 with self.silence.timed():
@@ -198,17 +237,30 @@ class PostgresDatabase:
             self._undo(connection)
             raise
 
-    def _begun(self, begin: bytes) -> psycopg.Connection[Any]:
+    def _tenant(self, owner: Owner) -> str:
+        """Return the tenant of an owner, from the database the first time."""
+        if (known := self._tenants.get(owner)) is None:
+            connection = self._begun(_READ)
+            with self.silence.timed():
+                found = connection.execute("SELECT tenant_of(%s, %s)::text", (owner.org_id, owner.user_id)).fetchall()
+            self._undo(connection)
+            if len(self._tenants) >= _KNOWN_TENANTS:
+                self._tenants = {NOBODY: ""}
+            known = self._tenants[owner] = str(found[0][0])
+        return known
+
+    def _begun(self, begin: str, *, role: _Role = "maintenance") -> psycopg.Connection[Any]:
         """Return a connection in a new transaction; one that the server closed meanwhile is replaced."""
-        connection = self._connection()
+        connection = self._connection(role)
+        statements = (begin + self._address(role).begin).encode()
         try:
             with self.silence.timed():
-                connection.execute(begin, prepare=False)
+                connection.execute(statements, prepare=False)
         except psycopg.OperationalError:
             self._undo(connection)
-            connection = self._connection()
+            connection = self._connection(role)
             with self.silence.timed():
-                connection.execute(begin, prepare=False)
+                connection.execute(statements, prepare=False)
         return connection
 
     def _undo(self, connection: psycopg.Connection[Any]) -> None:
@@ -217,14 +269,37 @@ class PostgresDatabase:
             connection.rollback()
         if connection.closed:
             self._connections.discard(connection)
-            self._mine.connection = None
             with suppress(psycopg.Error):
                 connection.close()
 
-    def _connection(self) -> psycopg.Connection[Any]:
-        connection: psycopg.Connection[Any] | None = getattr(self._mine, "connection", None)
+    def _address(self, role: _Role) -> DatabaseUrl:
+        return self._serving if role == "serving" and self._serving is not None else self.address
+
+    def _connection(self, role: _Role) -> psycopg.Connection[Any]:
+        """Return this thread's connection for a role; one that was closed is replaced."""
+        connection: psycopg.Connection[Any] | None = getattr(self._mine, role, None)
         if connection is None or connection.closed:
             with self.silence.timed():
-                connection = self._mine.connection = connect(self.address)
+                connection = connect(self._address(role))
+            setattr(self._mine, role, connection)
             self._connections.add(connection)
         return connection
+
+
+class MaintenanceDatabase:
+    """The same ledger for what works on behalf of all owners, whoever starts it: jobs, workers, tokens."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self.sweep = database.sweep
+        self.is_wiped = database.is_wiped
+
+    async def write(self, work: Callable[[PostgresConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
+        """Run a change; when this returns it is durable."""
+        return await asyncio.wrap_future(self._database.writing(work))
+
+    async def read(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Run a read against one snapshot."""
+        return await asyncio.wrap_future(self._database.reading(work))
+
+    look = read

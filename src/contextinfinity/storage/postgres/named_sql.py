@@ -2,7 +2,8 @@
 
 A statement is the one of ``ledger/sql`` unless ``sql/*.sql`` here has one of the same name. Those that are shared are
 translated where both databases differ in syntax only: placeholders, index hints, joins with a fixed order. A read that
-locks rows when it is part of a write has the clause for that in ``locks.sql``, under its name.
+locks rows when it is part of a write has the clause for that in ``locks.sql``, under its name. ``serving.sql`` has what
+the serving role runs in other words.
 """
 
 from __future__ import annotations
@@ -30,22 +31,44 @@ _SYNTAX: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+_LISTS: tuple[tuple[str, str, str], ...] = (("bytes_each", "unhex({})", "{}"), ("ints_each", "{}::bigint", "{}"))
+"""Functions that read lists of ids and of keys, and what is converted without them."""
+
+
+def _convert_lists(sql: str) -> str:
+    """Convert lists of ids and keys when they are read: under row security a conversion in a join excludes indexes."""
+    for function, converted, plain in _LISTS:
+        for argument, alias in re.findall(r"json_each\(([^()]*)\) AS (\w+)", sql):
+            value = f"{alias}.value"
+            if converted.format(value) in sql:
+                sql = sql.replace(f"json_each({argument}) AS {alias}", f"{function}({argument}) AS {alias}")
+                sql = sql.replace(converted.format(value), plain.format(value))
+        select = "SELECT " + re.escape(converted.format("value"))
+        sql = re.sub(select + r" FROM json_each\(", f"SELECT value FROM {function}(", sql)
+    return sql
+
+
 def translate(sql: str) -> str:
     """Rewrite a statement of SQLite's into PostgreSQL's syntax."""
+    sql = _convert_lists(sql)
     for pattern, replacement in _SYNTAX:
         sql = pattern.sub(replacement, sql)
     return sql
 
 
-def _load() -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
-    """Return the statements by name as they are run in a read, and in a write."""
+def _load() -> tuple[Mapping[str, bytes], Mapping[str, bytes], Mapping[str, bytes]]:
+    """Return the statements by name as they are run in a read, and in a write, and those of the serving role."""
     statements = {name: translate(sql).encode() for name, sql in sql_files.load_dialect(__package__).items()}
     locks = sql_files.load(__package__, "locks.sql")
-    return statements, statements | {name: statements[name] + b" " + clause.encode() for name, clause in locks.items()}
+    serving = {name: translate(sql).encode() for name, sql in sql_files.load(__package__, "serving.sql").items()}
+    locking = {name: statements[name] + b" " + clause.encode() for name, clause in locks.items()}
+    return statements, statements | locking, serving
 
 
-READS, WRITES = _load()
+READS, WRITES, _SERVING = _load()
 """Every statement by its name, for reads and for writes."""
+SERVING_READS, SERVING_WRITES = {**READS, **_SERVING}, {**WRITES, **_SERVING}
+"""The same as the serving role runs them, under row-level security."""
 
 
 SERIALIZED: Mapping[str, Callable[[Any], bytes]] = {
@@ -55,10 +78,20 @@ SERIALIZED: Mapping[str, Callable[[Any], bytes]] = {
 """Statements that set the order of turns or states on a branch: how to find the branch in their values."""
 
 
+_FEW = 3
+LOCK_BRANCH = b"SELECT pg_advisory_xact_lock(%s)"
+
+
+def lock_key(branch_id: bytes) -> int:
+    """Return the key of a branch's advisory lock."""
+    return int.from_bytes(branch_id[-8:], "big", signed=True)
+
+
 class PostgresConnection:
     """A ``Connection`` on a psycopg cursor, inside a transaction.
 
-    In a write, ``enter`` is called with the branch before a statement that sets an order on it.
+    In a write, ``enter`` is called with the branch before a statement that sets an order on it; it returns whether the
+    branch has to be locked. ``serving``: under row-level security.
     """
 
     __slots__ = ("_cursor", "_enter", "_queries", "_silence", "unindexed")
@@ -66,18 +99,26 @@ class PostgresConnection:
     search: Search = postgres_search
 
     def __init__(
-        self, cursor: psycopg.Cursor[Row], silence: ServerSilence, enter: Callable[[bytes], None] | None = None
+        self,
+        cursor: psycopg.Cursor[Row],
+        silence: ServerSilence,
+        enter: Callable[[bytes], bool] | None = None,
+        *,
+        serving: bool = False,
     ) -> None:
         self._cursor = cursor
         self._silence = silence
         self._enter = enter
-        self._queries = READS if enter is None else WRITES
+        reads, writes = (SERVING_READS, SERVING_WRITES) if serving else (READS, WRITES)
+        self._queries = reads if enter is None else writes
         self.unindexed: dict[int, tuple[bytes, str, bool]] = {}
 
     def one(self, name: str, values: Values = ()) -> Row | None:
         """Run a statement to its end; return its first row, or None."""
         if self._enter is not None and name in SERIALIZED:
-            self._enter(SERIALIZED[name](values))
+            branch_id = SERIALIZED[name](values)
+            if self._enter(branch_id):
+                self._cursor.execute(LOCK_BRANCH, (lock_key(branch_id),))
         with self._silence.timed():
             cursor = self._cursor.execute(self._queries[name], values)
         return cursor.fetchone() if cursor.description is not None else None
@@ -98,9 +139,14 @@ class PostgresConnection:
             self._cursor.execute(self._queries[name], values)
 
     def execute_many(self, name: str, rows: Iterable[Values]) -> None:
-        """Run a statement once for each of the value sets, in one round trip."""
+        """Run a statement once for each of the value sets; many of them in one round trip, at the cost of three."""
+        sets = list(rows)
         with self._silence.timed():
-            self._cursor.executemany(self._queries[name], rows)
+            if len(sets) > _FEW:
+                self._cursor.executemany(self._queries[name], sets)
+                return
+            for values in sets:
+                self._cursor.execute(self._queries[name], values)
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, updated or deleted."""

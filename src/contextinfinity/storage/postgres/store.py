@@ -7,12 +7,16 @@ from pathlib import Path
 
 from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.storage.contract import Workers
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.contract import Jobs, Tokens, Workers
+from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.ledger.jobs import LedgerJobs
+from contextinfinity.storage.ledger.replay import LedgerReplay
 from contextinfinity.storage.ledger.store import LedgerStore
+from contextinfinity.storage.ledger.tokens import LedgerTokens
 from contextinfinity.storage.ledger.workers import LedgerWorkers, known_workers
 from contextinfinity.storage.postgres.database import PostgresDatabase
 from contextinfinity.storage.postgres.vector_table import PostgresVectors
+from contextinfinity.storage.replay import ReplayStore
 from contextinfinity.storage.worker_locks import WorkerLocks
 
 LEASE_SECONDS = 20
@@ -25,7 +29,7 @@ class LeasedWorkers(LedgerWorkers):
     A worker of this data_dir that died is known at once: its lock file is there, and free.
     """
 
-    def __init__(self, database: PostgresDatabase, locks: WorkerLocks) -> None:
+    def __init__(self, database: Database, locks: WorkerLocks) -> None:
         super().__init__(database, locks)
         self._files = locks
 
@@ -41,13 +45,21 @@ class LeasedWorkers(LedgerWorkers):
 
 
 class PostgresStore(LedgerStore):
-    """``Store`` on a PostgreSQL database; ``data_dir`` is where this host keeps its workers' lock files."""
+    """``Store`` on a PostgreSQL database; ``data_dir`` is where this host keeps its workers' lock files.
 
-    def __init__(self, url: str, data_dir: Path) -> None:
-        self.database = PostgresDatabase(url)
+    With ``serving_url``, what acts for an owner runs as that role, under row-level security. Jobs, workers, tokens and
+    the replay of spooled turns belong to no owner.
+    """
+
+    def __init__(self, url: str, data_dir: Path, *, serving_url: str | None = None) -> None:
+        self.database = PostgresDatabase(url, serving_url)
         self._locks = WorkerLocks(data_dir / "workers")
         super().__init__(self.database, PostgresVectors(self.database), self._locks)
-        self.workers: Workers = LeasedWorkers(self.database, self._locks)
+        everybody = self.database.maintenance
+        self.workers: Workers = LeasedWorkers(everybody, self._locks)
+        self.jobs: Jobs = LedgerJobs(everybody)
+        self.tokens: Tokens = LedgerTokens(everybody)
+        self.landings: ReplayStore = LedgerReplay(everybody)
 
     def held_up(self, *, reading: bool = False) -> float:
         """Return for how many seconds the server has given no sign while this process waits for it."""

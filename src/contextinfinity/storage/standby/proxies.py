@@ -368,9 +368,9 @@ class WorkersProxy(Proxy[Workers]):
             return ()
 
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
-        """Declare a worker dead once its spool is in the ledger; nothing is taken from it before."""
+        """Declare a worker dead once its spool is in the ledger; before, only turns that keep the spool waiting."""
         if dead not in self._held.workers and not await self._held.replay.retire(dead):
-            return TakenOver(turns=(), jobs=0)
+            return TakenOver(turns=await self._held.replay.take_blockers(dead, by), jobs=0)
         return await self._ledger.take_over(dead, by=by)
 
     async def land_left(self) -> None:
@@ -415,8 +415,8 @@ class PrefixHashesProxy(Proxy[PrefixHashStore]):
 class DeletionsProxy(Proxy[Deletions]):
     """``Deletions``: never spooled, and only after the ledger has all of the session."""
 
-    reads = frozenset({"due"})
-    writes = frozenset({"sweep"})
+    reads = frozenset({"due", "rows_left", "said"})
+    writes = frozenset({"sweep", "limit_retention"})
 
     async def is_due(self, session_id: SessionId) -> bool:
         """Tell whether something has to be deleted; where nothing ever expires, without the ledger."""
@@ -450,6 +450,17 @@ class DeletionsProxy(Proxy[Deletions]):
         await self._land(session_id)
         removed = await self._write(lambda: self._ledger.delete(session_id, limit=limit))
         self._held.recent.forget(session_id)
+        return removed
+
+    async def delete_turn(self, turn_id: TurnId) -> Removed:
+        """Delete one turn, once all that any process has spooled is in the ledger."""
+        await self._held.land()
+        await self._held.replay.run()
+        turn = await self._read(lambda: self._held.ledger.turns.get(turn_id))
+        removed = await self._write(lambda: self._ledger.delete_turn(turn_id))
+        branch = None if turn is None else await self._read(lambda: self._held.ledger.branches.get(turn.branch_id))
+        if branch is not None:
+            self._held.recent.forget_turns(branch.session_id)
         return removed
 
     async def _unless_kept(self, session_id: SessionId, ask: Callable[[], Awaitable[T]], *, nothing: T) -> T:

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.errors import (
@@ -136,6 +136,15 @@ class Replay:
             count("turn_writes_ok", sum(self._landed[turn_id][1] is not None for turn_id in spooled.turns))
             self.finish(path, {*spooled.sessions, *spooled.turns}, spooled.damaged)
         return True
+
+    async def take_blockers(self, dead: WorkerId, by: WorkerId) -> tuple[TurnId, ...]:
+        """Take over the interrupted turns of an ended process that the turns in its spool wait for."""
+        path = self.folder / f"{dead}{SUFFIX}"
+        with taken(path) as is_mine:
+            _, spooled = self._read.get(path.name, ((0, 0), Spooled()))
+            if not is_mine or not spooled.turns:
+                return ()
+            return await self._through(lambda: self._ledger.landings.take_blockers(tuple(spooled.turns), dead, by))
 
     def finish(self, path: Path, ids: set[str], damaged: int = 0) -> None:
         """Remove a spool whose content has landed; one with something that was refused is kept as such."""

@@ -11,6 +11,7 @@ from typing import cast
 from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.errors import LedgerFailed
+from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.imports import ImportStore
@@ -91,7 +92,9 @@ class StandbyStore:
         """Start the task that probes the ledger, unless it is running."""
         if self._reconnecting is None and not self._closed:
             log.warning("the ledger is away; what is said is kept in a spool until it is back")
-            self._reconnecting = asyncio.create_task(self._until_back(), name="ledger-reconnect")
+            self._reconnecting = asyncio.create_task(
+                self._until_back(), name="ledger-reconnect", context=maintenance_context()
+            )
 
     async def _until_back(self) -> None:
         pause = self._bounds.first_pause

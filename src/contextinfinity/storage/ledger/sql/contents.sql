@@ -26,11 +26,15 @@ INSERT OR IGNORE INTO retrieval (turn_id, chunk_id, session_id, similarity, rank
 
 -- name: select_text_key
 -- Where a text is kept.
-SELECT key FROM text WHERE hash = ?
+SELECT key FROM text WHERE hash = :hash
+
+-- name: select_text_body
+-- A text by its hash.
+SELECT body FROM text WHERE hash = ? LIMIT 1
 
 -- name: insert_text
 -- Keep a text.
-INSERT INTO text (hash, body, kept_at) VALUES (?, ?, ?) RETURNING key
+INSERT INTO text (hash, body, kept_at) VALUES (:hash, :body, :now) RETURNING key
 
 -- name: touch_text
 -- Somebody wants it again.

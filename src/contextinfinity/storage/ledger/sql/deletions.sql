@@ -111,6 +111,10 @@ FROM json_each(:steps) AS k CROSS JOIN step AS s ON s.id = unhex(k.value) CROSS 
 -- Sessions that are being deleted, or were deleted since a moment.
 SELECT session_id FROM deletion UNION SELECT id FROM tombstone WHERE kind = 'session' AND deleted_at >= ?
 
+-- name: select_turns_deleted_since
+-- Turns that were deleted since a moment.
+SELECT id FROM tombstone WHERE kind = 'turn' AND deleted_at >= ?
+
 -- name: select_last_deleted
 -- When anything was deleted last.
 SELECT max(deleted_at) FROM tombstone
@@ -313,3 +317,69 @@ WHERE b.session_id = :session_id AND instr(t.metadata, :field) > 0
 -- name: replace_metadata
 -- The metadata of a turn without what it held of deleted turns.
 UPDATE turn SET metadata = :metadata, updated_at = :now WHERE id = :id
+
+-- name: select_turn_to_delete
+-- A turn, its session and phase, unless its session is being deleted.
+SELECT t.session_id, t.phase, t.id, t.branch_id, t.turn_seq, t.user_message, t.answer, t.updated_at
+FROM turn AS t WHERE t.id = ? AND t.session_id NOT IN (SELECT session_id FROM deletion)
+
+-- name: count_rows_of_sessions
+-- How many rows of each table belong to sessions.
+SELECT 'session', count(*) FROM json_each(:ids) AS k CROSS JOIN session AS t ON t.id = unhex(k.value)
+UNION ALL SELECT 'branch', count(*) FROM json_each(:ids) AS k CROSS JOIN branch AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'turn', count(*) FROM json_each(:ids) AS k CROSS JOIN turn AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'message', count(*) FROM json_each(:ids) AS k CROSS JOIN message AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'step', count(*) FROM json_each(:ids) AS k CROSS JOIN step AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'state', count(*) FROM json_each(:ids) AS k CROSS JOIN state AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'chunk', count(*) FROM json_each(:ids) AS k CROSS JOIN chunk AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'plan', count(*) FROM json_each(:ids) AS k CROSS JOIN plan AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'response', count(*) FROM json_each(:ids) AS k CROSS JOIN response AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'retrieval', count(*) FROM json_each(:ids) AS k CROSS JOIN retrieval AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'trail', count(*) FROM json_each(:ids) AS k CROSS JOIN trail AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'branch_end', count(*) FROM json_each(:ids) AS k CROSS JOIN branch_end AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'origin', count(*) FROM json_each(:ids) AS k CROSS JOIN origin AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'memory_source', count(*) FROM json_each(:ids) AS k CROSS JOIN memory_source AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'blob_use', count(*) FROM json_each(:ids) AS k CROSS JOIN blob_use AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'fold_candidate', count(*) FROM json_each(:ids) AS k CROSS JOIN fold_candidate AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'request', count(*) FROM json_each(:ids) AS k CROSS JOIN request AS t ON t.session_id = unhex(k.value)
+UNION ALL SELECT 'job', count(*) FROM json_each(:ids) AS k CROSS JOIN job AS t ON t.session_id = unhex(k.value)
+
+-- name: count_rows_of_turns
+-- How many rows of each table belong to turns.
+SELECT 'turn', count(*) FROM json_each(:ids) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value)
+UNION ALL SELECT 'step', count(*) FROM json_each(:ids) AS k CROSS JOIN step AS t ON t.turn_id = unhex(k.value)
+UNION ALL SELECT 'chunk', count(*) FROM json_each(:ids) AS k CROSS JOIN chunk AS t ON t.turn_id = unhex(k.value)
+UNION ALL SELECT 'plan', count(*) FROM json_each(:ids) AS k CROSS JOIN plan AS t ON t.turn_id = unhex(k.value)
+UNION ALL SELECT 'retrieval', count(*) FROM json_each(:ids) AS k CROSS JOIN retrieval AS t ON t.turn_id = unhex(k.value)
+UNION ALL SELECT 'trail', count(*) FROM json_each(:ids) AS k CROSS JOIN trail AS t ON t.turn_id = unhex(k.value)
+UNION ALL SELECT 'branch_end', count(*) FROM json_each(:ids) AS k CROSS JOIN branch_end AS t ON t.turn_id = unhex(k.value)
+UNION ALL SELECT 'memory_source', count(*) FROM json_each(:ids) AS k CROSS JOIN memory_source AS t ON t.turn_id = unhex(k.value)
+UNION ALL SELECT 'job', count(*) FROM json_each(:ids) AS k CROSS JOIN job AS t ON t.turn_id = unhex(k.value)
+
+-- name: select_saying
+-- Whether a message, a memory or a title contains a text.
+SELECT 1 FROM message WHERE instr(text, :sample) > 0 OR instr(blocks, :escaped) > 0
+UNION ALL SELECT 1 FROM memory WHERE instr(content, :sample) > 0
+UNION ALL SELECT 1 FROM session WHERE instr(title, :sample) > 0 LIMIT 1
+
+-- name: shorten_retention
+-- A time to live for sessions, or those of a user, that have none or a longer one.
+UPDATE session SET ttl_hours = :hours WHERE (ttl_hours IS NULL OR ttl_hours > :hours)
+  AND (:user_id IS NULL OR user_id = :user_id)
+
+-- name: expire_as_shortened
+-- When turns of sessions with a time to live expire next, where that is not known or no longer right.
+INSERT INTO expiry (session_id, ttl, due)
+SELECT s.id, :ttl, coalesce((SELECT min(t.created_at) FROM branch AS b JOIN turn AS t ON t.branch_id = b.id
+  WHERE b.session_id = s.id), s.created_at) + :ttl
+FROM session AS s LEFT JOIN expiry AS e ON e.session_id = s.id
+WHERE s.ttl_hours = :hours AND (e.ttl IS NULL OR e.ttl <> :ttl)
+ON CONFLICT (session_id) DO UPDATE SET ttl = excluded.ttl, due = excluded.due
+
+-- name: set_retention
+-- The time to live of one session; NULL: for ever.
+UPDATE session SET ttl_hours = :hours WHERE id = :id
+
+-- name: stop_expiry
+-- A session has no time to live any more.
+DELETE FROM expiry WHERE session_id = ?

@@ -185,6 +185,15 @@ UNION SELECT owner FROM job WHERE state = 'running' AND owner IS NOT NULL
 UPDATE turn SET owner = :by WHERE owner = :dead AND phase NOT IN ('Done', 'Failed')
   AND phase IN ('Accepted', 'ContextPrepared', 'Responding') RETURNING id, turn_seq
 
+-- name: select_unfinished_before
+-- Unfinished turns of a dead worker before a turn of a branch.
+SELECT id FROM turn WHERE branch_id = :branch_id AND turn_seq < :turn_seq AND owner = :dead
+  AND phase IN ('Accepted', 'ContextPrepared', 'Responding') ORDER BY turn_seq
+
+-- name: take_turn
+-- An unfinished turn changes hands.
+UPDATE turn SET owner = :by WHERE id = :id AND owner = :dead
+
 -- name: put_back_jobs
 -- Jobs a dead worker ran wait again, a little longer each time: perhaps it was the job that killed it. What can be
 -- done without is given up in the end; committing a turn never is.

@@ -84,6 +84,13 @@ DELETE FROM branch_end WHERE branch_id = :branch_id
 -- Who talks in a session, and how.
 SELECT user_id, org_id, kind FROM session WHERE id = ?
 
+-- name: select_turns_asked
+-- Turns whose requests were asked with a prefix hash, in no order: all that are equal fit as well.
+SELECT r.turn_id FROM trail AS r CROSS JOIN session AS s ON s.id = r.session_id
+WHERE r.asked = :asked AND r.body IS NOT NULL AND s.user_id = :user_id AND s.org_id = :org_id
+  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+LIMIT :limit
+
 -- name: select_walked
 -- The newest turn that a request made: ids grow with time.
 SELECT t.id, t.phase FROM trail AS r CROSS JOIN turn AS t ON t.id = r.turn_id CROSS JOIN session AS s ON s.id = t.session_id

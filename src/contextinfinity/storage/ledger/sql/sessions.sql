@@ -29,6 +29,14 @@ WHERE s.org_id = :org_id AND s.user_id = :user_id AND (s.updated_at, s.id) < (:u
   AND s.id NOT IN (SELECT session_id FROM deletion)
 ORDER BY s.updated_at DESC, s.id DESC LIMIT :limit
 
+-- name: select_sessions_of_all
+-- The sessions of all users, in the same order.
+SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
+  s.updated_at, s.metadata
+FROM session AS s LEFT JOIN text AS t ON t.key = s.system
+WHERE (s.updated_at, s.id) < (:updated_at, :id) AND s.id NOT IN (SELECT session_id FROM deletion)
+ORDER BY s.updated_at DESC, s.id DESC LIMIT :limit
+
 -- name: rename_session
 -- Another title.
 UPDATE session SET title = :title, updated_at = :now WHERE id = :id

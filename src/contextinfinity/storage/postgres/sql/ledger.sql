@@ -20,13 +20,51 @@ WHERE NOT EXISTS (SELECT 1 FROM request WHERE key = new.k)
 SELECT key, kept_at FROM text WHERE kept_at < :before AND key NOT IN (
   SELECT system FROM session WHERE system IS NOT NULL UNION SELECT summary FROM state WHERE summary IS NOT NULL
   UNION SELECT pins FROM state WHERE pins IS NOT NULL)
-  AND hash NOT IN (SELECT unhex(used.hash) FROM plan CROSS JOIN plan_texts(plan.body) AS used (hash))
+  AND NOT EXISTS (SELECT 1 FROM (SELECT DISTINCT p.tenant, unhex(used.hash) AS hash
+    FROM plan AS p CROSS JOIN plan_texts(p.body) AS used (hash)) AS u WHERE u.tenant = text.tenant AND u.hash = text.hash)
 
 -- name: delete_idle_blob
 -- Remove a blob, unless it was kept or shown since it was found idle.
 DELETE FROM blob AS b USING (VALUES (?::bytea, ?::bigint)) AS idle (hash, kept_at)
-WHERE b.hash = idle.hash AND b.kept_at = idle.kept_at AND NOT EXISTS (SELECT 1 FROM blob_use WHERE hash = idle.hash)
+WHERE b.hash = idle.hash AND b.kept_at = idle.kept_at
+  AND NOT EXISTS (SELECT 1 FROM blob_use AS u WHERE u.hash = b.hash AND u.tenant = b.tenant)
 RETURNING b.hash
+
+-- name: select_idle_blobs
+-- Blobs no message of their owner shows.
+SELECT hash, kept_at FROM blob AS b WHERE kept_at < :before
+  AND NOT EXISTS (SELECT 1 FROM blob_use AS u WHERE u.hash = b.hash AND u.tenant = b.tenant)
+
+-- name: delete_blob
+-- A blob that no message of its owner shows, and that was not kept after it was shown.
+DELETE FROM blob AS b WHERE b.hash = :hash AND b.kept_at <= :shown_at
+  AND NOT EXISTS (SELECT 1 FROM blob_use AS u WHERE u.hash = b.hash AND u.tenant = b.tenant)
+
+-- name: keep_blob
+-- Keep bytes for an owner, or make those that are there young again.
+INSERT INTO blob (hash, media_type, kept_at, body) VALUES (:hash, :media_type, :now, :body)
+ON CONFLICT (tenant, hash) DO UPDATE SET kept_at = :now
+
+-- name: use_blob
+-- A message shows a blob. One that maintenance kept before its owner was known is copied for the owner of the session.
+WITH own AS (SELECT tenant FROM session WHERE id = :session_id),
+  copied AS (INSERT INTO blob (tenant, hash, media_type, kept_at, body)
+    SELECT own.tenant, b.hash, b.media_type, b.kept_at, b.body FROM own, blob AS b
+    WHERE b.hash = :hash AND b.tenant = '00000000-0000-0000-0000-000000000000'
+    ON CONFLICT (tenant, hash) DO UPDATE SET kept_at = excluded.kept_at RETURNING hash),
+  found AS (SELECT hash FROM copied UNION SELECT b.hash FROM own, blob AS b WHERE b.hash = :hash AND b.tenant = own.tenant)
+INSERT INTO blob_use (tenant, hash, message_key, session_id)
+SELECT own.tenant, found.hash, :message_key, :session_id FROM own, found RETURNING hash
+
+-- name: select_text_key
+-- Where a text is kept for the owner of a session.
+SELECT key FROM text WHERE hash = :hash AND tenant = coalesce(current_tenant(),
+  (SELECT tenant FROM session WHERE id = :session_id), '00000000-0000-0000-0000-000000000000')
+
+-- name: insert_text
+-- Keep a text for the owner of a session.
+INSERT INTO text (hash, body, kept_at, tenant) VALUES (:hash, :body, :now, coalesce(current_tenant(),
+  (SELECT tenant FROM session WHERE id = :session_id), '00000000-0000-0000-0000-000000000000')) RETURNING key
 
 -- name: select_messages
 -- What some messages say.
@@ -53,16 +91,16 @@ SELECT t.key, (coalesce(t.body::json #>> '{is,summary}' <> '', false)
   OR (:whole AND EXISTS (SELECT 1 FROM session AS s JOIN text AS own ON own.key = s.system
     WHERE s.id = :session_id AND instr(t.body::json #>> '{is,system}', own.body) > 0
       AND NOT EXISTS (SELECT 1 FROM session AS o WHERE o.system = s.system AND o.id <> s.id))))::int
-FROM (SELECT DISTINCT used.hash FROM json_each(:turns) AS k JOIN plan AS p ON p.turn_id = unhex(k.value)
+FROM (SELECT DISTINCT used.hash, p.tenant FROM json_each(:turns) AS k JOIN plan AS p ON p.turn_id = unhex(k.value)
     CROSS JOIN plan_texts(p.body) AS used (hash)) AS u
-  JOIN text AS t ON t.hash = unhex(u.hash)
+  JOIN text AS t ON t.hash = unhex(u.hash) AND t.tenant = u.tenant
 ON CONFLICT (key) DO NOTHING
 
 -- name: loosen_fronts
 -- The fronts of what is left of a session that repeat a summary that is to go: their plans cannot be rebuilt any more.
 INSERT INTO loose_text (key, personal, session_id)
 SELECT DISTINCT f.key, 1, :session_id::bytea FROM branch AS b JOIN turn AS t ON t.branch_id = b.id
-  JOIN plan AS p ON p.turn_id = t.id JOIN text AS f ON f.hash = unhex(p.body::json #>> '{is,front}')
+  JOIN plan AS p ON p.turn_id = t.id JOIN text AS f ON f.hash = unhex(p.body::json #>> '{is,front}') AND f.tenant = p.tenant
 WHERE b.session_id = :session_id AND EXISTS (SELECT 1 FROM state AS st JOIN text AS gone ON gone.key = st.summary
   WHERE st.branch_id = :branch_id AND st.covers_turn_seq >= :first
     AND instr(f.body::json #>> '{is,summary}', gone.body) > 0)
@@ -71,7 +109,7 @@ ON CONFLICT (key) DO UPDATE SET personal = 1, session_id = excluded.session_id
 -- name: select_planned_texts
 -- Of the texts to be looked at those that plans refer to, and the sessions of the plans.
 SELECT DISTINCT l.key, p.session_id FROM plan AS p CROSS JOIN plan_texts(p.body) AS used (hash)
-  JOIN text AS t ON t.hash = unhex(used.hash) JOIN loose_text AS l ON l.key = t.key
+  JOIN text AS t ON t.hash = unhex(used.hash) AND t.tenant = p.tenant JOIN loose_text AS l ON l.key = t.key
 
 -- name: select_borrowers
 -- The messages of the next turns of a branch after each of some places.

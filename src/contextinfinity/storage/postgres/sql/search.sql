@@ -18,15 +18,16 @@ SELECT 1 FROM keyword WHERE row = ?
 
 -- name: count_scope
 -- What a session or an owner has said grows.
-INSERT INTO word_scope AS s (token, slot, messages, places, first, last)
-VALUES (:token, slot(), :messages, :places, :first, :last)
+INSERT INTO word_scope AS s (token, slot, messages, places, first, last, tenant)
+VALUES (:token, slot(), :messages, :places, :first, :last, (SELECT tenant FROM session WHERE id = :session_id))
 ON CONFLICT (token, slot) DO UPDATE SET messages = s.messages + excluded.messages, places = s.places + excluded.places,
   first = least(s.first, excluded.first), last = greatest(s.last, excluded.last)
 
 -- name: shrink_scope
 -- What an owner has said is less.
-INSERT INTO word_scope AS s (token, slot, messages, places, first, last)
-VALUES (:token, slot(), - :messages::bigint, - :places::bigint, 4611686018427387904, 0)
+INSERT INTO word_scope AS s (token, slot, messages, places, first, last, tenant)
+VALUES (:token, slot(), - :messages::bigint, - :places::bigint, 4611686018427387904, 0,
+  (SELECT tenant FROM session WHERE id = :session_id))
 ON CONFLICT (token, slot) DO UPDATE SET messages = s.messages + excluded.messages, places = s.places + excluded.places
 
 -- name: delete_scope
@@ -52,7 +53,15 @@ ON CONFLICT (slot) DO UPDATE SET chunks = c.chunks + excluded.chunks
 
 -- name: count_sample
 -- A message that is counted says a word.
-INSERT INTO word_sample AS s (word, places) VALUES (?, 1) ON CONFLICT (word) DO UPDATE SET places = s.places + 1
+SELECT count_word(?)
+
+-- name: unsay_sample
+-- A message that was counted says a word no longer.
+SELECT uncount_word(?)
+
+-- name: delete_sample
+-- Nothing: it went with its last message.
+SELECT 0 WHERE ?::text IS NULL
 
 -- name: select_scope
 -- How much a session or an owner has said, and between which keys.
@@ -65,7 +74,7 @@ SELECT coalesce(sum(places), 0)::bigint FROM word_count
 
 -- name: select_samples
 -- How many of the messages that are counted say each of the words.
-SELECT word, places FROM word_sample WHERE word IN (SELECT value FROM json_each(?))
+SELECT word, places FROM word_places(?)
 
 -- name: select_index_state
 -- How far the index goes.
