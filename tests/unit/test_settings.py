@@ -180,10 +180,11 @@ def test_every_key_can_be_set_from_the_environment(tmp_path: Path) -> None:
             if key.model_or is None and not key.is_path and not key.tables:
                 new[f"{section}.{key.name}"] = _another(key.default)
     new |= {"storage.url": "postgresql://h/db", "storage.threads": "ledger", "storage.threads_shadow": "redis"}
+    new |= {"storage.serving_url": "postgresql://h/db"}
     new |= {"storage.redis_url": "redis://h", "tools.mode": "enabled", "openai.truncation": "auto"}
     new |= {"retrieval.packing_target_tokens": 700}
     new |= {"server.workers": 2, "server.allowed_hosts": ("a.org", "b.org"), "server.cors_origins": ("https://a.org",)}
-    new |= {"compaction.summary_budget_tokens": 700, "retention.backups_kept": 5}
+    new |= {"compaction.summary_budget_tokens": 700, "retention.backups_kept": 5, "retention.hours": 12.0}
     new |= {"general.redact": ("emails", "api_keys")}
     new |= {"local.threads": 2, "general.redact_with": "my_module:hide", "general.redact_patterns": ("[0-9]{4}", "ann")}
     written = {key: json.dumps(value) if isinstance(value, tuple) else str(value) for key, value in new.items()}

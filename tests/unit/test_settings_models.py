@@ -38,8 +38,9 @@ def problem(folder: Path, text: str = "", **environ: str) -> str:
 @pytest.mark.req("CONFIG-1")
 def test_a_model_has_the_documented_figures(tmp_path: Path) -> None:
     said = load(tmp_path)
-    assert (said.timeout_seconds, said.attempts) == (600.0, 4)
-    others = [key.name for key in model_keys() if key.name not in ("provider", "timeout_seconds", "attempts")]
+    assert (said.timeout_seconds, said.attempts, said.api_key_keyring) == (600.0, 4, False)
+    told = ("provider", "timeout_seconds", "attempts", "api_key_keyring")
+    others = [key.name for key in model_keys() if key.name not in told]
     assert {name: getattr(said, name) for name in others} == dict.fromkeys(others)
 
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
-from contextinfinity.domain.deletion import CleanupResult, Removed
-from contextinfinity.domain.ids import SessionId
+from contextinfinity.domain.deletion import CleanupResult, Removed, ScannedPlace
+from contextinfinity.domain.ids import SessionId, TurnId
+from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import ContextInfinityError, LedgerError
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies
@@ -36,11 +39,20 @@ STILL_THERE = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class RetentionLimits:
+    """The longest time to live of turns in hours: of all users (None: for ever), and of single users."""
+
+    hours: float | None = None
+    users: Mapping[str, float] = field(default_factory=dict)
+
+
 class Cleaner:
     """Deletes conversations from the ledger and from the copies outside it."""
 
-    def __init__(self, store: Store, copies: Copies | None = None) -> None:
+    def __init__(self, store: Store, copies: Copies | None = None, retention: RetentionLimits | None = None) -> None:
         self._store = store
+        self._retention = RetentionLimits() if retention is None else retention
         self._copies = Copies() if copies is None else copies
         self._finished = Removed()
         """Counts of what ``finish`` deleted; the next ``clean_up`` includes them in its result."""
@@ -57,6 +69,32 @@ class Cleaner:
                 break
         await self.sweep()
         return turns
+
+    async def delete_turn(self, turn: Turn) -> None:
+        """Delete one finished turn with everything derived from it.
+
+        A kill before the rows are deleted leaves the turn in place; one after that leaves only journals, which the
+        next start removes.
+        """
+        deletions = self._store.deletions
+        await self._store.memories.draw(turn.id, ())
+        await self._copies.clear_turn(turn)
+        _counted(await deletions.delete_turn(turn.id))
+        await self._copies.clear(deletions)
+        await self.sweep()
+
+    async def scan(
+        self, samples: Sequence[str] | None, sessions: Sequence[SessionId], turns: Sequence[TurnId] = ()
+    ) -> tuple[ScannedPlace, ...]:
+        """Search the ledger for rows and, unless ``samples`` is None, every file for samples of what was deleted."""
+        rows = await self._store.deletions.rows_left(sessions, turns)
+        left = ", ".join(f"{table}: {count}" for table, count in rows.items() if count)
+        table_rows = ScannedPlace(
+            place="ledger rows", scanned=f"{len(rows)} tables", found=sum(rows.values()), note=left
+        )
+        scans = () if samples is None else await self._copies.scan(samples)
+        kept = await self._store.deletions.said({sample for scan in scans for sample in scan.samples})
+        return (table_rows, *(scan.result(kept) for scan in scans))
 
     async def expire(self, session_id: SessionId) -> tuple[int, int]:
         """Delete what has expired in one session; return (sessions, turns).
@@ -85,6 +123,7 @@ class Cleaner:
         errors: list[str] = []
         remaining: tuple[str, ...] = ()
         try:
+            await self._limit_retention()
             begun = await self._store.deletions.begun()
             try:
                 await self._copies.clear(self._store.deletions, begun)
@@ -107,6 +146,13 @@ class Cleaner:
         )
         _tell(result)
         return result
+
+    async def _limit_retention(self) -> None:
+        """Shorten the time to live of conversations to what the store and their users allow."""
+        if self._retention.hours is not None:
+            await self._store.deletions.limit_retention(self._retention.hours)
+        for user_id, hours in self._retention.users.items():
+            await self._store.deletions.limit_retention(hours, user_id=user_id)
 
     async def finish(self, seconds: float = FINISH_SECONDS) -> None:
         """Finish the interrupted deletions of other processes within a time limit; ``clean_up`` does the rest."""

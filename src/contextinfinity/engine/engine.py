@@ -22,7 +22,7 @@ from contextinfinity.domain.ids import BranchId, TurnId, new_id
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.route import Route
-from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage, Scope
+from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback, Scope
 from contextinfinity.domain.session import Branch, IdempotencyKey, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
@@ -281,13 +281,13 @@ class Engine(Lookup):
         )
         return await search(self._parts, q, scope, budget=budget, limit=limit)
 
-    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
-        """Index everything that is missing; ``anew`` rebuilds the index, which stays searchable meanwhile."""
-        from contextinfinity.engine.indexing import bring_in_step, look_over
+    async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
+        """Index everything that is missing; ``rebuild`` rebuilds the index, which stays searchable meanwhile."""
+        from contextinfinity.engine.indexing import complete_index, look_over
 
         await look_over(self._parts)
-        brought = await bring_in_step(self._parts, anew=anew, progress=progress)
-        if not anew or self.setup.remembering is None:
+        brought = await complete_index(self._parts, rebuild=rebuild, progress=progress)
+        if not rebuild or self.setup.remembering is None:
             return brought
         from contextinfinity.engine.memory_jobs import remember_again  # slow to import: phrase lists
 
@@ -305,10 +305,7 @@ class Engine(Lookup):
 
     async def delete(self, thread_id: str) -> Deleted:
         """Delete a conversation with everything derived from it; this cannot be undone."""
-        session = await self.session(thread_id)
-        turns = await self.cleaner.delete(session.id)
-        self._parts.caches.forget()
-        return Deleted(thread_id=session.id, turns=turns, remaining=await self.cleaner.remaining())
+        return await self.deleting.conversation(await self.session(thread_id))
 
     async def clean_up(self) -> CleanupResult:
         """Delete what has expired now; the engine also does this every few hours."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.cleanup import RetentionLimits
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.fold_spending import Spending
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
@@ -154,6 +155,8 @@ class Setup:
     find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
     clean_up_every: timedelta = timedelta(hours=6)
+    retention: RetentionLimits = field(default_factory=RetentionLimits)
+    """How long turns are kept at the most."""
     cached_bytes: int = MOST_BYTES
     """The maximum size of the turn cache (``TurnCache``)."""
     copies: Copies | None = None

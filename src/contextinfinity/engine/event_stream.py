@@ -125,7 +125,7 @@ async def watch(
                 if announced < place.index:
                     announced = place.index
                     yield StampedEvent(event=_started(step))
-                async for stamped in _follow(turns, journals, turn_id, running, step, place):
+                async for stamped in _follow(turns, journals, turn_id, step, place):
                     if reasoning or not isinstance(stamped.event, Reasoned | CallStreamed):
                         yield stamped
                 if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
@@ -180,25 +180,22 @@ async def _follow(
     turns: Turns,
     journals: JournalFolder,
     turn_id: TurnId,
-    running: RunningTurn | None,
     step: _ProviderCall,
     place: _Place,
 ) -> AsyncIterator[StampedEvent]:
     """Yield the events of one step after a position, with durability events if this process writes its journal."""
-    told = -1
 
     async def is_over() -> bool:
         turn, call = await _look(turns, turn_id, step.step_index)
         return call is None or call.is_over or turn.phase not in OPEN_PHASES
 
-    async for entry in journals.tail(step.id, place.seq, is_over):
+    async for entry in journals.follow(step.id, place.seq, is_over):
+        if isinstance(entry, Durability):
+            yield StampedEvent(event=entry)
+            continue
         place.seq, place.at_end = entry.seq, entry.event_type == END
         if (event := _event(entry)) is not None:
             yield StampedEvent(event=event, id=event_id(step.step_index, entry.seq))
-        if running is not None and running.journal is not None and running.journal.durable != told:
-            counts = running.journal.durability()
-            told = counts.durable
-            yield StampedEvent(event=Durability(displayed=counts.displayed, durable=counts.durable))
 
 
 def _event(entry: JournalEntry) -> Event | None:
@@ -206,7 +203,8 @@ def _event(entry: JournalEntry) -> Event | None:
     said = entry.payload
     match entry.event_type:
         case "text":
-            return Delta(text=PARAGRAPH + said["text"] if said.get("new_paragraph") else said["text"])
+            text = PARAGRAPH + said["text"] if said.get("new_paragraph") else said["text"]
+            return Delta(text=text, logprobs=said.get("logprobs"))
         case str() if entry.event_type == CALL_PIECE:
             return CallStreamed(piece=msgspec.convert(said, CallPiece))
         case str() if entry.event_type == REASONING:

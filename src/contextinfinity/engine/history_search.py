@@ -23,7 +23,7 @@ from contextinfinity.domain.vectors import packed, unpacked, unpacked_rows
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import Need, artifact_of
 from contextinfinity.engine.indexing import placing
-from contextinfinity.engine.newer_statements import answered_later, newer_statements, with_mark
+from contextinfinity.engine.newer_statements import LaterStatements, later_statements, with_mark
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import run_optional
 from contextinfinity.errors import ProviderError
@@ -89,6 +89,7 @@ class SearchOutcome:
     """The vector namespace that was searched."""
     vector: bytes
     """The vector of the question; empty if it could not be computed."""
+    calibration: Calibration
     worded: frozenset[TextPosition]
     """The positions that contain words of the question."""
     missing: tuple[LeftOut, ...] = ()
@@ -119,13 +120,13 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     looked = await look(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
-    newer = await run_optional("newer statements", missing, lambda: newer_statements(parts, looked, good, scope))
-    good += newer or ()
+    later = await run_optional("later statements", missing, lambda: later_statements(parts, need, looked, good))
+    later = later or LaterStatements([], {})
+    good += later.passages
     vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
     chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
     missing += chosen.left_out[:MOST_LEFT_OUT]
-    later = await run_optional("newer turns", missing, lambda: answered_later(parts, need, looked, good)) or {}
-    marked = [with_mark(piece, later) for piece in chosen.pieces]
+    marked = [with_mark(piece, later.superseded) for piece in chosen.pieces]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in marked]
     placed = [piece for piece in pieces if piece.text.strip()]
     similarities = tuple(piece.score for piece in placed)
@@ -247,6 +248,7 @@ async def look(
         placed=placed,
         namespace=near.namespace,
         vector=near.vector,
+        calibration=near.calibration,
         worded=frozenset(hit.place for hit in words.hits if hit.own),
         missing=tuple(missing),
     )

@@ -19,7 +19,7 @@ from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.imported import Origin
 from contextinfinity.domain.job import AnsweredTurn
-from contextinfinity.domain.search import HowFar, Namespace, RetrievedMessage
+from contextinfinity.domain.search import IndexReport, Namespace, ProgressCallback
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.vectors import packed
 from contextinfinity.embedders.contract import Embedder
@@ -61,7 +61,7 @@ async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool
 
 
 async def look_over(parts: Parts) -> None:
-    """Compare the index with the ledger, throttled, and mark what is missing for ``bring_in_step``."""
+    """Compare the index with the ledger, throttled, and mark what is missing for ``complete_index``."""
     after: int | None = 0
     breath = Throttle(parts.running)
     while after is not None:
@@ -69,14 +69,16 @@ async def look_over(parts: Parts) -> None:
         await breath.take()
 
 
-async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
-    """Index everything that is missing; ``anew`` also rebuilds the words and chunks of every turn."""
+async def complete_index(
+    parts: Parts, *, rebuild: bool = False, progress: ProgressCallback | None = None
+) -> IndexReport:
+    """Index everything that is missing; ``rebuild`` also rebuilds the words and chunks of every turn."""
     told = progress or (lambda _done, _all: None)
     state = await parts.store.index.state()
-    turns = await _again(parts, told) if anew or state.version != VERSION else 0
+    turns = await _again(parts, told) if rebuild or state.version != VERSION else 0
     turns += await _fill(parts, told)
     vectors, switched = await _place(parts, told)
-    return RetrievedMessage(turns=turns, vectors=vectors, switched=switched)
+    return IndexReport(turns=turns, vectors=vectors, switched=switched)
 
 
 async def placing(parts: Parts) -> Embedder | None:
@@ -184,7 +186,7 @@ def _new(cut: ChunkDraft, embedder: Embedder | None, row: bytes | None) -> NewCh
     )
 
 
-async def _again(parts: Parts, told: HowFar) -> int:
+async def _again(parts: Parts, told: ProgressCallback) -> int:
     """Rebuild the words and chunks of every turn, oldest first; an unchanged chunk keeps its vector."""
     index, done, messages, after = parts.store.index, 0, 0, None
     total = (await index.state()).messages
@@ -198,7 +200,7 @@ async def _again(parts: Parts, told: HowFar) -> int:
     return done
 
 
-async def _fill(parts: Parts, told: HowFar) -> int:
+async def _fill(parts: Parts, told: ProgressCallback) -> int:
     """Chunk the turns that have ended and have no chunks yet."""
     index, done, total = parts.store.index, 0, 0
     while turns := await index.uncut(limit=PAGE):
@@ -209,7 +211,7 @@ async def _fill(parts: Parts, told: HowFar) -> int:
     return done
 
 
-async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
+async def _place(parts: Parts, told: ProgressCallback) -> tuple[int, bool]:
     """Embed chunks without a vector, in the current namespace and in the configured one; return (vectors, switched)."""
     if parts.setup.retrieval is None:
         return 0, False
@@ -232,7 +234,7 @@ async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
     return done, switched
 
 
-async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, told: HowFar) -> int:
+async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, told: ProgressCallback) -> int:
     vectors, done, breath = parts.store.vectors, 0, Throttle(parts.running)
     total = (await parts.store.index.state()).chunks - namespace.placed
     while chunks := await vectors.unplaced(namespace.name, limit=PAGE):

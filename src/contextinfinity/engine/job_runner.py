@@ -24,6 +24,7 @@ from contextinfinity.domain.ids import BranchId, WorkerId
 from contextinfinity.domain.job import FOLDING, PROMPT, Job, JobResult, JobType, JobTypes
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
+from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Jobs, Store
 from contextinfinity.telemetry.stages import Stage, collect, timed
 
@@ -124,7 +125,7 @@ class JobRunner:
         lane = next(lane for lane in self._lanes if job.job_type in lane.kinds)
         lane.busy += 1
         self._known.add(job.id)
-        task = asyncio.create_task(self._run_one(job, lane))
+        task = asyncio.create_task(self._run_one(job, lane), context=maintenance_context())
         self._handed_over.add(task)
         task.add_done_callback(self._handed_over.discard)
 

@@ -32,6 +32,7 @@ from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.engine.worker_lease import WorkerLease
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
+from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies, Journals
 from contextinfinity.storage.journal import JournalFolder
@@ -64,7 +65,7 @@ class Lifecycle:
         self.tasks: set[asyncio.Task[None]] = set()
         self.unindexed = asyncio.Event()
         """Set this when turns were added that no job will index."""
-        self.cleaner = Cleaner(store, self.setup.copies)
+        self.cleaner = Cleaner(store, self.setup.copies, self.setup.retention)
         self._journals = journals
         self.streams_folder = journals.folder
         """The folder of the journals, inside the data_dir."""
@@ -204,7 +205,9 @@ class Lifecycle:
     def _begin(self, turn: Turn, options: SendOptions) -> None:
         running = self._running[turn.id] = RunningTurn(turn, options)
         if self._watching_cancels is None or self._watching_cancels.done():
-            self._watching_cancels = asyncio.create_task(watch_for_cancels(self._parts), name="cancels")
+            self._watching_cancels = asyncio.create_task(
+                watch_for_cancels(self._parts), name="cancels", context=maintenance_context()
+            )
         task = asyncio.create_task(answer(self._parts, running), name=f"turn-{turn.turn_seq}")
         self.tasks.add(task)
 
@@ -216,7 +219,7 @@ class Lifecycle:
         task.add_done_callback(over)
 
     async def _keep_house(self) -> None:
-        """Every minute remove expired journals and recover the turns of dead workers.
+        """Every minute, and when a worker died, remove expired journals and recover the turns of dead workers.
 
         A journal is needed until its turn is settled, so none is removed after a failed recovery. If this
         worker was declared dead, it registers again as a new one.
@@ -228,7 +231,9 @@ class Lifecycle:
                     await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
                 settled = False
                 self._parts.caches.turns.drop_idle()
-                await wait_for_any(self.worker_lease.lost, seconds=HOUSEKEEPING_SECONDS)
+                lease = self.worker_lease
+                await wait_for_any(lease.lost, lease.found_dead, seconds=HOUSEKEEPING_SECONDS)
+                lease.found_dead.clear()
                 if self.worker_lease.lost.is_set():
                     await self._enter_again()
                 await recover(self._parts, await self.worker_lease.find_dead())
@@ -246,12 +251,12 @@ class Lifecycle:
             pause = min(2 * pause, HOUSEKEEPING_SECONDS)
             try:
                 await loaded(*FOR_THE_INDEX)
-                from contextinfinity.engine.indexing import bring_in_step, look_over
+                from contextinfinity.engine.indexing import complete_index, look_over
 
                 if not is_looked_over:
                     await look_over(self._parts)
                     is_looked_over = True
-                await bring_in_step(self._parts)
+                await complete_index(self._parts)
             except Exception as error:  # until it succeeds, messages are found by keywords only
                 count("indexing_failed")
                 log.warning("the index has to wait: %s", error, exc_info=not isinstance(error, LedgerError))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id, is_ours
 from contextinfinity.domain.session import Owner, Session
@@ -18,9 +19,19 @@ from contextinfinity.engine.lifecycle import Lifecycle
 from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.storage.contract import Store
 
+if TYPE_CHECKING:
+    from contextinfinity.engine.deleting import Deleting
+
 
 class Lookup(Lifecycle):
     """The look-ups of an engine."""
+
+    @property
+    def deleting(self) -> Deleting:
+        """Deletes turns, conversations, users or everything, with a proof where one is asked for."""
+        from contextinfinity.engine.deleting import Deleting
+
+        return Deleting(self.store, self.cleaner, self._parts.caches.forget)
 
     async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
         """Return a thread by our id or by its owner's name for it; raise ``NotFound`` if there is none.

@@ -18,7 +18,7 @@ from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.memory import ANONYMOUS, Extraction, Memory, NewMemory, Recall
 from contextinfinity.domain.message import TextBlock
 from contextinfinity.domain.plan import Front, Plan
-from contextinfinity.domain.search import HowFar
+from contextinfinity.domain.search import ProgressCallback
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
@@ -50,7 +50,7 @@ async def extract_turn(store: Store, texts: TextCache, remembering: Remembering,
 
 
 async def remember_again(
-    store: Store, remembering: Remembering, progress: HowFar | None = None, pause: Pause | None = None
+    store: Store, remembering: Remembering, progress: ProgressCallback | None = None, pause: Pause | None = None
 ) -> int:
     """Extract the memories of every turn again, oldest first; return how many were stored.
 

@@ -7,28 +7,31 @@ Some clients change what they resend in ways that normalising single messages do
     an edited answer            everything is identical up to an answer, which was changed in part
     the client's own summary    an agent had the conversation summarised here and starts again with that summary
 
-Only the newest threads are compared: a client continues its latest conversation.
+Only the newest threads are compared: a client continues its latest conversation. As with trimmed histories, common
+phrases are no evidence: the user's side of what matches must have ``MIN_USER_CHARACTERS``, and inserted exchanges are
+accepted only around ``MIN_EXCHANGES`` or more that match.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.message import Message, ToolUseBlock
 from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import COMPACTION, SIDE, Phase, Turn
+from contextinfinity.engine.trimmed_history import MIN_EXCHANGES, MIN_USER_CHARACTERS
 from contextinfinity.storage.contract import Store
 
 NEWEST = 8
 """The number of threads that are compared."""
 PAGE = 100
 MIN_ANSWER_CHARACTERS = 80
-"""The minimum total length of the answers by which a conversation is recognised."""
+"""The minimum total length of the answers and tool calls by which a conversation is recognised."""
 MIN_SUMMARY_CHARACTERS = 100
 MIN_QUOTED = 12
 COMPARED = 4_000
@@ -91,10 +94,23 @@ def _holds_all(exchanges: Sequence[tuple[Message, Message]], turns: Sequence[Tur
     answered = [turn for turn in turns if turn.provider and turn.answer is not None]
     if not answered or answered[-1] is not turns[-1]:
         return False
-    if sum(len(turn.text) for turn in answered) < MIN_ANSWER_CHARACTERS:
+    if sum(len(turn.text) + _call_characters(turn) for turn in answered) < MIN_ANSWER_CHARACTERS:
         return False
     left = iter(exchanges)
-    return all(any(_is_same(turn, *one) for one in left) for turn in answered)
+    if not all(any(_is_same(turn, *one) for one in left) for turn in answered):
+        return False
+    resent = [turn for turn in turns if turn.provider or any(_is_same(turn, *one) for one in exchanges)]
+    return len(resent) >= MIN_EXCHANGES and _user_characters(resent) >= MIN_USER_CHARACTERS
+
+
+def _user_characters(turns: Iterable[Turn]) -> int:
+    return sum(len(plain_text(turn.user_message)) for turn in turns)
+
+
+def _call_characters(turn: Turn) -> int:
+    """Return the length of the tool calls in an answer: they identify it as well as its text."""
+    calls = () if turn.answer is None else (one for one in turn.answer.blocks if isinstance(one, ToolUseBlock))
+    return sum(len(call.name) + len(str(call.input)) for call in calls)
 
 
 def _is_same(turn: Turn, message: Message, answer: Message) -> bool:
@@ -123,7 +139,8 @@ def _edited(exchanges: Sequence[tuple[Message, Message]], thread: RecentThread) 
         if turn.answer is None or not says_the_same(turn.user_message, message):
             return None
         if not says_the_same(turn.answer, answer):
-            is_edit = bool(turn.provider) and _are_similar(turn.answer, answer)
+            is_certain = _user_characters(thread.turns[: place + 1]) >= MIN_USER_CHARACTERS
+            is_edit = is_certain and bool(turn.provider) and _are_similar(turn.answer, answer)
             return EditedAnswer(thread=thread, follows=follows, exchanges=place, turn=turn) if is_edit else None
         follows = turn.turn_seq
     return None

@@ -35,6 +35,7 @@ from contextinfinity.engine.thread_matching import (
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import as_sent_field, message_of
+from contextinfinity.storage.acting_owner import maintenance_context
 
 OFF_RECORD = {"off_record": True}
 """The metadata of turns from which no memories are extracted."""
@@ -124,7 +125,7 @@ class ResentHistory:
         """Record that a turn's request was answered, in a transaction shared with others of the same second."""
         self._delivered.append(turn_id)
         if self._noting is None or self._noting.done():
-            self._noting = asyncio.create_task(self._note_delivered(), name="delivered")
+            self._noting = asyncio.create_task(self._note_delivered(), name="delivered", context=maintenance_context())
 
     async def _note_delivered(self) -> None:
         await asyncio.sleep(DELIVERED_SECONDS)

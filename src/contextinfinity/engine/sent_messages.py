@@ -21,6 +21,7 @@ from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 from contextinfinity.domain.sent_form import all_in_form
 from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.engine.rendered_calls import is_resent_as
 from contextinfinity.engine.thread_matching import HashedConversation, MatchTarget
 from contextinfinity.engine.trimmed_history import rows_of, side_of
 from contextinfinity.prompt.prompt_sections import THIS, as_sent_field, shown_turns
@@ -91,7 +92,7 @@ def differing_turns(
     count = min(len(groups), len(rows))
     for group, row in zip(groups[len(groups) - count :], rows[len(rows) - count :], strict=True):
         stored = side_of([side for _, side in group])
-        sent = next((part for part in (row, row[1:]) if part and says_the_same(side_of(part), stored)), None)
+        sent = next((part for part in (row, row[1:]) if part and is_resent_as(stored, side_of(part))), None)
         if sent is None:  # the client's own summary of dropped messages
             continue
         if not wanted and group[0][1].role == "assistant" and (first := group[0][0]).answer is not None:

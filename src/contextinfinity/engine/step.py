@@ -29,7 +29,7 @@ from contextinfinity.domain.prompt import (
     Retry,
     TextDelta,
 )
-from contextinfinity.domain.turn import NewStep, Paused, Problem, StepEnd, Turn
+from contextinfinity.domain.turn import PARAGRAPH, NewStep, Paused, Problem, StepEnd, Turn
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.parts import Parts
@@ -217,11 +217,13 @@ def take(event: ProviderEvent, heard: StepProgress, journal: Journal) -> None:
     match event:
         case TextDelta(text=""):
             pass
-        case TextDelta(text=text):
-            said: dict[str, Json] = {"text": text}
+        case TextDelta(text=text, logprobs=logprobs):
+            said: dict[str, Json] = {"text": text} if logprobs is None else {"text": text, "logprobs": logprobs}
+            shown = len(text.encode())
             if heard.new_paragraph and not heard.pieces:
                 said["new_paragraph"] = True
-            journal.append("text", said, shown=len(text.encode()))
+                shown += len(PARAGRAPH)
+            journal.append("text", said, shown=shown)
             heard.pieces.append(text)
         case CallPiece():
             journal.append(CALL_PIECE, msgspec.to_builtins(event))

@@ -1,6 +1,7 @@
 """Find the thread of a resent conversation, for clients that send all messages and no thread id.
 
-    everything sent is stored             continue the branch, or fork it if something else follows
+    everything sent is stored             continue the branch, or fork it if something else follows; tool calls may
+                                          be resent as text (``rendered_calls``)
     a prefix that no model here answered  start a new thread for each question: it is a few-shot prompt
     the end of exactly one branch         continue that branch: the client dropped old messages (``trimmed_history``)
     all answers of a recent thread        continue that thread, or a branch of it (``recent_threads``)
@@ -35,6 +36,7 @@ from contextinfinity.engine.recent_threads import (
     read_recent,
     with_edited_answer,
 )
+from contextinfinity.engine.rendered_calls import renders_calls
 from contextinfinity.engine.repeated_requests import all_the_same, failed_just_now, for_session
 from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, purpose_of
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
@@ -227,7 +229,9 @@ class ThreadMatching:
         if (spot := await self._failed_first(coming)) is not None:
             return await self._aside(coming, spot)
         found = await _by_recent(self._store, coming) if session is None and not coming.exact else None
-        return _anew(said, session, fork=is_begun) if found is None else await self._past_failures(said, found)
+        if found is None:
+            return _anew(said, session, fork=is_begun)
+        return await self._aside(coming, await self._past_failures(said, found))
 
     async def _aside(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
         """Give a side request a branch of its own; its tool rounds stay on that branch."""
@@ -271,7 +275,10 @@ class ThreadMatching:
         held = await self._held_after(asked)
         if held is not None and held.answer is not None and after(asked, held.answer) == answered:
             return MatchTarget(branch_id=held.branch_id)
-        end = await self._store.trails.end(said.owner, answered, session_id=None if session is None else session.id)
+        within = None if session is None else session.id
+        end = await self._store.trails.end(said.owner, answered, session_id=within)
+        if end is None and (rendered := await _with_calls_as_text(self._store, said)) is not None:
+            end = await self._store.trails.end(said.owner, after(asked, rendered), session_id=within)
         if end is None:
             return None
         if session is None and await self._is_opening(coming, end):
@@ -413,6 +420,16 @@ class ThreadMatching:
             if session is None:
                 raise
             return session
+
+
+async def _with_calls_as_text(store: Store, said: HashedConversation) -> Message | None:
+    """Return the stored answer to the last question whose tool calls the client resends as text."""
+    asked, sent = said.trails[-1][0], said.exchanges[-1][1]
+    for turn_id in await store.trails.asked(said.owner, asked):
+        turn = await store.turns.get(turn_id)
+        if turn is not None and turn.answer is not None and renders_calls(turn.answer, sent):
+            return turn.answer
+    return None
 
 
 async def _by_recent(store: Store, coming: IncomingConversation) -> MatchTarget | None:

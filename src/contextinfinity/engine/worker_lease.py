@@ -34,27 +34,33 @@ class WorkerLease:
         *,
         beat_seconds: float = 5.0,
         lease_seconds: float = 60.0,
+        watch_seconds: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workers = workers
         self._beat_seconds = beat_seconds
         self._lease_seconds = lease_seconds
+        self._watch_seconds = watch_seconds
         self._clock = clock
         self._seen: dict[WorkerId, tuple[int, float]] = {}
         self.lost = asyncio.Event()
         """Set when this worker was declared dead: it must stop, because others have taken over its turns."""
+        self.found_dead = asyncio.Event()
+        """Set when another worker is found dead for the first time: its turns can be recovered now."""
 
     async def __aenter__(self) -> WorkerLease:
         self.worker = await self._workers.enter()
         self._beating = asyncio.create_task(self._beat(), name="heartbeat")
+        self._watching = asyncio.create_task(self._watch_others(), name="dead-workers")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._beating.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._beating
+        for task in (self._beating, self._watching):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         with suppress(LedgerError):
             await self._workers.leave(self.worker.id)
 
@@ -71,6 +77,22 @@ class WorkerLease:
         """Return a worker's heartbeat count and since when it has not changed."""
         beats, since = self._seen.get(worker.id, (-1, moment))
         return (beats, since) if beats == worker.beats else (worker.beats, moment)
+
+    async def _watch_others(self) -> None:
+        """Look for workers that died since the last look; each is reported once."""
+        reported = set(await self._dead())
+        while True:
+            await asyncio.sleep(self._watch_seconds)
+            dead = set(await self._dead())
+            if dead - reported - {self.worker.id}:
+                self.found_dead.set()
+            reported = dead
+
+    async def _dead(self) -> tuple[WorkerId, ...]:
+        try:
+            return await self._workers.dead()
+        except (LedgerError, OSError):
+            return ()
 
     async def _beat(self) -> None:
         while True:

@@ -63,6 +63,9 @@ StoreUrl = Annotated[
         extra={"form": "an address that begins with sqlite:/// or postgresql://"},
     ),
 ]
+PostgresUrl = Annotated[
+    str, Meta(pattern=r"^postgresql://[^\x00]+$", extra={"form": "an address that begins with postgresql://"})
+]
 RedisUrl = Annotated[
     str,
     Meta(

@@ -29,6 +29,7 @@ from contextinfinity.settings.field_types import (
     Models,
     Names,
     Patterns,
+    PostgresUrl,
     Price,
     RedisUrl,
     StoreUrl,
@@ -43,8 +44,15 @@ from contextinfinity.settings.server import Server
 from contextinfinity.vendors import ProviderName
 
 
+class Persona(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Instructions for a conversation under a name, and the model that answers in it."""
+
+    system: Annotated[Text, Meta(description="The instructions.")]
+    model: Annotated[ChatModel | None, Meta(description="The model; when not set, the default.")] = None
+
+
 class General(Struct, frozen=True, kw_only=True):
-    """The data folder, the default model, and what to redact."""
+    """The data folder, the default model, what to redact, and personas."""
 
     default_model: Annotated[ChatModel, Meta(description="The model that answers where nothing else is asked for.")] = (
         BUILT_IN
@@ -64,6 +72,13 @@ class General(Struct, frozen=True, kw_only=True):
         EntryPoint | None,
         Meta(description="A Python function that names what to hide: it is given a text and gives (start, end) pairs."),
     ] = None
+    personas: Annotated[
+        dict[str, Persona],
+        Meta(
+            description="Instructions that --persona NAME begins a conversation with.",
+            extra={"form": "tables, each written as [general.personas.NAME]"},
+        ),
+    ] = field(default_factory=dict)
 
 
 class BudgetSettings(Struct, frozen=True, kw_only=True):
@@ -213,9 +228,25 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
     ] = False
 
 
-class Retention(Struct, frozen=True, kw_only=True):
-    """How long the sessions of /chat and our own backups are kept."""
+class RetentionLimit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long the turns of one user are kept."""
 
+    hours: Annotated[Hours, Meta(description="The hours.")]
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long conversations and our own backups are kept. Of several times the shortest one applies."""
+
+    hours: Annotated[Hours | None, Meta(description="Hours after which any turn is deleted; when not set, never.")] = (
+        None
+    )
+    users: Annotated[
+        dict[str, RetentionLimit],
+        Meta(
+            description="Hours after which any turn of a user is deleted.",
+            extra={"form": "tables, each written as [retention.users.NAME]"},
+        ),
+    ] = field(default_factory=dict)
     conversation_ttl_hours: Annotated[Hours, Meta(description="Hours after which a turn of /chat is deleted.")] = 24.0
     cleanup_interval_hours: Annotated[Hours, Meta(description="Hours between two clean-ups.")] = 6.0
     history_limit: Annotated[
@@ -238,6 +269,13 @@ class Storage(Struct, frozen=True, kw_only=True):
         Meta(
             description="The ledger; when not set, ledger.db in data_dir. A relative path after sqlite:/// counts "
             "from data_dir."
+        ),
+    ] = None
+    serving_url: Annotated[
+        PostgresUrl | None,
+        Meta(
+            description="The same PostgreSQL database with a role that owns nothing: what a request does runs as that "
+            "role, under row-level security."
         ),
     ] = None
     threads: Annotated[
@@ -340,6 +378,13 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     api_key_env: Annotated[
         EnvironmentName | None, Meta(description="The environment variable that holds the key; never the key itself.")
     ] = None
+    api_key_keyring: Annotated[
+        bool,
+        Meta(
+            description="Whether the key is in the keyring of this user, under that variable's name (`cix setup "
+            "--keyring`); the environment goes before it."
+        ),
+    ] = False
     base_url: Annotated[
         WebUrl | None, Meta(description="Where it is served, if not at the provider's own address.")
     ] = None

@@ -60,7 +60,7 @@ def named_models(path: tuple[str, ...], key: Key, value: Any) -> Iterator[tuple[
     if key.tables is not None:
         for at, _, table in inside(path, value):
             for inner in keys_of(key.tables):
-                if inner.model_or is not None:
+                if inner.model_or is not None and getattr(table, inner.name) is not None:
                     yield f"{at}.{inner.name}", getattr(table, inner.name), inner.model_or
 
 

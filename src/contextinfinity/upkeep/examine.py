@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.ids import WorkerId
@@ -18,6 +19,8 @@ from contextinfinity.errors import LedgerCorrupt, LedgerError, LedgerForeign, Le
 from contextinfinity.settings import General, Settings, load_settings
 from contextinfinity.settings.keys import masked, variable
 from contextinfinity.settings.sections import whole_path
+from contextinfinity.storage.encryption.header import HEADER, read_header
+from contextinfinity.storage.encryption.key_sources import source_in_force
 from contextinfinity.storage.sqlite.identity import refuse_lost, remembered
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
 from contextinfinity.storage.worker_locks import WorkerLocks
@@ -34,6 +37,8 @@ class Report(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     repaired: tuple[Repaired, ...] = ()
     backup: Path | None = None
+    encryption: str = ""
+    """How the data_dir is encrypted, as a sentence; empty for a backup."""
 
     @property
     def ok(self) -> bool:
@@ -53,6 +58,20 @@ def examine(
     least_free: int = data_dir_checks.LEAST_FREE_BYTES,
 ) -> Report:
     """Run all checks and return the report, including the findings in ``already``."""
+    report = _examined(settings, progress, already, least_free)
+    return msgspec.structs.replace(report, encryption=_encryption(settings))
+
+
+def _encryption(settings: Settings) -> str:
+    """Return whether the data_dir is encrypted; the key is not needed for that."""
+    try:
+        header = read_header(settings.data_dir / HEADER)
+    except LedgerError as error:
+        return error.message
+    return "off; `cix encrypt` turns it on" if header is None else f"on; the key is in {source_in_force(header.source)}"
+
+
+def _examined(settings: Settings, progress: Progress, already: tuple[Finding, ...], least_free: int) -> Report:
     findings = [*already, *_machine_findings(settings, least_free)]
     name, path = masked(settings.ledger_url), settings.ledger_path
     if path is None:

@@ -18,7 +18,7 @@ PLACES = 5
 """The number of locations listed per finding."""
 
 _RESTORE = "Restore the newest backup that is well; `cix show ID --json` saves what can still be read."
-_DERIVED = "Nothing that was said is affected: `cix reindex` makes it anew."
+_DERIVED = "Nothing that was said is affected: `cix reindex` rebuilds it."
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -155,7 +155,7 @@ KINDS: dict[str, FindingKind] = {
         "broken",
         "A chunk is not what its hash says.",
         "{} chunks are not what their hashes say.",
-        "If its message is well too, `cix reindex` makes it anew; else restore a backup.",
+        "If its message is well too, `cix reindex` rebuilds it; else restore a backup.",
     ),
     # Branches and their states.
     "head_missing": _lost("The head of a branch is lost.", "The heads of {} branches are lost."),

@@ -70,6 +70,7 @@ def _engine(settings: Settings, store: Store) -> Engine:
 
 def setup_of(settings: Settings, models: Models) -> Setup:
     """Give how an engine of those models is set up beside its ledger."""
+    from contextinfinity.engine.cleanup import RetentionLimits
     from contextinfinity.engine.engine_setup import Setup
     from contextinfinity.engine.fold_spending import Spending
 
@@ -90,6 +91,10 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         find_boundary=_boundaries(settings, models),
         keep_journals=timedelta(minutes=settings.stream.keep_journal_minutes),
         clean_up_every=timedelta(hours=settings.retention.cleanup_interval_hours),
+        retention=RetentionLimits(
+            hours=settings.retention.hours,
+            users={name: limit.hours for name, limit in settings.retention.users.items()},
+        ),
         copies=copies_in(settings),
     )
 
@@ -148,7 +153,7 @@ def _open_postgres(settings: Settings) -> Store:
             "storage.url names a PostgreSQL database, and its driver is not installed.",
             hint="Run: pip install 'contextinfinity[postgres]'",
         ) from error
-    return PostgresStore(settings.ledger_url, settings.data_dir)
+    return PostgresStore(settings.ledger_url, settings.data_dir, serving_url=settings.storage.serving_url)
 
 
 def begin_new(settings: Settings) -> list[Path]:
