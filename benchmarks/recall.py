@@ -129,7 +129,7 @@ class Asking:
             for place, said in enumerate(talk.said)
         ]
         await store.arrivals.add(session.active_branch, arrivals)
-        await engine.bring_in_step()
+        await engine.complete_index()
         ids: dict[tuple[int, str], str] = {}
         after = None
         while turns := await store.index.turns(after=after):

@@ -97,11 +97,13 @@ def _listed(budgets: Sequence[int]) -> str:
 def _last_sentences(said: Sequence[TranscriptMessage], budget: int) -> str:
     """Keep the last sentences that fit: what a summary without any choice would be."""
     kept = []
+    room = budget
     for one in reversed(said):
         for sentence in reversed(spoken(one.text).sentences):
             if made := entry("fact", sentence, one.turn_seq, one.role):
                 kept.append(made)
-        if count(render(digest(kept))) > budget:
+                room -= count(made.text)
+        if room < 0:
             break
     while count(text := render(digest(kept))) > budget:
         kept.pop()

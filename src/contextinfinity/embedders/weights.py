@@ -55,6 +55,6 @@ def _start_of_numbers(path: Path) -> int:
         raise ProviderError(
             f"{path} does not hold the weights of the built-in embedder.",
             kind="missing",
-            hint="Install them anew with `pip install --force-reinstall --no-deps 'wordllama>=0.4,<0.5'`.",
+            hint="Reinstall them with `pip install --force-reinstall --no-deps 'wordllama>=0.4,<0.5'`.",
         )
     return found.start

@@ -21,7 +21,7 @@ from contextinfinity.librarian.summary_vocabulary import PHRASES
 from contextinfinity.text.content_words import content_words
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.own_words import READ
-from contextinfinity.text.sentences import asks, spoken
+from contextinfinity.text.sentences import asks, reported
 
 PER_MESSAGE = 2
 """The maximum number of notes of a message, besides up to twice as many binding entries."""
@@ -77,24 +77,23 @@ async def read_turns(
 
 
 async def _read_message(one: TranscriptMessage, asked: _Asked, reading: ExtractedStatements, pause: Pause) -> None:
-    sentences = spoken(one.text).sentences
-    if len(sentences) > _SENTENCES:
-        sentences = [*sentences[: _SENTENCES // 2], *sentences[-_SENTENCES // 2 :]]
-    ordered = await gives_orders_in(one.text, pause)
-    if ordered:  # the order may span sentences: use none of them
-        sentences = []
-    total, assistant = max(1, len(sentences)), one.role == "assistant"
+    assistant = one.role == "assistant"
+    said = [] if await gives_orders_in(one.text, pause) else reported(one.text, everything=assistant)
+    if len(said) > _SENTENCES:
+        said = [*said[: _SENTENCES // 2], *said[-_SENTENCES // 2 :]]
+    total = max(1, len(said))
     reading.lengths.setdefault(one.role, []).append(total)
     made: list[tuple[float, Kind, str]] = []
-    for place, sentence in enumerate(sentences):
+    for place, (sentence, own) in enumerate(said):
         text = shortened(sentence, one.at)
         if is_prose(text) and _says_something(text):
             words = words_of(text)
-            kind: Kind = "fact" if ordered else kind_of(text, frozenset(words), assistant=assistant)
-            made.append((score(text, words, place, total, assistant=assistant), kind, text))
+            kind: Kind = kind_of(text, frozenset(words), assistant=assistant) if own else "fact"
+            made.append((score(text, words, place, total), kind, text))
         if place % 16 == 15:
             await pause()
-    joined = asked.hear(one, sentences if not ordered else [])
+    sentences = [sentence for sentence, own in said if own]
+    joined = asked.hear(one, sentences)
     answered = any(each.entry.turn_seq == one.turn_seq and each.entry.who == one.role for each in joined)
     for value, kind, text in _best(made):
         if not (answered and kind == "fact") and (each := entry(kind, text, one.turn_seq, one.role)):

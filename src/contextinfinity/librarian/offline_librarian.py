@@ -47,23 +47,26 @@ from contextinfinity.librarian.topic_lines import covering, find_topics, merged
 from contextinfinity.text.content_words import content_words
 from contextinfinity.text.sentences import spoken
 
-TOPICS = 0.12
-_DETAILS, _LAST = 0.06, 0.06
+TOPICS = 0.09
+_DETAILS, _LAST = 0.04, 0.06
 """The shares of the budget for topic lines (TOPICS), for the details of the newest ones, and for the last exchange."""
 _KINDS: dict[Kind, tuple[float, float]] = {
-    "decision": (0.4, 0.25),
-    "constraint": (0.3, 0.25),
-    "preference": (0.2, 0.25),
-    "question": (0.1, 0.05),
-    "artifact": (0.05, 0.05),
-    "retired": (0.08, 0.03),
-    "fact": (1.0, 0.0),
+    "decision": (0.4, 2.0),
+    "constraint": (0.3, 2.0),
+    "preference": (0.15, 2.5),
+    "question": (0.06, 2.0),
+    "artifact": (0.05, 4.0),
+    "retired": (0.08, 0.5),
+    "fact": (1.0, 1.0),
 }
-"""The maximum share of the room of each kind, and its bonus on the score: binding entries outlive small talk."""
+"""The maximum share of the room of each kind, and the factor of its score: what binds outlives what does not, but a
+platitude with a cue word ("Let's keep it up!") stays a platitude."""
 _HALF_LIFE, _FADES = 150, 0.15
 """The half-life of notes in turns, and the share of their value that decays; binding entries do not decay."""
 _REPEATED = 0.7
 """The share of its value that a note keeps if other entries contain all its words."""
+_REPLACING = 1.5
+"""The factor of the newest value of something that changed."""
 _PER_TOKEN = 0.7
 """Exponent of the cost: 1 would prefer the shortest notes."""
 _LEAST, _TRIED = 60, 12
@@ -91,7 +94,7 @@ class Scores(Struct, frozen=True):
         if (known := self.known.get(each)) is not None:
             return known
         total = max(1, self.usual.get(each.who or "", 1))
-        return score(each.text, words_of(each.text), 0, total, assistant=each.who == "assistant")
+        return score(each.text, words_of(each.text), 0, total)
 
 
 async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
@@ -121,7 +124,7 @@ async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
 def _promising(found: list[ScoredStatement], budget: int) -> list[ScoredStatement]:
     """Drop notes that have no chance: keep several times as many as fit the budget."""
     ranked = sorted(
-        found, key=lambda each: -(each.score + _KINDS[each.entry.kind][1]) / len(each.entry.text) ** _PER_TOKEN
+        found, key=lambda each: -each.score * _KINDS[each.entry.kind][1] / len(each.entry.text) ** _PER_TOKEN
     )
     return ranked[: max(_LEAST, budget // 6)]
 
@@ -135,9 +138,7 @@ def _lasts(each: SummaryEntry) -> bool:
     if each.kind not in ("fact", "last") or _NAMES.search(each.text):
         return True
     words = frozenset(words_of(each.text))
-    return has("first_person", each.text, words) and any(
-        has(it, each.text, words) for it in ("date", "people", "liking")
-    )
+    return has("first_person", each.text, words) and any(has(it, each.text, words) for it in ("date", "people"))
 
 
 def _by_turn(entries: Iterable[SummaryEntry]) -> list[SummaryEntry]:
@@ -210,13 +211,14 @@ async def _weighed(
     entries: Sequence[SummaryEntry], scores: Scores, kept: Collection[SummaryEntry], count: Count, pause: Pause
 ) -> list[_ScoredEntry]:
     newest = max((each.turn_seq for each in entries if each.turn_seq is not None), default=0)
+    replacing = {each.until for each in entries if each.kind == "retired"}
     choices = []
     for number, each in enumerate(entries):
-        value = scores.of(each) + _KINDS[each.kind][1]
+        value = scores.of(each) * _KINDS[each.kind][1] * (_REPLACING if each.turn_seq in replacing else 1)
         if each.kind not in AGREED:
             value *= 1 - _FADES + _FADES * 0.5 ** ((newest - (each.turn_seq or 0)) / _HALF_LIFE)
         value += 10 if each in kept else 0
-        choices.append(_ScoredEntry(each, max(value, 0.001), _cost(each, count), content_words(each.text)))
+        choices.append(_ScoredEntry(each, max(value, 0.0001), _cost(each, count), content_words(each.text)))
         if number % 16 == 15:
             await pause()
     return sorted(choices, key=lambda one: -one.density)

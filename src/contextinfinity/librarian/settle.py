@@ -11,45 +11,62 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.librarian.contract import Pause
 from contextinfinity.librarian.digest import AGREED, SummaryEntry
-from contextinfinity.librarian.scoring import norm, words_of
+from contextinfinity.librarian.scoring import has, norm, words_of
 from contextinfinity.librarian.summary_vocabulary import CUES
 from contextinfinity.text.content_words import content_words, share
 from contextinfinity.text.polarity import opposed
 from contextinfinity.text.sentences import asks
 
-_KEY = re.compile(
-    r"(?P<key>[^:=.,;]{3,70}?)\s*(?:\b(?:is|are|was|were|will be|becomes?|ist|sind|wird|est|sera|es|será|lautet)\b|[:=]"
-    r"|是|为)",
+_NUMBER = re.compile(r"(?<![\w.,-])[€$£]?\d+(?:[.,:]\d+)*(?:st|nd|rd|th)?(?:\s?(?:%|€|[^\W\d_]+))?(?!\w)")
+_NAME = re.compile(r"(?<!^)\b[A-Z][\w’'-]*|\b[\w-]*\d[\w-]*|`[^`]+`|\b\w+[_/.]\w+")
+_DAY = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch"
+    r"|january|february|march|april|may|june|july|august|september|october|november|december)\b",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"(?<![\w.,-])[€$£]?\d+(?:[.,:]\d+)*(?:\s?(?:%|€|[^\W\d_]+))?(?!\w)")
-_NAME = re.compile(r"(?<!^)\b[A-Z][\w’'-]*|\b[\w-]*\d[\w-]*|`[^`]+`|\b\w+[_/.]\w+")
 _BARE_INSTEAD = re.compile(r"\binstead[.!]?$|\bchanged my mind\b|\bstattdessen\b|\bfinalement\b", re.IGNORECASE)
 _ALIKE, _OPPOSED = 0.85, 0.6
 """The minimum share of common words of identical entries, and of contradicting ones."""
 _SUBJECT = 0.5
 """The minimum share of the shorter entry's words that entries with the same subject have in common."""
+_REPLACED = 0.7
+"""The minimum weighted share of words that two values of the same thing have in common, each way."""
+_CHANGED, _REWORDED = (0.45, 0.25), (0.55, 0.4)
+"""The same if the later entry says that something changed: the share of the older one's words, and of its own; with a
+value of the same type in both, and without."""
+_NAMES_IT = 0.15
+"""How much less is enough if the later entry names the older value as well: "90 days instead of 30 days"."""
+_COMMON, _NAMED, _RARE = 6.0, 8.0, 7.0
+"""The rarity of common words, which have no weight; the weight of a name; the weight of a word that may stand alone."""
+_STEM = 5
+_CALENDAR, _NAMES = "#calendar", "#names"
+"""The types of days and names, beside the units of numbers."""
 _FAR, _RECENT = 0.17, 200
 """The minimum cosine between "SQLite instead" and the decision it replaces, and their maximum distance in turns."""
 _NEAR = 12
 """The number of older entries that an entry is compared with: those with the most common words."""
 
 
+_UNITS = frozenset({"%", "€", "$", "gb", "mb", "kb", "ms"})
+_CUE_WORDS = CUES["change"].words | CUES["problem"].words | CUES["solved"].words
+
+
 class _Known(Struct):
+    """An entry with its words; its values (names, numbers, days) by type, and its frame: all other words by stem."""
+
     entry: SummaryEntry
     words: frozenset[str]
     names: frozenset[str]
-    key: tuple[frozenset[str], frozenset[str]] | None
     cues: frozenset[str]
-    numbers: dict[str, str]
-    """The number with each unit."""
+    values: dict[str, list[str]]
+    frame: dict[str, float]
 
     @property
     def identifiers(self) -> frozenset[str]:
@@ -58,16 +75,19 @@ class _Known(Struct):
 
 
 def _known(each: SummaryEntry) -> _Known:
-    words, match = frozenset(words_of(each.text)), _KEY.match(each.text)
-    key = (content_words(match["key"]) - {"now"}, _names(match["key"])) if match else None
-    return _Known(
-        entry=each,
-        words=content_words(each.text),
-        names=_names(each.text),
-        key=key if key and key[0] else None,
-        cues=frozenset(name for name in ("change", "solved", "problem", "adds") if CUES[name].is_in(each.text, words)),
-        numbers={re.sub(r"[\d.,:\s€$£]", "", found).lower().rstrip("s"): found for found in _NUMBER.findall(each.text)},
-    )
+    words, found = frozenset(words_of(each.text)), content_words(each.text)
+    values: dict[str, list[str]] = {}
+    for number in _NUMBER.findall(each.text):
+        unit = re.sub(r"[\d.,:\s€$£]", "", number).lower().rstrip("s")
+        values.setdefault(unit if unit in _UNITS or content_words(unit) else "", []).append(number)
+    values[_CALENDAR] = [day.lower() for day in _DAY.findall(each.text)]
+    names = _names(each.text)
+    values[_NAMES] = sorted(name for name in names if not name[0].isdigit() and not _DAY.fullmatch(name))
+    taken = frozenset(word for group in values.values() for value in group for word in content_words(value))
+    cues = frozenset(name for name in ("change", "solved", "problem", "adds") if CUES[name].is_in(each.text, words))
+    frame = {word[:_STEM]: max(0.0, norm(word) - _COMMON) for word in found - taken if word not in _CUE_WORDS}
+    frame |= dict.fromkeys(values[_NAMES], _NAMED)
+    return _Known(entry=each, words=found, names=names, cues=cues, values=values, frame=frame)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -94,7 +114,9 @@ async def settled(entries: Sequence[SummaryEntry], pins: Sequence[str], pause: P
                 continue
             merged.update(same)
             replaced = [at for at in near if at not in merged and _retires(one, kept[at])]
-            replaced += _replaced_far(one, [at for at in range(len(kept)) if at not in gone and at not in merged], kept)
+            if each.kind in AGREED and _BARE_INSTEAD.search(each.text):
+                standing = [at for at in range(len(kept)) if at not in gone and at not in merged]
+                replaced += _replaced_far(one, standing, kept)
             gone.update(dict.fromkeys(replaced, each.turn_seq or 0))
             for word in one.words | one.names:
                 index.setdefault(word, []).append(len(kept))
@@ -133,57 +155,73 @@ def _retires(newer: _Known, older: _Known) -> bool:
     if other.kind == "question":
         shared = newer.words & older.words
         return one.kind != "question" and len(shared) >= 2 and share(older.words, newer.words) >= _SUBJECT
-    if "solved" in newer.cues and "problem" in older.cues and (newer.names & older.names or _subject(newer, older)):
+    if "adds" in newer.cues:
+        return False
+    if "solved" in newer.cues and "problem" in older.cues and _covered(older, newer.frame) >= _CHANGED[0]:
         return True
     if other.who == "user" and one.who != "user":
         return False
     if asks(other.text):
         return False
-    if _same_key(newer, older) or ("change" in newer.cues and _same_quantity(newer, older)):
-        return True
     if newer.names == older.names and _common(newer, older) >= _OPPOSED and opposed(one.text, other.text):
         return len(newer.words & older.words) >= 2
-    return "change" in newer.cues and "adds" not in newer.cues and _subject(newer, older)
+    return _other_value(newer, older)
 
 
-def _subject(newer: _Known, older: _Known) -> bool:
-    """Return whether two entries have the same subject: half of the shorter one's words, and the same identifiers."""
-    common = newer.words & older.words
-    if not common or share(min(newer.words, older.words, key=len), common) < _SUBJECT:
+def _other_value(newer: _Known, older: _Known) -> bool:
+    """Return whether a later entry gives the same thing another value.
+
+    Either both say the same except for one value of the same type, the last in both ("the limit is 5 users", "the limit
+    is 8 users"), or the later turn says that something changed and repeats most of what the older entry is about.
+    """
+    if "change" not in newer.cues and newer.identifiers != older.identifiers:
         return False
-    if len(common) < 2 and len(older.words) > 3:
+    typed = _differing(newer, older)
+    if "change" in newer.cues:
+        least, back = _CHANGED if typed else _REWORDED
+        if any(
+            {*old} & {*newer.values.get(kind, ())} for kind, old in older.values.items() if kind != _NAMES and typed
+        ):
+            least -= _NAMES_IT
+        return _covered(older, newer.frame) >= least and _covered(newer, older.frame) >= back
+    if len(typed) != 1 or _is_event(newer) or _is_event(older):
         return False
-    return newer.identifiers <= older.identifiers or older.identifiers <= newer.identifiers
+    last = all(_is_last(each, typed[0][place]) for place, each in enumerate((newer, older)))
+    return last and min(_covered(older, newer.frame), _covered(newer, older.frame)) >= _REPLACED
 
 
-def _same_key(newer: _Known, older: _Known) -> bool:
-    """Return whether both give a value to the same thing: "the limit is 5 users" and "the limit is 8 users"."""
-    if newer.key is None or newer.key != older.key:
-        return False
-    units = [{unit for unit in each.numbers if unit} for each in (newer, older)]
-    if all(units) and units[0].isdisjoint(units[1]):
-        return False
-    return newer.words != older.words and bool((newer.names | older.names) - newer.key[1])
+def _covered(each: _Known, frame: Mapping[str, float]) -> float:
+    """Return the weighted share of an entry's frame that another frame contains; 0 if it is a single common word."""
+    shared = [weight for stem, weight in each.frame.items() if stem in frame]
+    if len(shared) < 2 and len(each.frame) > 1 and max(shared, default=0.0) < _RARE:
+        return 0.0
+    return sum(shared) / (sum(each.frame.values()) or 1)
 
 
-def _same_quantity(newer: _Known, older: _Known) -> bool:
-    """Return whether both give a number with the same unit to the same thing: same names, most rare words in common."""
-    units = newer.numbers.keys() & older.numbers.keys()
-    if not any((content_words(unit) or unit == "%") and newer.numbers[unit] != older.numbers[unit] for unit in units):
-        return False
-    names = [{name for name in each.names if not any(map(str.isdigit, name))} for each in (newer, older)]
-    if newer.identifiers != older.identifiers or (all(names) and names[0].isdisjoint(names[1])):
-        return False
-    words = [{word for word in each.words if not any(map(str.isdigit, word))} for each in (newer, older)]
-    shared, one, other = (sum(map(norm, each)) for each in (words[0] & words[1], *words))
-    return len(words[0] & words[1]) >= 2 and shared / (min(one, other) or 1) >= _SUBJECT / 2
+def _differing(newer: _Known, older: _Known) -> list[tuple[str, str]]:
+    """Return the last values of each type in which two entries differ; "90 days instead of 30 days" names both."""
+    pairs = [(newer.values[kind], older.values[kind]) for kind in newer.values.keys() & older.values.keys()]
+    return [
+        (one[-1], other[-1])
+        for one, other in pairs
+        if one and other and {*one} - {*other} and ("change" in newer.cues or {*other} - {*one})
+    ]
+
+
+def _is_last(each: _Known, value: str) -> bool:
+    text = each.entry.text.lower()
+    ends = {other: text.rfind(other.lower()) + len(other) for group in each.values.values() for other in group}
+    return ends[value] == max(ends.values())
+
+
+def _is_event(each: _Known) -> bool:
+    """Return whether an entry tells what happened once, which later events do not replace."""
+    return each.entry.kind not in AGREED and has("past", each.entry.text, frozenset(words_of(each.entry.text)))
 
 
 def _replaced_far(newer: _Known, places: Sequence[int], kept: Sequence[_Known]) -> list[int]:
     """Find the decision that "SQLite instead" replaces without a common word: the nearest in meaning, and recent."""
     each = newer.entry
-    if each.kind not in AGREED or not _BARE_INSTEAD.search(each.text):
-        return []
     recent = [
         at
         for at in places

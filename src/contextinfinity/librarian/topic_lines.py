@@ -15,7 +15,7 @@ from datetime import datetime
 from contextinfinity.librarian.contract import Count, TranscriptMessage
 from contextinfinity.librarian.digest import Digest, SummaryEntry, Topic, topic, topic_line
 from contextinfinity.librarian.extract import ScoredStatement
-from contextinfinity.librarian.scoring import has, norm, words_of
+from contextinfinity.librarian.scoring import norm
 from contextinfinity.librarian.shorten import day
 from contextinfinity.text.content_words import content_words
 from contextinfinity.text.orders import gives_orders
@@ -74,13 +74,7 @@ def _text(said: Sequence[TranscriptMessage], found: Sequence[ScoredStatement]) -
     parts = [" ".join(filter(None, (days, title([one.text[:_READ] for one in said]))))]
     asked = next((text for one in said if one.role == "user" and (text := _question(one))), "")
     results = [each for each in found if each.entry.who == "assistant" and each.entry.kind != "question"]
-    best = max(
-        results,
-        key=lambda each: (
-            each.score * (3 if has("outcome", each.entry.text, frozenset(words_of(each.entry.text))) else 1)
-        ),
-        default=None,
-    )
+    best = max(results, key=lambda each: each.score, default=None)
     opened = [each.entry.text for each in found if each.entry.kind == "question"]
     for name, text in (
         ("asked", asked),

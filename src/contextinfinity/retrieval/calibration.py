@@ -43,6 +43,10 @@ class Calibration(Struct, frozen=True):
         steps: Numbers = (values - self.mean) / (self.rare - self.mean)
         return steps
 
+    def step(self, value: float) -> float:
+        """Normalise one cosine."""
+        return (value - self.mean) / (self.rare - self.mean)
+
 
 GATE, SURE, LEAST = 0.45, 0.9, 0.15
 """The sum that is mapped to a score of 0.72: GATE if the best passage is unlikely to answer the question; it falls to

@@ -7,8 +7,8 @@ of these conditions holds:
     the newer one says that something changed, and shares two words with the older that few other texts found contain
     the newer one says that something changed, and both share many words, or one word and nearly the same vector
     both are almost the same sentence with another value
-    in a chat with an assistant: for a question about one thing the older one is among the two best, the newer one
-    among the four best, and their vectors are near: both answer the question, one of them later
+
+Changes in other words are found by ``engine/newer_statements.py``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ MOST = 24
 """The number of best candidates that are compared."""
 RARE_WORDS, HELD_BY = 2, 3
 """The number of shared words that indicate the same subject, and the maximum number of exchanges that contain each."""
-BEST_OLD, BEST_NEW, RIVALS = 2, 4, 0.4
-"""The ranks within which an older and a newer answer to the same question must be, and their minimum cosine."""
 LONGEST = 240
 """The maximum length of a passage that may be a single statement."""
 NEAR = 0.6
@@ -64,9 +62,7 @@ def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) 
     turns: dict[tuple[str, str, int], list[Candidate]] = {}
     for each in [each for each in candidates if _is_statement(each)][:MOST]:
         turns.setdefault((each.chunk.session_id, each.speaker, each.turn_seq), []).append(each)
-    found_exchanges = [*map(_Exchange, turns.values())]
-    ranks = {id(exchange): rank for rank, exchange in enumerate(found_exchanges)}
-    newest = sorted(found_exchanges, key=lambda exchange: exchange.turn_seq, reverse=True)
+    newest = sorted(map(_Exchange, turns.values()), key=lambda exchange: exchange.turn_seq, reverse=True)
     held = Counter(word for exchange in newest for word in exchange.words)
     found: dict[Key, Candidate] = {}
     for new, old in combinations(newest, 2):
@@ -74,21 +70,12 @@ def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) 
             continue
         rare = [word for word in new.words & old.words if held[word] <= HELD_BY]
         is_about_it = new.changes and len(rare) >= RARE_WORDS and not old.said[0].speaker
-        if ranks[id(old)] < BEST_OLD and ranks[id(new)] < BEST_NEW:
-            is_about_it |= _answer_the_same(new, old, vectors)
         for each in old.said:
             if (is_about_it and _words(each.text) - new.words) or any(
                 supersedes(one, each, _cosine(each, one, vectors)) for one in new.said
             ):
                 found.setdefault((each.chunk.id, each.start), new.said[0])
     return found
-
-
-def _answer_the_same(new: _Exchange, old: _Exchange, vectors: Vectors | None) -> bool:
-    """Return whether two of the best exchanges for a question about one thing have similar vectors."""
-    if not may_be_outdated(old.said[0]):
-        return False
-    return any(_cosine(one, other, vectors) >= RIVALS for one in new.said for other in old.said)
 
 
 def supersedes(new: Candidate, old: Candidate, cosine: float = 1.0) -> bool:
@@ -113,11 +100,6 @@ def _words(text: str) -> frozenset[str]:
 @lru_cache(maxsize=1 << 10)
 def _changes(text: str) -> bool:
     return pattern("changes").search(_statements(text)) is not None
-
-
-def may_state(candidate: Candidate) -> bool:
-    """Return whether a passage is short, by a person, and more than a question."""
-    return (candidate.chunk.side == "user" or bool(candidate.speaker)) and _is_statement(candidate)
 
 
 def may_be_outdated(candidate: Candidate) -> bool:

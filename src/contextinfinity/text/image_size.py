@@ -1,4 +1,4 @@
-"""Read the size of an image from its first bytes.
+"""Read the type and the size of an image from its first bytes.
 
 PNG, JPEG, GIF and WebP have it near the start. The bytes are untrusted: the result is always a width and a height, or
 None. Nothing is decoded.
@@ -12,6 +12,21 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """The markers that start a frame and contain its size; the three excluded ones have other meanings."""
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 """The markers without a length field."""
+
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def media_type_of(data: bytes) -> str | None:
+    """Return the media type of an image by its first bytes; None: it is none that models take."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for begins, kind in _SIGNATURES if data.startswith(begins)), None)
 
 
 def size_of(data: bytes) -> Size | None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from contextinfinity.text.entities import MONTHS
-from contextinfinity.text.own_words import split
+from contextinfinity.text.material_layout import blanked, delimited
+from contextinfinity.text.own_words import READ, split
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|(?<![。！？])[。！？]++[”’」』）]?|[;；](?=\s)")
 _BULLET = re.compile(r"\s*(?:[-*+•–]|\d{1,3}[.)]|\[[ xX]\])\s+")
@@ -34,6 +35,9 @@ _NUMBERING = frozenset({"no.", "nr.", "fig.", "sec.", "art.", "abs.", "núm.", "
 
 
 _LONGEST_QUESTION = 300
+_INLINE = 120
+"""The maximum length of a quotation that is part of a sentence."""
+_INTRODUCTION = re.compile(r".{3,160}?(?:[:：]|\s[-–—](?=\s))")
 _WIDEST = 200
 """The maximum length of a line that an editor may have wrapped."""
 
@@ -81,7 +85,7 @@ def _without_cut_off(own: str) -> str:
         ends = [end.end() for end in _SENTENCE_END.finditer(before)]
         kept.append(own[start : blank.start() - len(before) + (ends[-1] if ends else 0)])
         start = blank.end()
-    return " ".join((*kept, own[start:]))
+    return "\n".join((*kept, own[start:]))
 
 
 def spoken(text: str) -> OwnSentences:
@@ -90,6 +94,28 @@ def spoken(text: str) -> OwnSentences:
     pasted = [line for material in parts.material for line in material.splitlines() if not _EMPTY.match(line)]
     own = _without_cut_off(parts.own) if parts.material else parts.own
     return OwnSentences([*_sentences(own.splitlines())], pasted)
+
+
+def reported(text: str, *, everything: bool) -> list[tuple[str, bool]]:
+    """Split a message into sentences that can be reported, each with whether it is certainly its author's own.
+
+    Blocks of material (code, quoted lines, long quotations) are left out. Of material that the author introduces, the
+    sentence with the introduction is included, because it says whose words they are ("The leaflet says: …"); the
+    sentences after it only if ``everything`` is set.
+    """
+    parts = spoken(text)
+    own = parts.sentences
+    if not parts.pasted:
+        return [(sentence, True) for sentence in own]
+    text = text if len(text) <= 2 * READ else f"{text[:READ]}\n\n{text[-READ:]}"
+    blocks = [(start, end) for start, end in delimited(text)[0] if end - start > _INLINE or "\n" in text[start:end]]
+    known = frozenset(own)
+    made: list[tuple[str, bool]] = []
+    for sentence in _sentences(blanked(text, blocks).splitlines()):
+        head = _INTRODUCTION.match(sentence)
+        if sentence in known or everything or (head and any(each.startswith(head[0].strip()) for each in own)):
+            made.append((sentence, sentence in known))
+    return made
 
 
 def _sentences(lines: list[str]) -> Iterator[str]:

@@ -60,7 +60,15 @@ def test_an_assistant_that_explains_requires_nothing(sentence: str, kind: str) -
     [
         ("Okay, so we decided to use PostgreSQL 16 for the ledger.", "We decided to use PostgreSQL 16 for the ledger."),
         ("By the way, my manager is called Ingrid.", "My manager is called Ingrid."),
-        ("I'm trying to plan a trip to Porto in May, can you help me with that?", "Plan a trip to Porto in May"),
+        ("I'm planning a trip to Porto in May, can you help me with that?", "I'm planning a trip to Porto in May"),
+        (
+            "I'm worried about the call, can you remind me that it moved to 22 March at 4:30 PM?",
+            "I'm worried about the call, can you remind me that it moved to 22 March at 4:30 PM?",
+        ),
+        (
+            "I'd like a plan for the essay, can you give me some advice, considering that it is due on 20 April",
+            "I'd like a plan for the essay, considering that it is due on 20 April",
+        ),
         ("We don't use tabs.", "We don't use tabs."),
         ("Thanks!", "Thanks!"),
     ],
@@ -72,8 +80,8 @@ def test_openers_and_closing_requests_are_cut(sentence: str, short: str) -> None
 @pytest.mark.parametrize(
     ("sentence", "dated"),
     [
-        ("I went there yesterday.", "I went there yesterday (2 May 2026)."),
-        ("We met last Friday in Ghent.", "We met last Friday (1 May 2026) in Ghent."),
+        ("I went there yesterday.", "I went there yesterday (2 May)."),
+        ("We met last Friday in Ghent.", "We met last Friday (1 May) in Ghent."),
         ("She moved two years ago.", "She moved two years ago (2024)."),
         ("We fly next month.", "We fly next month (June 2026)."),
         ("It lasted a week.", "It lasted a week."),

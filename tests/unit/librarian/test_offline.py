@@ -269,22 +269,25 @@ PROSE = (
 
 
 @pytest.mark.parametrize(
-    "text", [PROSE * 20_000, "# " * 500_000, "<" * 1_000_000, f"> {PROSE * 9000}", "a" * 2_000_000, "必须" * 500_000]
+    "text",
+    [PROSE * 20_000, "# " * 500_000, "<" * 1_000_000, f"> {PROSE * 9000}", "a" * 2_000_000, "必须" * 500_000],
+    ids=["prose", "headings", "brackets", "quotation", "one word", "Chinese"],
 )
 async def test_a_message_of_megabytes_holds_nobody_up(text: str) -> None:
+    await summary(user(1, PROSE * 500))  # rules and patterns are compiled at their first use
     worked: list[float] = []
-    began = time.process_time()
+    began = time.thread_time()
 
     async def pause() -> None:
         nonlocal began
-        worked.append(time.process_time() - began)
-        began = time.process_time()
+        worked.append(time.thread_time() - began)
+        began = time.thread_time()
 
     for role in ("user", "assistant", "tool"):
         task = Task(said=(TranscriptMessage(turn_seq=1, role=role, text=text),))
         await OfflineLibrarian().summarise(task, count, pause)
     assert sum(worked) < 3 * 0.25
-    assert max(worked) < 0.1
+    assert max(worked) < 0.04
 
 
 async def test_the_end_of_a_long_message_is_heard_unless_it_may_be_pasted() -> None:

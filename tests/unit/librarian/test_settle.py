@@ -106,3 +106,49 @@ async def test_an_answer_settles_the_open_question() -> None:
     asked = made("question", 1, "user", "Which message queue do we take is still open.")
     answer = made("decision", 5, "user", "We decided to take RabbitMQ as message queue.")
     assert await left(asked, answer) == [(asked.text, 5), (answer.text, None)]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The retry limit for webhooks is 5.", "I bumped the webhook retry limit to 12."),
+        ("The invoice total is 1,940 dollars.", "They corrected the invoice, the total is 1,725 dollars."),
+        (
+            "The feature flag for the new checkout is checkout_v2.",
+            "We renamed the flag for the new checkout to cart_next.",
+        ),
+        (
+            "The contract with Telvio runs until June 2027.",
+            "We extended the contract with Telvio, it runs until December 2028.",
+        ),
+        ("Marta is the project lead.", "Marta left the company, Idris is the project lead now."),
+        ("We deploy from the release/2.x branch.", "We stopped using release/2.x, deploys come from main."),
+        ("Mi número de cliente es 44821.", "Me dieron un nuevo número de cliente, es 90335."),
+        ("The price per seat is 12 euros.", "Sales lowered the price per seat to 9 euros."),
+    ],
+)
+async def test_a_note_in_other_words_retires_the_value_that_it_changes(first: str, second: str) -> None:
+    both = await left(made("fact", 1, "user", first), made("fact", 50, "user", second))
+    assert both == [(first, 50), (second, None)]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("I went to a pottery workshop in Ghent last Friday.", "I went to a pottery workshop in Bruges last Friday."),
+        ("Room 4 has 12 seats.", "Room 5 has 12 seats."),
+        (
+            "I need to implement the analytics features by 19 April.",
+            "I've also completed tests for the analytics features.",
+        ),
+        (
+            "I've been using Flask 2.3.1 and I want my code to follow best practices.",
+            "The sign-in, which has now reached 165 users, should follow best practices for passwords and tokens.",
+        ),
+    ],
+)
+async def test_events_other_things_and_additions_retire_nothing(first: str, second: str) -> None:
+    both = await left(made("fact", 1, "user", first), made("fact", 50, "user", second))
+    assert both == [(first, None), (second, None)]

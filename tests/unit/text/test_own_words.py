@@ -20,6 +20,7 @@ from contextinfinity.memory.extraction import draw
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity.text.cues import leaves_topic
 from contextinfinity.text.own_words import READ, own_words, split
+from tests.sizes import sized
 
 SAMPLE: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "samples/own_words/messages.json").read_text("utf-8")
@@ -164,7 +165,7 @@ def test_a_topic_is_not_left_by_what_is_quoted() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "`", "```", "\n", "> ", '"', "“", "'", ": ", ". ", "the file says", "我", "\r"])))
-@settings(max_examples=150)
+@settings(max_examples=sized(40, 1_000))
 def test_own_words_keep_their_positions_and_splitting_again_changes_nothing_marked(pieces: list[str]) -> None:
     message = "".join(pieces)
     parts = split(message)

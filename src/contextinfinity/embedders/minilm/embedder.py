@@ -144,7 +144,7 @@ def _session(path: Path, shape: Shape, threads: int) -> Any:
         raise ProviderError(
             f"{path} does not hold the weights of the embedder minilm: {error}.",
             kind="missing",
-            hint="`cix model remove minilm` and `cix model get minilm` fetch them anew.",
+            hint="`cix model remove minilm` and `cix model get minilm` download them again.",
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
