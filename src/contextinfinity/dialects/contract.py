@@ -83,8 +83,8 @@ class SseWriter(Protocol):
         """Write the events before the first text."""
         ...
 
-    def text(self, text: str) -> bytes:
-        """Write a piece of text."""
+    def text(self, text: str, logprobs: Json = None) -> bytes:
+        """Write a piece of text, with the log probabilities of its tokens where the API has them."""
         ...
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
@@ -116,6 +116,8 @@ class Dialect(Protocol):
     """Whether a stream writes tool calls in pieces."""
     shows_reasoning: bool
     """Whether an answer must contain the model's reasoning."""
+    streams_size_errors: bool
+    """Whether a stream reports a request that does not fit as an event, after the status 200."""
 
     def read(self, body: bytes) -> IncomingRequest:
         """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
@@ -131,6 +133,13 @@ class Dialect(Protocol):
 
     def error(self, problem: Problem, status: int) -> Json:
         """Write an error for an HTTP status."""
+        ...
+
+    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+        """Return the fields of the error for a request that does not fit, in the vendor's words.
+
+        Clients recognise the error by them. ``tools`` is the part of ``tokens`` that the tools take.
+        """
         ...
 
     def models(self, names: Sequence[str]) -> Json:

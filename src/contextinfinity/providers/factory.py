@@ -58,6 +58,7 @@ def address(model: ModelSettings) -> Address:
         vendor=model.provider,
         base_url=base_url,
         key_env=model.api_key_env or (auth.key_env if gets_key else None),
+        in_keyring=model.api_key_keyring,
         seconds=model.timeout_seconds,
     )
 

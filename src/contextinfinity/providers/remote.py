@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
@@ -151,7 +152,7 @@ class RemoteProvider:
                 raise cut_off(self.name) from None
             raise garbled(self.name, f"{error}: {data[:100]}") from None
         return [
-            TextDelta(text=scrub(piece.text, secrets)) if isinstance(piece, TextDelta) else piece
+            replace(piece, text=scrub(piece.text, secrets)) if isinstance(piece, TextDelta) else piece
             for piece in reply.take(name, event)
         ]
 

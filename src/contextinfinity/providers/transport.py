@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.failures import connection_failure, failure, garbled
+from contextinfinity.providers.vendor_keys import vendor_key
 from contextinfinity.vendors import VENDORS
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Address(Struct, frozen=True, kw_only=True):
     """None: the vendor's own base URL."""
     key_env: str | None = None
     """The environment variable that holds the key; None: no key is needed."""
+    in_keyring: bool = False
+    """Whether the keyring has the key where the variable is not set."""
     seconds: float = 600.0
     """The read timeout."""
 
@@ -77,7 +80,7 @@ class VendorConnection:
     @property
     def key(self) -> str:
         """The key; read each time, because it may change."""
-        return os.environ.get(self.address.key_env or "", "").strip()
+        return vendor_key(self.address.key_env, in_keyring=self.address.in_keyring)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from contextinfinity.domain.message import Json
 from contextinfinity_testing.vendors import Answer, Call
 from tests.doors.v1.upstream import Desk
 
@@ -151,7 +154,7 @@ def test_after_its_own_compaction_an_agent_goes_on_in_the_same_thread(agent: Age
 
 
 def test_an_agent_that_moves_its_own_messages_and_strips_reminders_stays_in_one_thread(agent: Agent) -> None:
-    example = [user("Rename f"), {"role": "assistant", "content": "Renamed, as an example."}]
+    example = [user(f"Rename f.{LONG}"), {"role": "assistant", "content": "Renamed, as an example."}]
     reminder = "\n\n# Rules\n\nAnswer with whole lines, and name the file first."
     said: list[dict[str, Any]] = []
     threads = set()
@@ -168,6 +171,66 @@ def test_an_agent_that_moves_its_own_messages_and_strips_reminders_stays_in_one_
     assert agent.desk.branches(threads.pop()) == 1
 
 
+def test_an_agent_whose_description_of_its_folder_changes_stays_in_one_thread(agent: Agent) -> None:
+    """It begins every session with the names of the files, which are others when the session is resumed."""
+    call = Answer(text="Look.", tool_calls=(Call(name="shell", arguments={"cmd": "cat notes/" + "shed/" * 12}),))
+    begun, threads = {"role": "assistant", "content": "Got it."}, set()
+    said = [user(f"Paint the shed.{LONG}")]
+    answers: list[Answer | str] = [call, "Done.", call, "Done again."]
+    for number, answer in enumerate(answers):
+        threads.add(agent.send([user(f"The files are: {'x' * (number // 2)}"), begun, *said], answer, tools=TOOLS))
+        said.append({key: value for key, value in agent.answer.items() if key in ("role", "content", "tool_calls")})
+        calls = agent.answer.get("tool_calls") or ()
+        said += [{"role": "tool", "tool_call_id": one["id"], "content": "Two tins."} for one in calls]
+        said += [] if calls else [user("And once more")]
+    assert len(threads) == 1
+    compact = user("Write a summary of this conversation so that it can be continued." + LONG)
+    assert agent.send([user("The files are: y"), begun, *said[:-1], compact], SUMMARY, tools=TOOLS) in threads
+    lines = SUMMARY.split("<summary>\n")[1].removesuffix("\n</summary>")
+    summed = [user("The files are: z"), begun, user(lines), begun, user("And now the door")]
+    assert agent.send(summed, tools=TOOLS) in threads, "its own compaction is recognised as well"
+    (listed,) = agent.listed()
+    assert listed["opening"].startswith("Paint the shed")
+
+
+RENDERINGS: list[Callable[[list[dict[str, Any]]], str]] = [
+    lambda calls: f"Calling tools:\n{[{'id': one['id'], **_parsed(one)} for one in calls]}",
+    lambda calls: "\n".join(f"```json\n{json.dumps(_parsed(one), sort_keys=True)}\n```" for one in calls),
+    lambda calls: "\n".join(
+        f"<{name}>{''.join(f'<{key}>{value}</{key}>' for key, value in told.items())}</{name}>"
+        for name, told in (_parsed(one).values() for one in calls)
+    ),
+]
+"""How agents write calls into a text: as Python values, as JSON, as tags."""
+
+
+def _parsed(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {"name": function["name"], "arguments": json.loads(function["arguments"])}
+
+
+@pytest.mark.parametrize("rendered", RENDERINGS, ids=["python", "json", "tags"])
+def test_an_agent_that_resends_tool_calls_as_text_stays_in_one_thread(
+    agent: Agent, rendered: Callable[[list[dict[str, Any]]], str]
+) -> None:
+    said = [user("New task:\nPaint the shed")]
+    threads = set()
+    for number in range(4):
+        told: Json = {"cmd": f"ls 'Käse {number}'\ncat \"C:\\new\"", "times": number, "quiet": True, "more": None}
+        calls = (Call(name="shell", arguments=told), Call(name="shell", arguments={"cmd": ["pwd", "-P"]}))
+        threads.add(
+            agent.send(said, Answer(text="" if number == 2 else f"Step {number}.", tool_calls=calls), tools=TOOLS)
+        )
+        text = f"{agent.answer['content'] or ''}\n{rendered(agent.answer['tool_calls'])}".strip()
+        said += [{"role": "assistant", "content": text}, user(f"Observation:\nkey {number}")]
+    threads.add(agent.send(said, "It is painted.", tools=TOOLS))
+    assert len(threads) == 1
+    (listed,) = agent.listed()
+    assert (listed["turns"], agent.desk.branches(listed["thread_id"])) == (5, 1)
+    said[1]["content"] = said[1]["content"].replace("pwd", "whoami")
+    assert agent.send(said[:3], "Now?", tools=TOOLS) not in threads, "other calls are another conversation"
+
+
 def test_conversations_that_begin_with_the_same_examples_are_listed_apart(agent: Agent) -> None:
     opening = [user("Here is my folder."), {"role": "assistant", "content": "Got it. Thanks for the context!"}]
     threads = [agent.send([*opening, user(f"Question {number}")]) for number in range(3)]
@@ -178,12 +241,37 @@ def test_conversations_that_begin_with_the_same_examples_are_listed_apart(agent:
 
 
 def test_an_edited_answer_is_a_branch_of_its_thread(agent: Agent) -> None:
-    thread = agent.ask("Where is it?", "It is in the second drawer on the left side of the desk.")
+    where = f"Where is it?{LONG}"
+    thread = agent.ask(where, "It is in the second drawer on the left side of the desk.")
     agent.ask("And the other one?")
     agent.messages[1]["content"] = "It is in the third drawer on the left side of the desk."
     agent.messages = agent.messages[:2]
     assert agent.ask("Are you sure?") == thread
     assert agent.desk.branches(thread) == 2
-    assert agent.kept(thread) == ["Where is it?", "Are you sure?"]
+    assert agent.kept(thread) == [where, "Are you sure?"]
     agent.messages[1]["content"] = "No idea."
     assert agent.ask("Really?") != thread, "another answer is another conversation"
+
+
+@pytest.mark.req("API-13")
+def test_a_greeting_that_is_answered_in_other_words_is_another_conversation(agent: Agent) -> None:
+    greeted = "Hello! How can I help you today? Ask me anything."
+    thread = agent.ask("Hi", greeted)
+    agent.ask("The code word is whale.")
+    other = Agent(agent.desk)
+    other.whose = agent.whose
+    other.messages = [user("Hi"), {"role": "assistant", "content": greeted.replace("help", "assist")}]
+    assert other.ask("What is the code word?") != thread
+
+
+@pytest.mark.req("API-13")
+@pytest.mark.parametrize("begun", [[], [user("The code word is whale."), {"role": "assistant", "content": "Noted."}]])
+def test_one_exchange_that_two_conversations_share_joins_nothing(agent: Agent, begun: list[dict[str, Any]]) -> None:
+    joke = "Why did the cat sit on the computer? It wanted to keep an eye on the mouse! Would you like another one?"
+    asked = user(f"Tell me a joke about cats.{LONG}")
+    thread = agent.send([*begun, asked], joke)
+    own = [user("I am Bob. Plan a trip to Rome."), {"role": "assistant", "content": "Day 1: the Colosseum."}]
+    sent = [*own, asked, {"role": "assistant", "content": joke}, user("What is the code word?")]
+    other = agent.send(sent, "Which one?")
+    assert other != thread
+    assert agent.kept(other) == [message["content"] for message in sent if message["role"] == "user"]

@@ -13,6 +13,7 @@ from openai import OpenAI
 
 from contextinfinity_testing.vendors import Answer, Call, Trouble
 from contextinfinity_testing.vendors.wire import sign
+from tests.doors.cix import Cix
 from tests.doors.v1.upstream import Desk
 
 PNG = base64.b64encode(
@@ -96,8 +97,9 @@ CHAT: dict[str, dict[str, Any]] = {
     },
 }
 ANTHROPIC: dict[str, dict[str, Any]] = {
-    "parameters of an older version and of a beta": {
+    "parameters of an older version and of a beta, and no tools": {
         "messages": [{"role": "user", "content": "Hi."}],
+        "tools": [],
         "temperature": 0.5,
         "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     },
@@ -240,6 +242,29 @@ def test_several_answers_are_streamed_as_choices(desk: Desk) -> None:
     assert told.usage.completion_tokens >= 3
 
 
+@pytest.mark.req("API-12")
+@pytest.mark.parametrize("choices", [1, 2])
+def test_the_probabilities_of_words_are_returned_as_the_vendor_gives_them(desk: Desk, choices: int) -> None:
+    """The same whether the answer is whole or streamed, and the same as from the vendor itself."""
+    asked: Any = {"messages": [{"role": "user", "content": "Say it."}], "logprobs": True, "top_logprobs": 2}
+    with OpenAI(base_url=desk.vendors.compatible_url, api_key="x") as vendor:
+        desk.say("It is so, and stays so.")
+        straight = vendor.chat.completions.create(model="llama3.1", **asked).choices[0].logprobs
+    assert straight is not None
+    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    desk.say(*["It is so, and stays so."] * 2 * choices)
+    whole = client.chat.completions.create(model="open", n=choices, **asked)
+    assert [choice.logprobs for choice in whole.choices] == [straight] * choices
+    with client.chat.completions.stream(model="open", n=choices, **asked) as stream:
+        pieces = [event.chunk.choices[0].logprobs for event in stream if event.type == "chunk"]
+        told = stream.get_final_completion()
+    assert [choice.logprobs and choice.logprobs.content for choice in told.choices] == [straight.content] * choices
+    assert sum(piece is not None for piece in pieces) > 2, "they come with their words"
+    desk.say("Fine.")
+    client.chat.completions.create(model="open", messages=[*asked["messages"], {"role": "user", "content": "So?"}])
+    assert "logprob" not in desk.shown
+
+
 @pytest.mark.req("API-12", "API-16")
 @pytest.mark.parametrize("stream", [False, True])
 def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(desk: Desk, stream: bool) -> None:
@@ -267,22 +292,32 @@ def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(desk: De
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": [result]}]
 
 
+ASKED: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"model": "open", "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/messages": {"model": "sonnet", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/responses": {"model": "gpt", "input": "Hi"},
+}
+
+
 @pytest.mark.req("API-16")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("code", "wait"), [(429, 7.0), (500, None), (401, None), (404, None)])
 def test_an_error_of_the_vendor_keeps_its_status_its_words_and_its_wait(
     desk: Desk, code: int, wait: float | None, stream: bool
 ) -> None:
-    before = len(desk.vendors.requests)
-    desk.say(Trouble(kind="code", code=code, retry_after=wait))
-    body = {"model": "open", "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}
-    answer = desk.server.http.post("/v1/chat/completions", json=body, params={"user_id": str(uuid4())})
-    assert answer.status_code == code
-    assert len(desk.vendors.requests) == before + 1, "the client retries, nobody else"
-    assert (answer.headers.get("retry-after") is not None) is (wait is not None)
-    error = answer.json()["error"]
-    assert error["message"]
-    assert "Check" not in error["message"], "the vendor's words, not ours"
+    for path, body in ASKED.items():
+        before = len(desk.vendors.requests)
+        desk.say(Trouble(kind="code", code=code, retry_after=wait))
+        asked = {**body, "stream": stream}
+        answer = desk.server.http.post(path, json=asked, params={"user_id": str(uuid4())})
+        assert answer.status_code == code
+        assert len(desk.vendors.requests) == before + 1, "the client retries, nobody else"
+        assert (answer.headers.get("retry-after") is not None) is (wait is not None)
+        error = answer.json()["error"]
+        types = {429: "rate_limit_error", 500: "api_error", 401: "authentication_error", 404: "not_found_error"}
+        assert (error["type"] == types[code]) is (path == "/v1/messages"), "the vendor's own types"
+        assert error["message"]
+        assert "Check" not in error["message"], "the vendor's words, not ours"
 
 
 @pytest.mark.req("API-16", "BUDGET-11")
@@ -342,3 +377,20 @@ def test_a_conversation_is_listed_by_what_its_user_said_not_by_reminders(desk: D
     desk.server.http.post("/v1/chat/completions", json=body, params=whose)
     (thread,) = desk.server.http.get("/threads", params=whose).json()["threads"]
     assert thread["opening"] == "Fix the login."
+
+
+@pytest.mark.req("API-16", "API-14")
+def test_who_runs_a_server_without_tokens_sees_the_conversations_of_all_its_end_users(desk: Desk) -> None:
+    names = [str(uuid4()) for _ in range(2)]
+    for name in names:
+        body = {"model": "open", "user": name, "messages": [{"role": "user", "content": f"I am {name}."}]}
+        assert desk.server.http.post("/v1/chat/completions", json=body).status_code == 200
+    cix = Cix(desk.server.folder)
+    listed = {one["user_id"]: one["opening"] for one in cix.json("sessions")["sessions"]}
+    assert {name: listed.get(name) for name in names} == {name: f"I am {name}." for name in names}
+    table = cix("sessions").stdout
+    assert "user" in table.splitlines()[0]
+    assert all(name in table for name in names)
+    assert [one["user_id"] for one in cix.json("sessions", "--user", names[0])["sessions"]] == names[:1]
+    shown = desk.server.http.get("/threads", params={"user_id": names[0]}).json()["threads"]
+    assert [one["user_id"] for one in shown] == names[:1], "over HTTP each sees their own"

@@ -16,7 +16,7 @@ from openai import OpenAI
 
 from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
 from tests.doors.server import Server, events
-from tests.doors.v1.upstream import Desk
+from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]
 
@@ -123,6 +123,26 @@ def test_what_the_vendor_refuses_keeps_its_status_and_is_kept_as_failed(desk: De
     found = client.responses.retrieve(broken[-1].response.id)
     assert found.status == "failed"
     assert found.error is not None
+
+
+@pytest.mark.req("API-16", "BUDGET-11")
+@pytest.mark.parametrize("model", WIRES)
+def test_an_input_that_does_not_fit_is_refused_in_openais_words(desk: Desk, client: OpenAI, model: str) -> None:
+    """Whole with a status, streamed with a last event: by that event agents start their own compaction."""
+    tools: Any = [{"type": "function", "name": "look", "description": "Looks. " * 30, "parameters": {"type": "object"}}]
+    asked: Any = {"model": model, "input": "word " * 200_000, "tools": tools, "user": somebody()}
+    words = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(**asked)
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
+    assert refused.value.body["message"].startswith(words)  # type: ignore[index]
+    assert "in the tools" in refused.value.body["message"]  # type: ignore[index]
+    told = list(client.responses.create(**asked, stream=True))
+    assert [event.type for event in told] == ["response.created", "response.in_progress", "response.failed"]
+    assert told[-1].response.error.code == "context_length_exceeded"
+    assert told[-1].response.error.message.startswith(words)
+    desk.say("Fine.")
+    assert client.responses.create(**{**asked, "input": "And now?"}).output_text == "Fine."
 
 
 def test_nonsense_is_refused_in_words(desk: Desk) -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -211,3 +212,31 @@ def test_a_stream_that_its_client_left_is_stopped_unless_somebody_reads_it(tmp_p
         assert "three" in "".join(lines)
     desk.vendors.release(gates[1])
     desk.server.stop()
+
+
+WIRES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"model": "open", "messages": [{"role": "user", "content": "hello"}]},
+    "/v1/messages": {"model": "sonnet", "max_tokens": 99, "messages": [{"role": "user", "content": "hello"}]},
+    "/v1/responses": {"model": "gpt", "input": "hello"},
+}
+
+
+@pytest.mark.req("API-14")
+@pytest.mark.parametrize("route", WIRES)
+def test_a_user_in_the_body_goes_before_the_query_and_is_not_sent_on(desk: Desk, route: str) -> None:
+    body, query = f"in-the-body-{uuid4()}", f"in-the-query-{uuid4()}"
+    told = desk.server.http.post(route, json={**WIRES[route], "user_id": body}, params={"user_id": query})
+    assert told.status_code == 200, told.text
+    assert "user_id" not in desk.asked
+    thread = told.headers["x-thread-id"]
+    assert desk.server.whose(thread) == {"user_id": body}
+    assert "user_id" not in told.headers.get("x-ignored-parameters", "")
+
+
+@pytest.mark.req("API-14")
+def test_items_are_added_for_the_user_in_the_body(desk: Desk) -> None:
+    ann, bob = f"ann-{uuid4()}", f"bob-{uuid4()}"
+    made = desk.server.http.post("/v1/conversations", json={}, params={"user_id": ann}).json()
+    items = {"items": [{"type": "message", "role": "user", "content": "of bob"}], "user_id": bob}
+    told = desk.server.http.post(f"/v1/conversations/{made['id']}/items", json=items, params={"user_id": ann})
+    assert told.status_code == 404

@@ -400,7 +400,7 @@ async def test_models_at_one_address_share_its_connections(vendors: Counting) ->
     assert (len(vendors.requests), vendors.connections) == (2, 1)
     assert (first.context_limit("some-model"), second.context_limit("some-model")) == (9000, 5000), "each is its own"
     await first.close()
-    async for _ in second.stream(second.write(request())):  # opens it anew
+    async for _ in second.stream(second.write(request())):  # opens it again
         pass
     assert (len(vendors.requests), vendors.connections) == (3, 2)
     await second.close()

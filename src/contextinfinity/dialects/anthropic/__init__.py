@@ -15,6 +15,7 @@ class AnthropicMessages:
 
     counts_first = True
     shows_reasoning = True
+    streams_size_errors = False
     streams_calls = True
 
     def read(self, body: bytes) -> IncomingRequest:
@@ -40,6 +41,10 @@ class AnthropicMessages:
     def error(self, problem: Problem, status: int, *, request_id: str | None = None) -> Json:
         """Write an error; ``request_id`` is the same as in the header ``request-id``."""
         return writing.error(problem, status, request_id)
+
+    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+        """Return the fields of the error for a request that does not fit, in Anthropic's words."""
+        return {"message": f"prompt is too long: {tokens} tokens > {limit} maximum"}
 
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""

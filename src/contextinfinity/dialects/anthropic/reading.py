@@ -44,10 +44,10 @@ MOST_IGNORED = 32
 _MEANT = frozenset(
     {
         *("model", "messages", "system", "max_tokens", "stream", "metadata", "tools", "tool_choice", "stop_sequences"),
-        *("temperature", "top_p", "top_k", "thinking", "output_config", "output_format", "cache_control"),
+        *("temperature", "top_p", "top_k", "thinking", "output_config", "output_format", "cache_control", "user_id"),
     }
 )
-WRITTEN = frozenset({"model", "messages", "system", "tools", "stream", "max_tokens", "metadata"})
+WRITTEN = frozenset({"model", "messages", "system", "tools", "stream", "max_tokens", "metadata", "user_id"})
 """Parameters that the engine writes itself, even for a model of the same API."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -104,7 +104,8 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
         thread_id=under("metadata", lambda told: optional_text(told, "thread_id"), metadata) or None,
         ignored=(*_files(said), *_ignored(asked, tools)),
         form=MESSAGES,
-        sent={"form": MESSAGES} | {name: kept_value(asked, name) for name in ("system", "tools") if asked.get(name)},
+        sent={"form": MESSAGES}
+        | {name: kept_value(asked, name) for name in ("system", "tools") if asked.get(name) is not None},
         params=_params(asked, metadata),
     )
 

@@ -155,7 +155,7 @@ class MessageWriter:
         begun = {**_shell(self._begun), **nothing, "usage": usage(self._begun.usage)}
         return _event("message_start", message=begun) + _event("ping")
 
-    def text(self, text: str) -> bytes:
+    def text(self, text: str, logprobs: Json = None) -> bytes:
         """Write a piece of text; the first one opens its block."""
         if not text:
             return b""

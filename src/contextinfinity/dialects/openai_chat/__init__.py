@@ -16,6 +16,7 @@ class OpenAIChat:
 
     counts_first = False
     shows_reasoning = False
+    streams_size_errors = False
     streams_calls = True
 
     def read(self, body: bytes) -> IncomingRequest:
@@ -33,6 +34,10 @@ class OpenAIChat:
     def error(self, problem: Problem, status: int) -> Json:
         """Write an error for an HTTP status."""
         return writing.error(problem, status)
+
+    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+        """Return the fields of the error for a request that does not fit, in OpenAI's words."""
+        return writing.size_error(tokens, limit, tools)
 
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""

@@ -41,6 +41,7 @@ NO_PARAMETERS: Json = {"type": "object", "properties": {}}
 
 READ = frozenset(
     {
+        "user_id",
         "model",
         "messages",
         "tools",
@@ -73,7 +74,7 @@ READ = frozenset(
         "moderation",
     }
 )
-WRITTEN = frozenset({"model", "messages", "tools", "stream", "stream_options", "metadata", "n"})
+WRITTEN = frozenset({"model", "messages", "tools", "stream", "stream_options", "metadata", "n", "user_id"})
 """Parameters that the engine writes itself, even for a model of the same API."""
 REFUSED = {
     "audio": "answers are words here, never sound",

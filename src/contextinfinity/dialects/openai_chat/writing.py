@@ -13,6 +13,7 @@ import msgspec
 
 from contextinfinity.dialects.contract import AnswerView, Stop
 from contextinfinity.domain.message import (
+    LOGPROBS,
     REFUSAL,
     ContentBlock,
     Json,
@@ -68,7 +69,7 @@ def _choice(index: int, spoken: AnswerView) -> Json:
         message["tool_calls"] = [_call(call) for call in calls]
     elif message["content"] is None and message["refusal"] is None:
         message["content"] = ""
-    return {"index": index, "message": message, "logprobs": None, "finish_reason": _finish(spoken)}
+    return {"index": index, "message": message, "logprobs": _logprobs(spoken.blocks), "finish_reason": _finish(spoken)}
 
 
 def _used(spoken: AnswerView) -> Usage:
@@ -92,9 +93,9 @@ class ChatWriter:
         """Write the chunk with the role."""
         return self._chunk(_encode({"role": "assistant", "content": "", "refusal": None}))
 
-    def text(self, text: str) -> bytes:
-        """Write a piece of text."""
-        return self._chunk(b'{"content":' + _encode(text) + b"}") if text else b""
+    def text(self, text: str, logprobs: Json = None) -> bytes:
+        """Write a piece of text, with the log probabilities of its tokens if there are any."""
+        return self._chunk(b'{"content":' + _encode(text) + b"}", logprobs=logprobs) if text else b""
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
         """Return nothing: reasoning is not shown."""
@@ -119,15 +120,13 @@ class ChatWriter:
         written = [self._ended(spoken)]
         for self._choice, other in enumerate(spoken.others, start=1):
             self._called_at = {}
-            said = self._said("content", _words(other.blocks, refusing=False))
-            refused = self._said("refusal", _words(other.blocks, refusing=True))
-            written += [self.begin(), said, refused, self._ended(other)]
+            said = self.text(_words(other.blocks, refusing=False) or "", _logprobs(other.blocks))
+            refused = _words(other.blocks, refusing=True)
+            declined = self._chunk(_encode({"refusal": refused})) if refused else b""
+            written += [self.begin(), said, declined, self._ended(other)]
         if self._with_usage:
             written.append(_event({**self._shell, "choices": [], "usage": usage(_used(spoken))}))
         return b"".join([*written, _DONE])
-
-    def _said(self, field: str, words: str | None) -> bytes:
-        return self._chunk(_encode({field: words})) if words else b""
 
     def _ended(self, spoken: AnswerView) -> bytes:
         """Write the tool calls that were not streamed and the finish reason."""
@@ -148,10 +147,10 @@ class ChatWriter:
         rest = {"index": place, "function": {"arguments": function["arguments"]}}
         return b"".join([self._chunk(_encode({"tool_calls": [piece]})) for piece in (begun, rest)])
 
-    def _chunk(self, delta: bytes, finish: bytes = b"null") -> bytes:
-        return unbroken(
-            b'%b%d,"delta":%b,"logprobs":null,"finish_reason":%b}]}\n\n' % (self._front, self._choice, delta, finish)
-        )
+    def _chunk(self, delta: bytes, finish: bytes = b"null", logprobs: Json = None) -> bytes:
+        written = b"null" if logprobs is None else _encode(logprobs)
+        told = (self._front, self._choice, delta, written, finish)
+        return unbroken(b'%b%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}\n\n' % told)
 
 
 def error(problem: Problem, status: int) -> Json:
@@ -164,6 +163,13 @@ def error(problem: Problem, status: int) -> Json:
         "code": NOT_FOUND.get(path[1] if path else "") or CODES.get(problem.code, problem.code),
     }
     return {"error": told}
+
+
+def size_error(tokens: int, limit: int, tools: int) -> dict[str, Json]:
+    """Return the fields of the error for a request that does not fit."""
+    said = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens"
+    of_tools = f" ({tools} of them in the tools)" if tools else ""
+    return {"message": f"{said}{of_tools}. Please reduce the length of the messages.", "param": "messages"}
 
 
 def models(names: Sequence[str]) -> Json:
@@ -185,6 +191,13 @@ def _shell(spoken: AnswerView, kind: str) -> dict[str, Json]:
 def _words(blocks: Iterable[ContentBlock], *, refusing: bool) -> str | None:
     texts = [block.text for block in blocks if isinstance(block, TextBlock) and _refuses(block) is refusing]
     return "".join(texts) or None
+
+
+def _logprobs(blocks: Iterable[ContentBlock]) -> Json:
+    """Return the log probabilities that the vendor sent with the answer, or None."""
+    marks = (mark for block in blocks if isinstance(block, TextBlock) for mark in block.annotations)
+    found = (mark for mark in marks if isinstance(mark, dict) and mark.get("type") == LOGPROBS)
+    return next(({key: each for key, each in mark.items() if key != "type"} for mark in found), None)
 
 
 def _refuses(block: TextBlock) -> bool:

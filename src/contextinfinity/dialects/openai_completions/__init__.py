@@ -31,6 +31,7 @@ class OpenAICompletions:
 
     counts_first = False
     shows_reasoning = False
+    streams_size_errors = False
     streams_calls = False
 
     def read(self, body: bytes) -> IncomingRequest:
@@ -63,6 +64,10 @@ class OpenAICompletions:
         """Write an error for an HTTP status."""
         return chat.error(problem, status)
 
+    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+        """Return the fields of the error for a request that does not fit, in OpenAI's words."""
+        return chat.size_error(tokens, limit, tools)
+
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""
         return chat.models(names)
@@ -79,7 +84,7 @@ class CompletionWriter:
         """Return nothing: the first chunk contains text."""
         return b""
 
-    def text(self, text: str) -> bytes:
+    def text(self, text: str, logprobs: Json = None) -> bytes:
         """Write a piece of text."""
         return self._chunk([_choice(text, None)]) if text else b""
 

@@ -17,6 +17,7 @@ class OpenAIResponses:
 
     counts_first = False
     shows_reasoning = True
+    streams_size_errors = True
     streams_calls = False
 
     def __init__(self, shown: writing.ResponseView, *, after: int = -1) -> None:
@@ -38,6 +39,12 @@ class OpenAIResponses:
     def error(self, problem: Problem, status: int) -> Json:
         """Write an error for an HTTP status."""
         return chat.error(problem, status)
+
+    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+        """Return the fields of the error for a request that does not fit, in OpenAI's words and with the sizes."""
+        sizes = f"{tokens} tokens{f', {tools} of them in the tools' if tools else ''}; {limit} fit"
+        said = "Your input exceeds the context window of this model. Please adjust your input and try again."
+        return {"message": f"{said} ({sizes})", "param": "input"}
 
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""

@@ -54,7 +54,18 @@ ECHOED = (
 )
 """Parameters that the response repeats."""
 READ = frozenset(
-    {*ECHOED, "model", "input", "conversation", "stream", "stream_options", "top_logprobs", "prompt", "include"}
+    {
+        *ECHOED,
+        "model",
+        "input",
+        "conversation",
+        "stream",
+        "stream_options",
+        "top_logprobs",
+        "prompt",
+        "include",
+        "user_id",
+    }
 )
 SILENT = frozenset(
     {"client_metadata", "prompt_cache_key", "prompt_cache_retention", "service_tier", "context_management"}

@@ -52,7 +52,7 @@ class ResponseWriter:
         response = shell(self._spoken, self._shown, "in_progress")
         return b"".join(self._event(f"response.{name}", response=response) for name in ("created", "in_progress"))
 
-    def text(self, text: str) -> bytes:
+    def text(self, text: str, logprobs: Json = None) -> bytes:
         """Write a piece of text."""
         if not text:
             return b""

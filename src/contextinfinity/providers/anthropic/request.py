@@ -96,7 +96,7 @@ def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]
         "model": request.model_id,
         "max_tokens": request.max_output_tokens,
         **({"system": system} if system else {}),
-        **({"tools": tools} if tools else {}),
+        **({"tools": tools} if tools is not None else {}),
         "messages": all_in_form(MESSAGES, prompt.messages),
         "stream": True,
     }

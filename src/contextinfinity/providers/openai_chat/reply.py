@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from contextinfinity.domain.message import (
+    LOGPROBS,
     REFUSAL,
     AssistantItem,
     Json,
@@ -40,7 +41,7 @@ def read(whole: Json, abilities: Abilities, vendor: str) -> Finished:
         if completion.get("error"):  # some servers send an error with status 200
             raise failure_in_stream(vendor, completion["error"])
         raise garbled(vendor, "the reply holds no message")
-    items = wire_values.joined(_items(choice["message"], completion, vendor))
+    items = wire_values.joined(_items(choice, completion, vendor))
     items = wire_values.with_own_ids(items, wire_values.text_of(completion.get("id")))
     finish = wire_values.text_of(choice.get("finish_reason"))
     return Finished(
@@ -51,13 +52,15 @@ def read(whole: Json, abilities: Abilities, vendor: str) -> Finished:
     )
 
 
-def _items(message: dict[str, Json], completion: dict[str, Json], vendor: str) -> Iterator[TranscriptItem]:
+def _items(choice: dict[str, Json], completion: dict[str, Json], vendor: str) -> Iterator[TranscriptItem]:
+    message, logprobs = wire_values.dict_of(choice["message"]), _logprobs(choice)
     thinking = {key: message[key] for key in REASONING_KEYS if message.get(key)}
     if thinking:
         yield ReasoningItem(raw=thinking)
-    yield from _words(message.get("content"), _annotations(message, completion), vendor)
+    yield from _words(message.get("content"), (*_annotations(message, completion), *logprobs), vendor)
     if wire_values.text_of(message.get("refusal")):
-        yield AssistantItem(blocks=(TextBlock(text=message["refusal"], annotations=(REFUSAL,)),))
+        marks = (REFUSAL, *(() if message.get("content") else logprobs))
+        yield AssistantItem(blocks=(TextBlock(text=message["refusal"], annotations=marks),))
     for call in wire_values.list_of(message.get("tool_calls")):
         yield from _call(call, vendor)
     for key in message:
@@ -74,6 +77,12 @@ def _words(content: Json, annotations: tuple[Json, ...], vendor: str) -> Iterato
             yield AssistantItem(blocks=(TextBlock(text=text, annotations=annotations),))
         else:
             yield UnknownItem(provider=vendor, raw=part)
+
+
+def _logprobs(choice: dict[str, Json]) -> tuple[Json, ...]:
+    """Return the log probabilities of the tokens as an annotation, if they were requested."""
+    told = wire_values.dict_of(choice.get("logprobs"))
+    return ({"type": LOGPROBS, **told},) if told else ()
 
 
 def _annotations(message: dict[str, Json], completion: dict[str, Json]) -> tuple[Json, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import Json, ReasoningItem, arguments_of
 from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
@@ -39,6 +40,9 @@ class ChatAccumulator:
         self._others: dict[str, Json] = {}
         self._calls = _Calls()
         self._finish: str | None = None
+        self._logprobs: dict[str, Json] = {}
+        self._next_logprobs: dict[str, Json] = {}
+        """Log probabilities that were not shown yet."""
         self._answered = False
         self._has_thought = False
 
@@ -57,7 +61,7 @@ class ChatAccumulator:
         if finish:
             self._finish = finish
             self.ended = True
-        pieces = self._take_delta(delta)
+        pieces = self._with_logprobs(self._take_delta(delta), wire_values.dict_of(choice.get("logprobs")))
         return [*self._thought(), *pieces] if pieces else ()
 
     def whole(self) -> Json:
@@ -69,6 +73,7 @@ class ChatAccumulator:
         if calls:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
+        choice |= {"logprobs": self._logprobs} if self._logprobs else {}
         return {**self._top, "object": "chat.completion", "choices": [choice] if self._answered else []}
 
     def _delta(self, choice: dict[str, Json]) -> dict[str, Json]:
@@ -91,6 +96,16 @@ class ChatAccumulator:
             elif key != "role" and value is not None:
                 self._keep(key, value)
         return shown
+
+    def _with_logprobs(self, pieces: list[StreamedPiece], told: dict[str, Json]) -> list[StreamedPiece]:
+        """Add the log probabilities of a chunk to its first text; some servers send them in a chunk without text."""
+        if told:
+            self._logprobs, self._next_logprobs = _joined(self._logprobs, told), _joined(self._next_logprobs, told)
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, TextDelta) and self._next_logprobs:
+                pieces[place] = replace(piece, logprobs=self._next_logprobs)
+                self._next_logprobs = {}
+        return pieces
 
     def _thought(self) -> Sequence[StreamedPiece]:
         """Return the reasoning once, when the first text arrives."""
@@ -188,6 +203,15 @@ class _Calls:
             if call.index == piece.index if piece.index is not None else by_id:
                 return None if _begins_another(piece, call) else call
         return None
+
+
+def _joined(before: dict[str, Json], told: dict[str, Json]) -> dict[str, Json]:
+    """Append the lists of one object to those of another."""
+    return {**before, **told, **{key: [*before.get(key, ()), *each] for key, each in told.items() if _is_list(each)}}
+
+
+def _is_list(value: Json) -> bool:
+    return isinstance(value, list)
 
 
 def _whole(call: _StreamedCall) -> Json:

@@ -1,0 +1,1 @@
+"""Real clients from their registries, run against a fake vendor: once straight and once through the server."""
