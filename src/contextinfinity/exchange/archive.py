@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange.export_fields import LARGEST_IMAGE
+from contextinfinity.exchange.conversation_builder import LARGEST_IMAGE
 
 SMALL_ENOUGH = 64 << 20
 MOST_EXPANSION = 200

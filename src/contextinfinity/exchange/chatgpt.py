@@ -11,24 +11,10 @@ import re
 from collections.abc import Iterable
 from functools import partial
 
-from contextinfinity.domain.message import (
-    AssistantItem,
-    ContentBlock,
-    Json,
-    Message,
-    TextBlock,
-    ToolCallItem,
-    UnknownBlock,
-    arguments_of,
-)
-from contextinfinity.exchange.conversation_tree import (
-    Blobs,
-    ExportedConversation,
-    ExportedMessage,
-    ReplyItem,
-    ToolOutput,
-)
-from contextinfinity.exchange.export_fields import Assets, image, items, mapping, text, without
+from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
+from contextinfinity.exchange.conversation_builder import LONGEST_PLACE, ConversationBuilder, said_by
+from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
+from contextinfinity.exchange.export_fields import Assets, items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "chatgpt"
@@ -40,49 +26,43 @@ _VOICE = frozenset({"audio_asset_pointer", "real_time_user_audio_video_asset_poi
 
 def read_conversation(record: dict[str, Json], assets: Assets) -> ExportedConversation:
     """Read one conversation; nodes that cannot be read are listed in ``bad``."""
-    blobs: Blobs = {}
-    messages: list[ExportedMessage] = []
-    bad: list[tuple[str, str]] = []
+    built = ConversationBuilder(PROVIDER)
     system = ""
-    for name, node in mapping(record, "mapping").items():
-        if not isinstance(node, dict):
-            bad.append((f"node {name[:80]}", "it is no object"))
-            continue
+    for name, node in built.objects(mapping(record, "mapping").items(), "node"):
         message = node.get("message")
         parent = text(node, "parent") or None
         if isinstance(message, dict):
             system = system or _instructions(mapping(message, "content"))
-            messages.append(_message(name, parent, message, assets, blobs))
+            built.add(_message(name, parent, message, assets, built))
         else:
-            messages.append(ExportedMessage(id=name, parent=parent))
+            built.add(ExportedMessage(id=name, parent=parent))
             if message is not None:
-                bad.append((f"node {name[:80]}", "its message is no object"))
-    return ExportedConversation(
-        id=text(record, "conversation_id", "id"),
-        title=text(record, "title") or None,
-        system=system or None,
+                built.reject(f"node {name[:LONGEST_PLACE]}", "its message is no object")
+    return built.build(
+        text(record, "conversation_id", "id"),
+        title=text(record, "title"),
+        system=system,
         created_at=moment_of(record.get("create_time")),
-        current=text(record, "current_node") or None,
-        messages=messages,
-        blobs=blobs,
-        metadata=without(record, "mapping", "title", "id", "conversation_id", "create_time", "current_node") or {},
-        bad=tuple(bad),
+        current=text(record, "current_node"),
+        metadata=without(record, "mapping", "title", "id", "conversation_id", "create_time", "current_node"),
     )
 
 
-def _message(name: str, parent: str | None, message: dict[str, Json], assets: Assets, blobs: Blobs) -> ExportedMessage:
+def _message(
+    name: str, parent: str | None, message: dict[str, Json], assets: Assets, built: ConversationBuilder
+) -> ExportedMessage:
     content, author = mapping(message, "content"), mapping(message, "author")
     role, kind = text(author, "role"), text(content, "content_type")
-    blocks = () if _instructions(content) or kind in _THINKING else tuple(_blocks(content, assets, blobs))
+    blocks = () if _instructions(content) or kind in _THINKING else tuple(_blocks(content, assets, built))
     said, reply = None, tuple[ReplyItem, ...]()
     if role == "user":
-        said = Message(role="user", blocks=blocks) if blocks else None
+        said = said_by("user", blocks)
     elif role == "tool":
         reply = (ToolOutput(name=text(author, "name") or "tool", blocks=blocks, is_error=kind == "system_error"),)
     elif role == "assistant":
         reply = tuple(_reply(name, text(message, "recipient"), content, blocks))
-    elif blocks:
-        said = Message(role="system", blocks=blocks)
+    else:
+        said = said_by("system", blocks)
     details = without(message, "id", "author", "content", "create_time", "recipient", "weight", "status")
     if kind in _THINKING:
         details = {**(details or {}), "content": content}
@@ -122,11 +102,11 @@ def _instructions(content: dict[str, Json]) -> str:
     return "\n\n".join(filter(None, (text(content, "user_profile"), text(content, "user_instructions"))))
 
 
-def _blocks(content: dict[str, Json], assets: Assets, blobs: Blobs) -> Iterable[ContentBlock]:
+def _blocks(content: dict[str, Json], assets: Assets, built: ConversationBuilder) -> Iterable[ContentBlock]:
     kind = text(content, "content_type")
     if "parts" in content:
         for part in items(content, "parts"):
-            yield from _part(part, assets, blobs)
+            yield from _part(part, assets, built)
         return
     if kind == "tether_quote":
         source = " · ".join(filter(None, (text(content, "title"), text(content, "url"))))
@@ -136,10 +116,10 @@ def _blocks(content: dict[str, Json], assets: Assets, blobs: Blobs) -> Iterable[
     if words:
         yield TextBlock(text=words)
     elif without(content, "content_type", "language", "response_format_name"):
-        yield UnknownBlock(provider=PROVIDER, raw=content)
+        yield built.unknown(content)
 
 
-def _part(part: Json, assets: Assets, blobs: Blobs) -> Iterable[ContentBlock]:
+def _part(part: Json, assets: Assets, built: ConversationBuilder) -> Iterable[ContentBlock]:
     if isinstance(part, str):
         if part:
             yield TextBlock(text=part)
@@ -151,9 +131,9 @@ def _part(part: Json, assets: Assets, blobs: Blobs) -> Iterable[ContentBlock]:
         found = _POINTER.match(text(part, "asset_pointer"))
         data = assets.find(found[1]) if found else None
         again = partial(_again, assets, found[1]) if found else None
-        yield (image(data, blobs, again) if data else None) or UnknownBlock(provider=PROVIDER, raw=part)
+        yield (built.image(data, again) if data else None) or built.unknown(part)
     elif kind not in _VOICE and part:  # the sound itself: its transcript stands beside it
-        yield UnknownBlock(provider=PROVIDER, raw=part)
+        yield built.unknown(part)
 
 
 def _again(assets: Assets, name: str) -> bytes:

@@ -23,7 +23,8 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange import chatgpt, claude, librechat, open_webui
 from contextinfinity.exchange.archive import Archive, Folder, NoAssets, open_archive
 from contextinfinity.exchange.cix_reader import CixPart, CixReader, is_header
-from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage, reply_of
+from contextinfinity.exchange.conversation_builder import ConversationBuilder
+from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, reply_of
 from contextinfinity.exchange.export_fields import Assets, text
 from contextinfinity.exchange.import_progress import Format
 from contextinfinity.exchange.llm_logs import LlmLogs
@@ -217,27 +218,22 @@ def _kind(record: dict[str, Json]) -> str:
 
 def _of_messages(record: dict[str, Any]) -> ExportedConversation:
     """Read a list of messages as a conversation: each follows the one before."""
-    blobs: Blobs = {}
-    messages: list[ExportedMessage] = []
-    bad: list[tuple[str, str]] = []
-    system = ""
-    for number, one in enumerate(record["messages"]):
+    built, system = ConversationBuilder("openai"), ""
+    for number, one in built.objects(enumerate(record["messages"], 1)):
         try:
-            if not isinstance(one, dict):
-                raise Unfit("it is no object")
             read = parsed_message(one)
         except Unfit as unfit:
-            bad.append((f"message {number + 1}", unfit.reason))
+            built.reject(f"message {number}", unfit.reason)
             continue
-        blobs |= read.blobs
+        built.blobs |= read.blobs
         said = read.arrival.message
-        if said.role == "system" and not messages:
+        if said.role == "system" and built.last is None:
             system = f"{system}\n\n{said.rendered_text}".strip()
             continue
-        messages.append(
+        built.add(
             ExportedMessage(
-                id=read.arrival.external_id or f"{number}",
-                parent=messages[-1].id if messages else None,
+                id=read.arrival.external_id or f"{number - 1}",
+                parent=built.last,
                 said=said if said.role in ("user", "system") else None,
                 reply=reply_of(said) if said.role in ("assistant", "tool") else (),
                 created_at=read.arrival.created_at,
@@ -245,12 +241,9 @@ def _of_messages(record: dict[str, Any]) -> ExportedConversation:
                 details=read.arrival.details,
             )
         )
-    return ExportedConversation(
-        id=text(record, "conversation_id", "thread_id", "session_id", "id"),
-        title=text(record, "title", "name") or None,
-        system=system or None,
-        messages=messages,
-        current=messages[-1].id if messages else None,
-        blobs=blobs,
-        bad=tuple(bad),
+    return built.build(
+        text(record, "conversation_id", "thread_id", "session_id", "id"),
+        title=text(record, "title", "name"),
+        system=system,
+        current=built.last,
     )

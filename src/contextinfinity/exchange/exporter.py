@@ -100,12 +100,19 @@ async def _turns(store: Store, branch_id: BranchId, first: int) -> AsyncIterator
 def file_name(title: str, day: datetime, form: ExportFormat, taken: set[str]) -> str:
     """Return a file name for a conversation: its day and its title; another one than those that are taken."""
     words = _UNSAFE.sub("-", title[:60]).strip("-.") or "conversation"
-    stem = f"{day:%Y-%m-%d}-{words}"
-    for name in _numbered(stem, SUFFIXES[form]):
-        if name.lower() not in taken:
-            taken.add(name.lower())
-            return name
-    raise AssertionError  # pragma: no cover - there is always a next number
+    return _free_name(f"{day:%Y-%m-%d}-{words}", form, taken)
+
+
+def user_file_name(owner: Owner, form: ExportFormat, taken: set[str]) -> str:
+    """Return a file name for all conversations of a user; another one than those that are taken."""
+    words = _UNSAFE.sub("-", "-".join(filter(None, (owner.org_id, owner.user_id)))[:100]).strip("-.") or "user"
+    return _free_name(words, form, taken)
+
+
+def _free_name(stem: str, form: ExportFormat, taken: set[str]) -> str:
+    name = next(name for name in _numbered(stem, SUFFIXES[form]) if name.lower() not in taken)
+    taken.add(name.lower())
+    return name
 
 
 def _numbered(stem: str, suffix: str) -> Iterator[str]:

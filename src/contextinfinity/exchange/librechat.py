@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from contextinfinity.domain.message import (
-    AssistantItem,
-    ContentBlock,
-    Json,
-    Message,
-    TextBlock,
-    ToolCallItem,
-    UnknownBlock,
-    arguments_of,
-)
-from contextinfinity.exchange.conversation_tree import (
-    Blobs,
-    ExportedConversation,
-    ExportedMessage,
-    ReplyItem,
-    ToolOutput,
-)
-from contextinfinity.exchange.export_fields import image_at, items, mapping, text, without
+from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
+from contextinfinity.exchange.conversation_builder import ConversationBuilder, said_by, spoken_blocks
+from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
+from contextinfinity.exchange.export_fields import items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "librechat"
@@ -43,53 +29,44 @@ _READ = (
 
 def read_conversation(record: dict[str, Json]) -> ExportedConversation:
     """Read one conversation."""
-    blobs: Blobs = {}
-    messages: list[ExportedMessage] = []
-    bad: list[tuple[str, str]] = []
-    last: str | None = None
-    for number, (parent, message) in enumerate(_flat(items(record, "messages"))):
-        if not isinstance(message, dict):
-            bad.append((f"message {number + 1}", "it is no object"))
-            continue
-        name = text(message, "messageId") or f"{number}"
-        messages.append(_message(name, text(message, "parentMessageId") or parent, message, blobs))
-        last = name
+    built = ConversationBuilder(PROVIDER)
+    for number, message in built.objects(enumerate(_flat(items(record, "messages")), 1)):
+        name = text(message, "messageId") or f"{number - 1}"
+        built.add(_message(name, text(message, "parentMessageId") or None, message, built))
     options = mapping(record, "options")
-    return ExportedConversation(
-        id=text(record, "conversationId"),
-        title=text(record, "title") or None,
-        system=text(options, "promptPrefix", "instructions", "system") or None,
+    return built.build(
+        text(record, "conversationId"),
+        title=text(record, "title"),
+        system=text(options, "promptPrefix", "instructions", "system"),
         created_at=moment_of(record.get("createdAt")),
-        current=last,
-        messages=messages,
-        blobs=blobs,
-        metadata=without(record, "messages", "messagesTree", "conversationId", "title") or {},
-        bad=tuple(bad),
+        current=built.last,
+        metadata=without(record, "messages", "messagesTree", "conversationId", "title"),
     )
 
 
-def _flat(nested: list[Json]) -> Iterator[tuple[str | None, Json]]:
-    """Yield messages with their parent, outer ones before those inside them."""
-    waiting: list[tuple[str | None, Json]] = [(None, message) for message in reversed(nested)]
+def _flat(nested: list[Json]) -> Iterator[Json]:
+    """Yield messages, outer ones before those inside them, which then name the outer one as their parent."""
+    waiting: list[tuple[str, Json]] = [("", message) for message in reversed(nested)]
     while waiting:
         parent, message = waiting.pop()
-        yield parent, message
         if isinstance(message, dict):
             name = text(message, "messageId") or parent
             waiting.extend((name, child) for child in reversed(items(message, "children")))
+            if parent and not text(message, "parentMessageId"):
+                message = {**message, "parentMessageId": parent}
+        yield message
 
 
-def _message(name: str, parent: str | None, message: dict[str, Json], blobs: Blobs) -> ExportedMessage:
+def _message(name: str, parent: str | None, message: dict[str, Json], built: ConversationBuilder) -> ExportedMessage:
     content = items(message, "content") or [{"type": "text", "text": text(message, "text")}]
     thoughts = [part for part in content if isinstance(part, dict) and part.get("type") == "think"]
-    reply = tuple(item for part in content for item in _items(part, blobs))
-    blocks = [block for item in reply if isinstance(item, AssistantItem) for block in item.blocks]
+    reply = tuple(item for part in content for item in _items(part, built))
     is_user = message.get("isCreatedByUser") is True or text(message, "sender").lower() == "user"
     details = without(message, *_READ)
     return ExportedMessage(
         id=name,
         parent=parent,
-        said=Message(role="user", blocks=tuple(blocks)) if is_user and blocks else None,
+        said=said_by("user", spoken_blocks(reply)) if is_user else None,
         reply=() if is_user else reply,
         created_at=moment_of(message.get("createdAt")),
         model=text(message, "model"),
@@ -97,7 +74,7 @@ def _message(name: str, parent: str | None, message: dict[str, Json], blobs: Blo
     )
 
 
-def _items(part: Json, blobs: Blobs) -> Iterable[ReplyItem]:
+def _items(part: Json, built: ConversationBuilder) -> Iterable[ReplyItem]:
     if not isinstance(part, dict):
         return
     kind = text(part, "type")
@@ -107,16 +84,16 @@ def _items(part: Json, blobs: Blobs) -> Iterable[ReplyItem]:
         yield ToolCallItem(call_id=call_id, name=name, arguments=arguments_of(call.get("args")))
         if output := text(call, "output"):
             yield ToolOutput(call_id=call_id or None, name=name, blocks=(TextBlock(text=output),))
-    elif block := _block(part, kind, blobs):
+    elif block := _block(part, kind, built):
         yield AssistantItem(blocks=(block,))
 
 
-def _block(part: dict[str, Json], kind: str, blobs: Blobs) -> ContentBlock | None:
+def _block(part: dict[str, Json], kind: str, built: ConversationBuilder) -> ContentBlock | None:
     if kind == "think":
         return None
     if words := text(part, "text") or text(mapping(part, "text"), "value"):
         return TextBlock(text=words)
     if kind == "image_url":
         url = text(part, "image_url") or text(mapping(part, "image_url"), "url")
-        return image_at(url, part, PROVIDER, blobs)
-    return None if kind == "text" else UnknownBlock(provider=PROVIDER, raw=part)
+        return built.image_at(url, part)
+    return None if kind == "text" else built.unknown(part)

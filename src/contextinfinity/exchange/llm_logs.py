@@ -16,25 +16,11 @@ from typing import Any
 
 import apsw
 
-from contextinfinity.domain.message import (
-    AssistantItem,
-    ContentBlock,
-    Json,
-    Message,
-    TextBlock,
-    ToolCallItem,
-    UnknownBlock,
-    arguments_of,
-)
+from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange.conversation_tree import (
-    Blobs,
-    ExportedConversation,
-    ExportedMessage,
-    ReplyItem,
-    ToolOutput,
-)
-from contextinfinity.exchange.export_fields import image, items, mapping, text
+from contextinfinity.exchange.conversation_builder import ConversationBuilder, reply_text, said_by, spoken_blocks
+from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
+from contextinfinity.exchange.export_fields import items, mapping, text
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "llm"
@@ -85,13 +71,12 @@ class LlmLogs:
 
     def _thread(self, name: str, title: object, begun: datetime | None) -> ExportedConversation:
         """Read a thread of the message store: every message above the ends of its turns."""
-        blobs: Blobs = {}
-        messages: dict[str, ExportedMessage] = {}
+        built, seen = ConversationBuilder(PROVIDER), set[str]()
         system, current = "", None
         turns = "SELECT tip_message_hash, model, datetime_utc FROM turns WHERE thread_id = ? ORDER BY datetime_utc, id"
         for tip, model, moment in self._rows(turns, (name,)):
             current = at = tip
-            while at is not None and at not in messages:
+            while at is not None and at not in seen:
                 row = next(self._rows("SELECT parent_hash, role FROM messages WHERE hash = ?", (at,)), None)
                 if row is None:
                     break
@@ -99,31 +84,21 @@ class LlmLogs:
                 if row[1] == "system":
                     system = system or "\n\n".join(text(part, "text") for part in parts)
                     parts = []
-                messages[str(at)] = self._message(
-                    ExportedMessage(id=str(at), parent=row[0], created_at=moment_of(moment), model=str(model or "")),
-                    str(row[1]),
-                    parts,
-                    blobs,
+                reply = tuple(item for part in parts for item in self._items(part, built))
+                is_user = row[1] == "user"
+                built.add(
+                    ExportedMessage(
+                        id=str(at),
+                        parent=row[0],
+                        said=said_by("user", spoken_blocks(reply)) if is_user else None,
+                        reply=() if is_user else reply,
+                        created_at=moment_of(moment),
+                        model=str(model or ""),
+                    )
                 )
+                seen.add(str(at))
                 at = row[0]
-        return ExportedConversation(
-            id=name,
-            title=str(title) if title else None,
-            system=system or None,
-            created_at=begun,
-            current=current,
-            messages=list(messages.values()),
-            blobs=blobs,
-        )
-
-    def _message(self, made: ExportedMessage, role: str, parts: list[dict[str, Json]], blobs: Blobs) -> ExportedMessage:
-        from msgspec.structs import replace
-
-        reply = tuple(item for part in parts for item in self._items(part, blobs))
-        blocks = tuple(block for item in reply if isinstance(item, AssistantItem) for block in item.blocks)
-        if role == "user":
-            return replace(made, said=Message(role="user", blocks=blocks) if blocks else None)
-        return replace(made, reply=reply)
+        return built.build(name, title=str(title or ""), system=system, created_at=begun, current=current)
 
     def _parts(self, message: str) -> Iterator[dict[str, Json]]:
         query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
@@ -139,22 +114,20 @@ class LlmLogs:
         row = next(self._rows("SELECT content FROM fragments WHERE id = ?", (piece["fragment"],)), ("",))
         return str(row[0])
 
-    def _items(self, part: dict[str, Json], blobs: Blobs) -> Iterator[ReplyItem]:
+    def _items(self, part: dict[str, Json], built: ConversationBuilder) -> Iterator[ReplyItem]:
         kind, name, call_id = text(part, "type"), text(part, "name") or "tool", text(part, "tool_call_id")
         if kind == "text" and text(part, "text"):
-            yield AssistantItem(blocks=(TextBlock(text=text(part, "text")),))
+            yield reply_text(text(part, "text"))
         elif kind == "tool_call":
             yield ToolCallItem(call_id=call_id, name=name, arguments=part.get("arguments") or {})
         elif kind == "tool_result":
             yield ToolOutput(call_id=call_id or None, name=name, blocks=(TextBlock(text=text(part, "output")),))
         elif kind == "attachment":
-            yield AssistantItem(blocks=tuple(self._attached((mapping(part, "attachment").get("id"),), blobs)))
+            yield AssistantItem(blocks=tuple(self._attached((mapping(part, "attachment").get("id"),), built)))
 
     def _conversation(self, name: str, title: object, begun: datetime | None) -> ExportedConversation:
         """Read a conversation of the table of responses."""
-        blobs: Blobs = {}
-        messages: list[ExportedMessage] = []
-        system, last = "", None
+        built, system = ConversationBuilder(PROVIDER), ""
         query = (
             "SELECT id, model, prompt, system, response, datetime_utc FROM responses "
             "WHERE conversation_id = ?1 OR (conversation_id IS NULL AND id = ?1) ORDER BY datetime_utc, id"
@@ -162,29 +135,17 @@ class LlmLogs:
         for key, model, prompt, its_system, response, moment in self._rows(query, (name,)):
             system, created = system or str(its_system or ""), moment_of(moment)
             blocks: list[ContentBlock] = [TextBlock(text=str(prompt))] if prompt else []
-            blocks += self._attachments(str(key), blobs)
-            if blocks:
-                said = Message(role="user", blocks=tuple(blocks))
-                messages.append(ExportedMessage(id=f"{key}-prompt", parent=last, said=said, created_at=created))
-                last = f"{key}-prompt"
+            if said := said_by("user", [*blocks, *self._attachments(str(key), built)]):
+                built.add(ExportedMessage(id=f"{key}-prompt", parent=built.last, said=said, created_at=created))
             reply = (*self._results(str(key)), *self._reply(str(key), response))
-            messages.append(
-                ExportedMessage(id=str(key), parent=last, reply=reply, created_at=created, model=str(model or ""))
+            built.add(
+                ExportedMessage(id=str(key), parent=built.last, reply=reply, created_at=created, model=str(model or ""))
             )
-            last = str(key)
-        return ExportedConversation(
-            id=name,
-            title=str(title) if title else None,
-            system=system or None,
-            created_at=begun,
-            current=last,
-            messages=messages,
-            blobs=blobs,
-        )
+        return built.build(name, title=str(title or ""), system=system, created_at=begun, current=built.last)
 
     def _reply(self, response_id: str, response: object) -> Iterator[ReplyItem]:
         if response:
-            yield AssistantItem(blocks=(TextBlock(text=str(response)),))
+            yield reply_text(str(response))
         if self._has("tool_calls", {"response_id", "name", "arguments", "tool_call_id"}):
             query = "SELECT tool_call_id, name, arguments FROM tool_calls WHERE response_id = ? ORDER BY id"
             for call_id, name, arguments in self._rows(query, (response_id,)):
@@ -197,20 +158,20 @@ class LlmLogs:
                 blocks = (TextBlock(text=str(output or "")),)
                 yield ToolOutput(call_id=str(call_id) if call_id else None, name=str(name), blocks=blocks)
 
-    def _attachments(self, response_id: str, blobs: Blobs) -> Iterator[ContentBlock]:
+    def _attachments(self, response_id: str, built: ConversationBuilder) -> Iterator[ContentBlock]:
         if self._has("prompt_attachments", {"response_id", "attachment_id", "order"}):
             query = 'SELECT attachment_id FROM prompt_attachments WHERE response_id = ? ORDER BY "order"'
             for row in self._rows(query, (response_id,)):
-                yield from self._attached(row, blobs)
+                yield from self._attached(row, built)
 
-    def _attached(self, key: tuple[object, ...], blobs: Blobs) -> Iterator[ContentBlock]:
+    def _attached(self, key: tuple[object, ...], built: ConversationBuilder) -> Iterator[ContentBlock]:
         if self._has("attachments", {"id", "type", "path", "url", "content"}):
             for name, kind, path, url, content in self._rows(
                 "SELECT id, type, path, url, content FROM attachments WHERE id = ?", key
             ):
-                made = image(content, blobs) if isinstance(content, bytes) else None
+                made = built.image(content) if isinstance(content, bytes) else None
                 raw = {"id": name, "type": kind, "path": path, "url": url}
-                yield made or UnknownBlock(provider=PROVIDER, raw=raw)
+                yield made or built.unknown(raw)
 
     def _has(self, table: str, columns: set[str]) -> bool:
         return columns <= self._columns.get(table, set())

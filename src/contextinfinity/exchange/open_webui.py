@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, Message, TextBlock, UnknownBlock
-from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage
-from contextinfinity.exchange.export_fields import image_at, items, mapping, text, without
+from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock
+from contextinfinity.exchange.conversation_builder import ConversationBuilder, said_by
+from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage
+from contextinfinity.exchange.export_fields import items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "open-webui"
@@ -15,51 +16,39 @@ def read_conversation(record: dict[str, Json]) -> ExportedConversation:
     """Read one chat; older exports have a plain list of messages in place of the history."""
     chat = mapping(record, "chat") or record
     history = mapping(chat, "history")
-    blobs: Blobs = {}
-    messages: list[ExportedMessage] = []
-    bad: list[tuple[str, str]] = []
+    built = ConversationBuilder(PROVIDER)
     listed = mapping(history, "messages") or {
-        text(message, "id") or f"{number}": message
+        (text(message, "id") if isinstance(message, dict) else "") or f"{number}": message
         for number, message in enumerate(items(chat, "messages"))
-        if isinstance(message, dict)
     }
-    before: str | None = None
-    for name, message in listed.items():
-        if not isinstance(message, dict):
-            bad.append((f"message {name[:80]}", "it is no object"))
-            continue
-        parent = text(message, "parentId") or (None if "parentId" in message else before)
-        messages.append(_message(name, parent, message, blobs))
-        before = name
-    return ExportedConversation(
-        id=text(record, "id") or text(chat, "id"),
-        title=text(record, "title") or text(chat, "title") or None,
-        system=text(mapping(chat, "params"), "system") or text(chat, "system") or None,
+    for name, message in built.objects(listed.items()):
+        parent = text(message, "parentId") or (None if "parentId" in message else built.last)
+        built.add(_message(name, parent, message, built))
+    return built.build(
+        text(record, "id") or text(chat, "id"),
+        title=text(record, "title") or text(chat, "title"),
+        system=text(mapping(chat, "params"), "system") or text(chat, "system"),
         created_at=moment_of(record.get("created_at", chat.get("timestamp"))),
-        current=text(history, "currentId") or before,
-        messages=messages,
-        blobs=blobs,
-        metadata=without(record, "chat", "id", "title", "user_id", "created_at", "messages", "history") or {},
-        bad=tuple(bad),
+        current=text(history, "currentId") or built.last,
+        metadata=without(record, "chat", "id", "title", "user_id", "created_at", "messages", "history"),
     )
 
 
-def _message(name: str, parent: str | None, message: dict[str, Json], blobs: Blobs) -> ExportedMessage:
+def _message(name: str, parent: str | None, message: dict[str, Json], built: ConversationBuilder) -> ExportedMessage:
     blocks: list[ContentBlock] = [TextBlock(text=words)] if (words := text(message, "content")) else []
     for part in items(message, "content"):
         words = text(part, "text") if isinstance(part, dict) else ""
-        blocks.append(TextBlock(text=words) if words else UnknownBlock(provider=PROVIDER, raw=part))
+        blocks.append(TextBlock(text=words) if words else built.unknown(part))
     for file in items(message, "files"):
         if isinstance(file, dict):
             url = text(file, "url") if file.get("type") == "image" else ""
-            blocks.append(image_at(url, file, PROVIDER, blobs))
+            blocks.append(built.image_at(url, file))
     role = text(message, "role")
-    said = Message(role="system" if role == "system" else "user", blocks=tuple(blocks)) if blocks else None
     is_reply = role == "assistant"
     return ExportedMessage(
         id=name,
         parent=parent,
-        said=None if is_reply else said,
+        said=None if is_reply else said_by("system" if role == "system" else "user", blocks),
         reply=(AssistantItem(blocks=tuple(blocks)),) if is_reply and blocks else (),
         created_at=moment_of(message.get("timestamp")),
         model=text(message, "model"),

@@ -275,3 +275,11 @@ async def test_damaged_deep_and_wrongly_encoded_files_are_told(store: Store, tmp
 async def test_a_format_that_is_named_has_to_be_the_one(store: Store) -> None:
     with pytest.raises(InvalidInput, match="no conversation as Claude exports them"):
         await load(store, SAMPLES / "open_webui.json", form="claude")
+
+
+@pytest.mark.req("CLI-3")
+async def test_a_message_of_a_list_that_is_no_object_is_told(store: Store, tmp_path: Path) -> None:
+    listed = [{"id": "a", "role": "user", "content": "hello"}, "nonsense"]
+    (file := tmp_path / "chats.json").write_text(json.dumps([{"id": "one", "chat": {"messages": listed}}]))
+    (session,) = (await import_file(store, file, owner=Owner())).sessions
+    assert (session.added, [bad.reason for bad in session.bad]) == (1, ["message 1: it is no object"])

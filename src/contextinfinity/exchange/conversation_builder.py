@@ -1,0 +1,133 @@
+"""Collect one conversation of an export: what the readers of all formats share.
+
+A reader walks over the records of its format, adds an ``ExportedMessage`` for each, and builds the conversation.
+Records that are no objects are listed in ``bad`` with their place. The functions below make the parts of a message.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    Role,
+    TextBlock,
+    UnknownBlock,
+    blob_source,
+)
+from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage, ReplyItem
+from contextinfinity.text.image_size import media_type_of
+
+LONGEST_PLACE = 80
+LARGEST_IMAGE = 32 << 20
+
+Key = TypeVar("Key", str, int)
+
+
+class ConversationBuilder:
+    """The messages, images and unreadable records of one conversation, as far as it was read."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self.blobs: Blobs = {}
+        self.messages: list[ExportedMessage] = []
+        self._bad: list[tuple[str, str]] = []
+
+    @property
+    def last(self) -> str | None:
+        """The id of the message that was added last."""
+        return self.messages[-1].id if self.messages else None
+
+    def add(self, message: ExportedMessage) -> None:
+        """Add a message."""
+        self.messages.append(message)
+
+    def reject(self, place: str, reason: str) -> None:
+        """Record that something could not be read."""
+        self._bad.append((place, reason))
+
+    def objects(
+        self, entries: Iterable[tuple[Key, Json]], kind: str = "message"
+    ) -> Iterator[tuple[Key, dict[str, Any]]]:
+        """Yield the entries that are objects, with their keys; reject the others."""
+        for key, entry in entries:
+            if isinstance(entry, dict):
+                yield key, entry
+            else:
+                self.reject(f"{kind} {str(key)[:LONGEST_PLACE]}", "it is no object")
+
+    def unknown(self, raw: Json) -> UnknownBlock:
+        """Return content of a kind that we do not know, kept as it is."""
+        return UnknownBlock(provider=self._provider, raw=raw)
+
+    def image(self, data: bytes, again: Callable[[], bytes] | None = None) -> ImageBlock | None:
+        """Keep the bytes of an image and return its block; None: they are no image that models take.
+
+        ``again`` reads them a second time, so that they need not be held until then.
+        """
+        media_type = media_type_of(data)
+        if media_type is None or len(data) > LARGEST_IMAGE:
+            return None
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.blobs[sha256] = (again or data, media_type)
+        return ImageBlock(media_type=media_type, source=blob_source(sha256))
+
+    def image_at(self, url: str, raw: Json) -> ContentBlock:
+        """Return the image of a data URI or of an address; anything else is kept as it is."""
+        if url.startswith(("https://", "http://")):
+            return ImageBlock(media_type="", source={"type": "url", "url": url})
+        head, comma, body = url.partition(",")
+        if comma and head.startswith("data:image/") and head.endswith(";base64"):
+            try:
+                made = self.image(binascii.a2b_base64(body, strict_mode=True))
+            except ValueError:
+                made = None
+            if made is not None:
+                return made
+        return self.unknown(raw)
+
+    def build(
+        self,
+        name: str,
+        *,
+        title: str = "",
+        system: str = "",
+        created_at: datetime | None = None,
+        current: str | None = None,
+        metadata: Json = None,
+    ) -> ExportedConversation:
+        """Return the conversation; ``current`` is the message that was shown last."""
+        return ExportedConversation(
+            id=name,
+            title=title or None,
+            system=system or None,
+            created_at=created_at,
+            current=current or None,
+            messages=self.messages,
+            blobs=self.blobs,
+            metadata=metadata if isinstance(metadata, dict) else {},
+            bad=tuple(self._bad),
+        )
+
+
+def said_by(role: Role, blocks: Sequence[ContentBlock]) -> Message | None:
+    """Return what a user or a system said; None: nothing."""
+    return Message(role=role, blocks=tuple(blocks)) if blocks else None
+
+
+def reply_text(words: str) -> AssistantItem:
+    """Return a text that an assistant said."""
+    return AssistantItem(blocks=(TextBlock(text=words),))
+
+
+def spoken_blocks(reply: Iterable[ReplyItem]) -> tuple[ContentBlock, ...]:
+    """Return the content of a reply without its tool calls and their results."""
+    return tuple(block for item in reply if isinstance(item, AssistantItem) for block in item.blocks)
