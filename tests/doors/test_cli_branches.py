@@ -68,7 +68,7 @@ def test_a_conversation_is_shown_in_the_agreed_shape(cix: Cix, thread: str) -> N
         (3, "c", "C"),
     ]
     finished = cix.ask("d", "--session", thread)
-    assert shown["turns"][0].keys() == finished.keys() | {"user", "assistant", "latency_ms", "images"}
+    assert shown["turns"][0].keys() == finished.keys() | {"user", "assistant", "latency_ms", "images", "tool_calls"}
     assert [one["user"] for one in cix.turns("--limit", "2")] == ["c", "d"]
 
 

@@ -96,7 +96,7 @@ def test_the_model_and_the_user_can_be_chosen(cix: Cix) -> None:
     cix.script("scripted")
     assert cix.ask("Hello", "--model", "echo")["text"].startswith("You said: Hello")
     cix.ask("Hello", "--user", "anna")
-    assert len(cix.json("sessions")["sessions"]) == 1
+    assert [one["user_id"] for one in cix.json("sessions")["sessions"]] == ["anna", "local"]
     assert [one["user_id"] for one in cix.json("sessions", "--user", "anna")["sessions"]] == ["anna"]
     assert cix.said("--user", "anna") == [("Hello", "scripted")]
 

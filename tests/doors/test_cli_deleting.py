@@ -15,7 +15,9 @@ def test_a_conversation_is_deleted_only_with_yes(cix: Cix) -> None:
     refused = cix("delete", thread)
     assert (refused.exit_code, "--yes" in refused.stderr) == (2, True)
     assert [each["thread_id"] for each in cix.json("sessions")["sessions"]] == [thread]
-    assert cix.json("delete", thread, "--yes") == {"thread_id": thread, "turns": 1, "remaining": []}
+    deleted = cix.json("delete", thread, "--yes")
+    assert (deleted["thread_id"], deleted["turns"], deleted["remaining"]) == (thread, 1, [])
+    assert [place["found"] for place in deleted["places"]] == [0] * len(deleted["places"])
     assert cix.json("sessions")["sessions"] == []
     assert cix("delete", thread, "--yes").exit_code == 1
     assert cix.json("search", "heron")["hits"] == []

@@ -10,6 +10,10 @@ import pytest
 from tests.doors.cix import Cix
 from tests.doors.terminal import CTRL_D, Terminal
 
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
 
 @pytest.fixture
 def clipboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -63,3 +67,57 @@ def test_a_shell_completes_commands(cix: Cix, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     with cix.start() as process:
         assert process.end()[1].split() == ["restore"]
+
+
+@pytest.mark.req("CLI-2")
+def test_a_question_takes_images_files_and_instructions(cix: Cix, tmp_path: Path) -> None:
+    (image := tmp_path / "heron.png").write_bytes(PIXEL)
+    (notes := tmp_path / "notes.txt").write_text("the gnomon", "utf-8")
+    turn = cix.json("ask", "what is this", "--image", str(image), "--file", str(notes), "--system", "Be brief.")
+    shown = cix.json("context", turn["turn_id"])
+    request = str(shown)
+    assert "Be brief." in request
+    assert "the gnomon" in request
+    assert "image" in request
+    assert "no image" in cix("ask", "and this", "--image", str(notes)).stderr
+    refused = cix("ask", "more", "--session", "last", "--system", "Be long.")
+    assert (refused.exit_code, "has begun" in refused.stderr) == (2, True)
+
+
+@pytest.mark.req("CLI-2")
+def test_a_persona_gives_a_new_conversation_its_instructions(cix: Cix) -> None:
+    with (cix.folder / "config.toml").open("a") as file:
+        file.write('\n[general.personas.pirate]\nsystem = "Answer as a pirate."\n')
+    turn = cix.json("ask", "hello", "--persona", "pirate")
+    assert "Answer as a pirate." in str(cix.json("context", turn["turn_id"]))
+    assert "pirate" in cix("ask", "hello", "--persona", "parrot").stderr
+    cix("chat", "--persona", "pirate", stdin="ahoy\n")
+    assert "Answer as a pirate." in str(cix.json("context", cix.turns()[-1]["turn_id"]))
+
+
+@pytest.mark.req("CLI-1", "CLI-2", "SAFE-3")
+def test_the_chat_takes_dropped_files_and_messages_from_an_editor(
+    cix: Cix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my notes.txt").write_text("the gnomon", "utf-8")
+    (tmp_path / "heron.png").write_bytes(PIXEL)
+    (editor := tmp_path / "editor").write_text(
+        '#!/bin/sh\nprintf "%s and more\\nlines" "$(cat "$1")" > "$1.new"\nmv "$1.new" "$1"\n'
+    )
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    with Terminal(cix.folder, "chat") as terminal:
+        terminal.until(terminal.waits)
+        assert "my notes.txt goes along" in terminal.say(f"'{tmp_path}/my notes.txt'")
+        assert "heron.png goes along" in terminal.say(f"/attach {tmp_path}/heron.png")
+        assert "cannot be read" in terminal.say("/attach /nowhere/at/all.txt")
+        terminal.say("what are these")
+        terminal.say("/editor begun")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+    first, second = (question for question, _ in cix.said())
+    assert first.startswith("what are these")
+    assert "the gnomon" in first
+    assert "image" in str(cix.json("context", cix.turns()[0]["turn_id"]))
+    assert second == "begun and more\nlines"
+    assert list(cix.folder.glob("chat_history.*")) == []

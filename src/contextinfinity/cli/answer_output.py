@@ -13,7 +13,7 @@ from contextinfinity.errors import InvalidInput
 if TYPE_CHECKING:
     from contextinfinity.cli.command_options import CommonOptions
     from contextinfinity.cli.engine_thread import EngineThread
-    from contextinfinity.client.contract import SendFields
+    from contextinfinity.client.contract import Content, SendFields
     from contextinfinity.domain.events import Event, FinishedTurn, Retrying, ToolCalled
     from contextinfinity.domain.ids import TurnId
 
@@ -31,7 +31,7 @@ Hear: TypeAlias = Callable[["Event", bool], None]
 class Answer:
     """A running question. The first Ctrl-C during ``wait`` cancels it; the second raises ``KeyboardInterrupt``."""
 
-    def __init__(self, work: EngineThread, thread_id: str, question: str, how: SendFields) -> None:
+    def __init__(self, work: EngineThread, thread_id: str, question: Content, how: SendFields) -> None:
         self._work = work
         self._events = work.each(work.client.conversations.send(thread_id, question, **how))
         self._turn_id: TurnId | None = None

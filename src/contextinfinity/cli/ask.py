@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from contextinfinity.cli.attachments import content_of, read_file, read_image
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
+from contextinfinity.cli.new_conversation import Files, Images, PersonaName, System, instructions_of
 from contextinfinity.cli.output import remark
 from contextinfinity.cli.workspace_option import Folder, way_in
 from contextinfinity.errors import InvalidInput
@@ -27,15 +28,17 @@ Attach = Annotated[
     list[str] | None,
     typer.Option("--attach", metavar="CHUNK", help="Show the model this chunk; `cix search` names them."),
 ]
-Files = Annotated[list[Path] | None, typer.Option("--file", metavar="F", help="Add this text file to the question.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskInput:
-    """Files and images that are sent with a question."""
+    """Files and images that are sent with a question, and the instructions of a new conversation."""
 
     attach: Attach = None
     file: Files = None
+    image: Images = None
+    system: System = None
+    persona: PersonaName = None
     workspace: Folder = None
 
 
@@ -57,10 +60,14 @@ def ask(
     from contextinfinity.cli.output import print_json, say
     from contextinfinity.cli.weights_download import prepare
 
-    asked = "\n\n".join([_with_standard_input(question), *map(_file, material.file or ())])
+    files = [*map(read_file, material.file or ()), *map(read_image, material.image or ())]
+    asked = content_of(_with_standard_input(question), files)
+    new = instructions_of(means, session, material.system, material.persona, model)
+    model = new.model
     prepare(means, model, creates=session == NEW)
     with working(means, creates=session == NEW) as work:
         thread, how = way_in(work, means, material.workspace, session, branch, model)
+        thread = new.begin(work, means, thread)
         how["attach"] = tuple(material.attach or ())
         turn = Answer(work, thread, asked, how).wait(None if means.as_json else PlainAnswer().hear)
         if means.as_json:
@@ -69,7 +76,7 @@ def ask(
             say("" if turn.text.endswith("\n") else "\n")
         if not means.as_json:
             remark_on(work, turn)
-            if thread == NEW:
+            if session == NEW:
                 remark(f"session {turn.thread_id}; continue with --session last")
     if has_failed(turn) or turn.outcome == "cancelled":
         raise typer.Exit(1)
@@ -89,18 +96,6 @@ def _with_standard_input(question: str | None) -> str:
     if not asked.strip():
         raise InvalidInput("There is no question.", hint=HOW_TO_ASK)
     return asked
-
-
-def _file(path: Path) -> str:
-    """Return a file's name and text as they are added to a question."""
-    try:
-        return f"{path.name}:\n{path.read_text(encoding='utf-8').rstrip()}"
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="Check what --file names.") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(
-            f"{path} is not UTF-8 text (byte {error.start}).", hint="--file takes text files."
-        ) from error
 
 
 def _standard_input() -> str:

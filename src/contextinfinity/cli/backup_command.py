@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +16,8 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it must no
 @command_for_all_users
 def backup(means: CommonOptions, file: File) -> None:
     """Back up the ledger to a file, as a consistent snapshot; a server may keep running."""
+    import asyncio
+
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.cli.progress import bar
     from contextinfinity.domain.ids import now

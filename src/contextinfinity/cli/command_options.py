@@ -116,6 +116,12 @@ def command_for_all_users(function: Callable[Concatenate[CommonOptions, P], None
     return _with(options, function)
 
 
+def command_without_owner(function: Callable[Concatenate[CommonOptions, P], None]) -> Callable[..., None]:
+    """Make a command that works on this machine only and belongs to no user's conversations."""
+    own = {name: option for name, option in _SHARED.items() if name not in ("user", "begin_new")}
+    return _with(own | {"server": (NoServer, None)}, function)
+
+
 def command_for(user: Any) -> Callable[[Callable[Concatenate[CommonOptions, P], None]], Callable[..., None]]:
     """Make a command that works on this machine only and has to be told the user: ``user`` declares the option."""
     return partial(_with, _SHARED | {"server": (NoServer, None), "user": (user, inspect.Parameter.empty)})

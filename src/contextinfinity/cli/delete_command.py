@@ -1,39 +1,136 @@
-"""``cix delete`` and ``cix cleanup``: the only commands that delete conversations or turns."""
+"""``cix delete``, ``cix cleanup`` and ``cix retention``: the only commands that delete conversations or turns."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.command_options import CommonOptions, Thread, command, command_here, settings_for
+from contextinfinity.cli.command_options import ID_HELP, CommonOptions, Thread, command, command_here, settings_for
 from contextinfinity.errors import InvalidInput
 from contextinfinity.text.plurals import counted
 
+if TYPE_CHECKING:
+    from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.domain.deletion import Deleted
+
+HOURS = {"h": 1, "d": 24, "w": 24 * 7, "y": 24 * 365}
+
+Which = Annotated[str | None, typer.Argument(metavar="[ID]", help=ID_HELP, show_default=False)]
+OneTurn = Annotated[str | None, typer.Option("--turn", metavar="TURN_ID|SEQ", help="Only this turn of it.")]
+All = Annotated[bool, typer.Option("--all", help="All conversations and memories of --user.")]
+Everything = Annotated[bool, typer.Option("--everything", help="All conversations and memories of all users.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is deleted.")]
+Time = Annotated[
+    str | None, typer.Argument(metavar="[TIME]", help="How long: 12h, 30d, 8w, 2y, or forever.", show_default=False)
+]
 
 
 @command
-def delete(means: CommonOptions, thread: Thread, yes: Yes = False) -> None:
-    """Delete a conversation and everything derived from it, permanently."""
+def delete(
+    means: CommonOptions,
+    thread: Which = None,
+    turn: OneTurn = None,
+    all_of_user: All = False,
+    everything: Everything = False,
+    yes: Yes = False,
+) -> None:
+    """Delete a turn, a conversation, a user's data or everything, permanently, and list each place searched for it."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
-    from contextinfinity.cli.thread_choice import place
-    from contextinfinity.storage import typed_lines
+    from contextinfinity.cli.output import print_json
 
+    if (thread is not None) + all_of_user + everything != 1 or (turn is not None and thread is None):
+        raise InvalidInput("Say what to delete.", hint="cix delete ID [--turn TURN], cix delete --all or --everything.")
+    if everything and means.server is not None:
+        raise InvalidInput("--everything works on this machine only.", hint="Run it where the ledger is.")
     with working(means) as work:
-        thread_id, _ = place(work, means, thread)
-        if not yes:
-            raise InvalidInput(f"Conversation {thread_id} would be deleted for good.", hint="Say so with --yes.")
-        deleted = work.do(work.client.threads.delete(thread_id))
-    if means.server is not None:  # its own files are the server's business; what was typed here is here
-        typed_lines.forget(settings_for(means.config, means.data_dir).settings.data_dir / "chat_history", thread_id)
+        deleted = _delete(work, means, thread, turn, everything=everything, yes=yes)
+    if means.server is not None:
+        _forget_typed_here(means, deleted)
     if means.as_json:
         print_json(deleted)
     else:
-        remark(f"Deleted {deleted.thread_id}: {counted(deleted.turns, 'turn')}.")
-        for sentence in deleted.remaining:
-            remark(sentence)
+        _print(deleted)
+
+
+def _delete(
+    work: EngineThread, means: CommonOptions, thread: str | None, turn: str | None, *, everything: bool, yes: bool
+) -> Deleted:
+    from contextinfinity.cli.thread_choice import place
+
+    threads = work.client.threads
+    if thread is None:
+        what = "Everything of all users" if everything else f"All conversations and memories of {means.user}"
+        _confirm(what, yes)
+        return work.do(threads.delete_all(None if everything else means.owner, scan=True))
+    thread_id, branch_id = place(work, means, thread)
+    if turn is None:
+        _confirm(f"Conversation {thread_id}", yes)
+        return work.do(threads.delete(thread_id, scan=True))
+    if turn.isdecimal():
+        shown = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=1, before=int(turn) + 1))
+        if not shown.turns or shown.turns[-1].turn_seq != int(turn):
+            raise InvalidInput(f"Conversation {thread_id} has no turn {turn}.", hint="`cix show ID` lists them.")
+        turn = shown.turns[-1].turn_id
+    _confirm(f"Turn {turn} of conversation {thread_id}", yes)
+    return work.do(threads.delete_turn(thread_id, turn, scan=True))
+
+
+def _confirm(what: str, yes: bool) -> None:
+    if not yes:
+        raise InvalidInput(f"{what} would be deleted for good.", hint="Say so with --yes.")
+
+
+def _forget_typed_here(means: CommonOptions, deleted: Deleted) -> None:
+    """Remove what was typed on this machine into a conversation that a server deleted."""
+    from contextinfinity.storage import typed_lines
+
+    file = settings_for(means.config, means.data_dir).settings.data_dir / "chat_history"
+    if deleted.user_id is not None:  # which conversations were whose is not known here
+        typed_lines.keep_only(file, lambda _: False)
+    elif deleted.thread_id is not None:
+        typed_lines.forget(file, deleted.thread_id)
+
+
+def _print(deleted: Deleted) -> None:
+    from contextinfinity.cli.output import print_table, remark
+
+    what = deleted.turn_id or deleted.thread_id or counted(deleted.conversations, "conversation")
+    memories = f", memories: {deleted.memories:,}" if deleted.memories else ""
+    remark(f"Deleted {what}: {counted(deleted.turns, 'turn')}{memories}.")
+    if deleted.places:
+        rows = ((one.place, one.scanned, str(one.found), one.note) for one in deleted.places)
+        print_table(("place", "searched", "found", ""), rows, whole=True)
+    for sentence in deleted.remaining:
+        remark(sentence)
+
+
+@command
+def retention(means: CommonOptions, thread: Thread, time: Time = None) -> None:
+    """Show how long the turns of a conversation are kept, or set it."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, remark
+
+    hours = _hours(time)
+    with working(means) as work:
+        found = work.do(work.client.threads.find(thread, means.owner))
+        if time is not None:
+            found = work.do(work.client.threads.retain(found.thread_id, hours))
+    kept = "for ever" if found.ttl_hours is None else f"for {found.ttl_hours:g} hours"
+    if means.as_json:
+        print_json({"thread_id": found.thread_id, "ttl_hours": found.ttl_hours})
+    else:
+        remark(f"Turns of {found.thread_id} are kept {kept}; retention.hours in config.toml limits all conversations.")
+
+
+def _hours(time: str | None) -> float | None:
+    if time in (None, "forever"):
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([hdwy])", (time or "").strip().lower())
+    if found is None:
+        raise InvalidInput(f"{time!r} is no time.", hint="Write a number and a unit, 12h, 30d, 8w or 2y, or forever.")
+    return float(int(found[1]) * HOURS[found[2]])
 
 
 @command_here

@@ -108,6 +108,7 @@ def _for_programs(report: Report) -> dict[str, object]:
         "ledger": report.ledger,
         "schema": report.schema,
         "turns": report.turns,
+        "encryption": report.encryption,
         "findings": [{field: getattr(finding, field) for field in fields} for finding in report.findings],
         "repaired": [{"code": done.code, "what": done.what, "count": done.count} for done in report.repaired],
         "backup": None if report.backup is None else str(report.backup),
@@ -126,6 +127,8 @@ def _print_for_people(report: Report) -> None:
         console.print(f"ledger: {report.ledger} (there is none yet; it is made when it is needed)", soft_wrap=True)
     else:
         console.print(f"ledger: {report.ledger}", soft_wrap=True)
+    if report.encryption:
+        console.print(f"encryption: {report.encryption}", soft_wrap=True)
     if report.backup is not None:
         console.print(f"backup: {report.backup}", soft_wrap=True)
     for done in report.repaired:

@@ -70,20 +70,26 @@ def working(means: CommonOptions, *, creates: bool = False) -> Iterator[EngineTh
 
 
 @contextmanager
-def opening(means: CommonOptions) -> Iterator[tuple[Future[Client], Begin]]:
-    """Open an engine in a thread while the caller continues; yield the future client and a function to run coroutines.
+def opening(means: CommonOptions) -> Iterator[tuple[Callable[[], Future[Client]], Begin]]:
+    """Yield a function that starts to open an engine in a thread, and one that runs coroutines there.
 
-    Errors of opening are raised by the future. Leaving the block closes the engine.
+    The caller chooses when the engine is opened, for example after it has drawn its screen. Errors of opening are
+    raised by the future. Leaving the block closes the engine if it was opened.
     """
-    make = _maker(means, creates=True)
+    make, opened = _maker(means, creates=True), list[Future["Client"]]()
+
+    def start() -> Future[Client]:
+        opened.append(loop.begin(_opened(make)))
+        return opened[-1]
+
     with _ending_raises(), LoopInThread() as loop:
-        client = loop.begin(_opened(make))
         try:
-            yield client, loop.begin
+            yield start, loop.begin
         finally:
-            wait((client,))
-            if client.exception() is None:
-                _close(EngineThread(loop, client.result()), ANSWER_SECONDS)
+            for client in opened:
+                wait((client,))
+                if client.exception() is None:
+                    _close(EngineThread(loop, client.result()), ANSWER_SECONDS)
 
 
 def _maker(means: CommonOptions, *, creates: bool) -> Callable[[], Client]:
@@ -109,7 +115,10 @@ def _say_no_ledger(settings: Settings) -> None:
 
 
 def listed_threads(means: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
-    """List conversations, most recently used first; for a local ledger without starting an engine."""
+    """List conversations, most recently used first; for a local ledger without starting an engine.
+
+    Without ``--user`` a local ledger lists those of all users: the end users of a server without tokens.
+    """
     if means.server is not None:
         with working(means) as work:
             return work.do(work.client.threads.list(means.owner, limit=limit))
@@ -128,7 +137,7 @@ async def _listed(settings: Settings, means: CommonOptions, limit: int) -> tuple
     try:
         with suppress(LedgerError):
             await store.land_left()  # what was said while the ledger was away is listed too
-        return await list_threads(store, means.owner, limit)
+        return await list_threads(store, None if means.named_user is None else means.owner, limit)
     finally:
         await store.close()
 

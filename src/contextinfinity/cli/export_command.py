@@ -17,37 +17,69 @@ from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
     from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.domain.session import Owner
     from contextinfinity.exchange.exporter import ExportFormat
 
 FORMAT_HELP = "cix: everything; markdown: for people, all branches; jsonl: the messages of the active branch."
 FILE_HELP = "Where to; - is stdout. A folder gets a file for each conversation."
 SESSION_HELP = "One conversation; without it all of the user's."
 STDOUT = Path("-")
+ALL_HELP = "All users, a file for each in a folder."
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP, show_default=False)]
 Form = Annotated[str | None, typer.Option("--format", metavar="cix|markdown|jsonl", help=FORMAT_HELP)]
+AllUsers = Annotated[bool, typer.Option("--all-users", help=ALL_HELP)]
 Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=SESSION_HELP)]
 
 
 @command
-def export(means: CommonOptions, file: File, form: Form = None, session: Home = None) -> None:
-    """Export a conversation, or all conversations of a user, to a file."""
+def export(
+    means: CommonOptions, file: File, form: Form = None, session: Home = None, all_users: AllUsers = False
+) -> None:
+    """Export a conversation, all conversations of a user, or those of all users."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
     known = format_of(form, file)
     with working(means) as work:
-        thread = None if session is None else work.do(work.client.threads.find(session, means.owner)).thread_id
-        if file.is_dir():
-            written = _to_folder(work, means, file, known, thread)
+        if all_users:
+            written = _of_all_users(work, means, file, known, session)
         else:
-            written = {str(file): write_export(work, means, file, known, thread)}
+            written = _written(work, means, file, known, session)
     if means.as_json and file != STDOUT:
         print_json({"format": known, "files": [{"file": name, "bytes": size} for name, size in written.items()]})
     elif file != STDOUT:
         remark(
             f"Wrote {sum(written.values()):,} bytes to {file}" + (f", {len(written)} files." if file.is_dir() else ".")
         )
+
+
+def _written(
+    work: EngineThread, means: CommonOptions, file: Path, form: ExportFormat, session: str | None
+) -> dict[str, int]:
+    thread = None if session is None else work.do(work.client.threads.find(session, means.owner)).thread_id
+    if file.is_dir():
+        return _to_folder(work, means, file, form, thread)
+    return {str(file): write_export(work, means, file, form, thread)}
+
+
+def _of_all_users(
+    work: EngineThread, means: CommonOptions, folder: Path, form: ExportFormat, session: str | None
+) -> dict[str, int]:
+    """Write a file for each user, with all conversations and memories: an import of one is that user's again."""
+    if session is not None or means.server is not None or not folder.is_dir():
+        raise InvalidInput(
+            "--all-users writes a file for each user into a folder, where the ledger is.",
+            hint="Name a folder that exists, without --session and --server.",
+        )
+    from contextinfinity.exchange.exporter import user_file_name
+
+    taken: set[str] = set()
+    written: dict[str, int] = {}
+    for owner in work.do(work.client.exports.owners()):
+        path = folder / user_file_name(owner, form, taken)
+        written[str(path)] = write_export(work, means, path, form, None, owner)
+    return written
 
 
 def format_of(form: str | None, file: Path) -> ExportFormat:
@@ -78,9 +110,16 @@ def _to_folder(
     return written
 
 
-def write_export(work: EngineThread, means: CommonOptions, file: Path, form: ExportFormat, thread: str | None) -> int:
-    """Write an export atomically and return its size."""
-    pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=means.owner))
+def write_export(
+    work: EngineThread,
+    means: CommonOptions,
+    file: Path,
+    form: ExportFormat,
+    thread: str | None,
+    owner: Owner | None = None,
+) -> int:
+    """Write an export atomically and return its size; ``owner``: another user than ``--user``."""
+    pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=owner or means.owner))
     if file == STDOUT:
         sys.stdout.flush()
         return work.do(_write(pieces, sys.stdout.buffer.write))

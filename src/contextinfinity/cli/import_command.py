@@ -69,7 +69,7 @@ def _index(work: EngineThread, imported: Imported) -> None:
     if added:
         try:
             with bar("indexing") as progress:
-                work.do(work.client.past.bring_in_step(progress=progress))
+                work.do(work.client.past.complete_index(progress=progress))
         except ContextInfinityError as error:
             remark(f"It is found by its words, and not by its meaning yet: {error}")
     return None

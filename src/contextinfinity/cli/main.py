@@ -20,7 +20,7 @@ from contextinfinity.cli.command_options import Config, DataDir, Json, Server, g
 from contextinfinity.cli.config import config
 from contextinfinity.cli.context_command import context
 from contextinfinity.cli.copy_command import COMPLETE, completion, copy
-from contextinfinity.cli.delete_command import cleanup, delete
+from contextinfinity.cli.delete_command import cleanup, delete, retention
 from contextinfinity.cli.demo.demo_command import demo
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.encryption_commands import decrypt, encrypt, rekey
@@ -36,6 +36,7 @@ from contextinfinity.cli.restore_command import restore
 from contextinfinity.cli.search_command import rebuild, reindex, search
 from contextinfinity.cli.serve import serve
 from contextinfinity.cli.session_commands import rename, sessions, show
+from contextinfinity.cli.setup_command import setup
 from contextinfinity.cli.token_commands import token
 from contextinfinity.cli.tui_command import tui
 from contextinfinity.errors import ContextInfinityError
@@ -53,7 +54,9 @@ app.command()(export)
 app.command()(backup)
 app.command()(restore)
 app.command("migrate-store")(migrate_store)
-for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor, demo, completion):
+for command in (setup, serve, mcp, delete, retention, cleanup):
+    app.command()(command)
+for command in (remember, forget, reindex, rebuild, config, doctor, demo, completion):
     app.command()(command)
 for command in (encrypt, decrypt, rekey):
     app.command()(command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +21,8 @@ Target = Annotated[str, typer.Option("--to", metavar="URL", help="The ledger to 
 @command_for_all_users
 def migrate_store(means: CommonOptions, source: Source, target: Target) -> None:
     """Copy every conversation and memory to another ledger, and compare the hash of each; run it again to go on."""
+    import asyncio
+
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.cli.progress import bar
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.command_options import Config, DataDir, Json, NoServer, settings_for, told_in_words
+from contextinfinity.cli.command_options import CommonOptions, command_without_owner, settings_for
 from contextinfinity.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -23,41 +23,33 @@ YES_NO: dict[object, str] = {True: "yes", False: "no", None: ""}
 
 
 @model.command("get")
-def get(
-    name: Name = "built-in",
-    config: Config = None,
-    data_dir: DataDir = None,
-    as_json: Json = False,
-    server: NoServer = None,
-) -> None:
+@command_without_owner
+def get(means: CommonOptions, name: Name = "built-in") -> None:
     """Download a model's weights with pip, if they are missing, and verify them."""
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.weights_download import fetch
 
-    with told_in_words():
-        weights, settings = _weights(name), settings_for(config, data_dir).settings
-        path = fetch(weights, settings.models_dir)
-    if as_json:
+    weights, settings = _weights(name), settings_for(means.config, means.data_dir).settings
+    path = fetch(weights, settings.models_dir)
+    if means.as_json:
         print_json({"name": name, "path": str(path), "sha256": weights.sha256})
     else:
         typer.echo(f"{name} is ready: {path}")
 
 
 @model.command("list")
-def list_models(
-    config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
-) -> None:
+@command_without_owner
+def list_models(means: CommonOptions) -> None:
     """List the models, the default first, with their state and whether they support tools."""
     from contextinfinity.cli.output import print_json, print_table, remark
     from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE
     from contextinfinity.settings import BUILT_IN
 
-    with told_in_words():
-        settings = settings_for(config, data_dir, creates=False).settings
-        rows = [_built_in(settings), *(_named(name, said) for name, said in settings.models.items()), _minilm(settings)]
+    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    rows = [_built_in(settings), *(_named(name, said) for name, said in settings.models.items()), _minilm(settings)]
     default = settings.general.default_model
     rows.sort(key=lambda row: row["name"] != default)
-    if as_json:
+    if means.as_json:
         print_json({"models": [{**row, "default": row["name"] == default} for row in rows]})
         return
     lines = ([str(cell) if cell not in YES_NO else YES_NO[cell] for cell in row.values()] for row in rows)
@@ -67,22 +59,16 @@ def list_models(
 
 
 @model.command("remove")
-def remove(
-    name: Name = "built-in",
-    config: Config = None,
-    data_dir: DataDir = None,
-    as_json: Json = False,
-    server: NoServer = None,
-) -> None:
+@command_without_owner
+def remove(means: CommonOptions, name: Name = "built-in") -> None:
     """Delete a model's weights; they can be downloaded again."""
     from contextinfinity.cli.output import print_json
     from contextinfinity.providers.local import weights_file as files
 
-    with told_in_words():
-        weights, settings = _weights(name), settings_for(config, data_dir).settings
-        if not files.remove(weights, settings.models_dir):
-            raise NotFound(f"There are no weights of {name} in {settings.models_dir}.", hint="Nothing was deleted.")
-    if as_json:
+    weights, settings = _weights(name), settings_for(means.config, means.data_dir).settings
+    if not files.remove(weights, settings.models_dir):
+        raise NotFound(f"There are no weights of {name} in {settings.models_dir}.", hint="Nothing was deleted.")
+    if means.as_json:
         print_json({"name": name, "freed": weights.room})
     else:
         typer.echo(f"The weights of {name} are gone; {files.megabytes(weights.room)} are free again.")
@@ -138,11 +124,13 @@ def _calls_tools(name: str, said: ModelSettings) -> bool:
 
 def _state(said: ModelSettings) -> str:
     from contextinfinity.providers.factory import address
+    from contextinfinity.providers.vendor_keys import vendor_key
     from contextinfinity.vendors import VENDORS
 
     if said.provider in VENDORS:
-        key = address(said).key_env
-        return READY if key is None or os.environ.get(key) else f"${key} is not set"
+        where = address(said)
+        is_ready = where.key_env is None or vendor_key(where.key_env, in_keyring=where.in_keyring)
+        return READY if is_ready else f"${where.key_env} is not set"
     if said.path is not None and not os.path.isfile(said.path):  # noqa: PTH113 - its name may be no path at all
         return "its file is missing"
     return _runs("xllamacpp") if said.provider == "local" else READY

@@ -89,21 +89,21 @@ def search(means: CommonOptions, words: Words, filters: Filters, budget: Budget 
 @command_here
 def reindex(means: CommonOptions) -> None:
     """Add missing chunks and vectors to the search index, also after the embedder was changed."""
-    _bring(means, anew=False)
+    _bring(means, rebuild=False)
 
 
 @command_here
 def rebuild(means: CommonOptions) -> None:
     """Rebuild the search index from the conversations; search keeps working meanwhile."""
-    _bring(means, anew=True)
+    _bring(means, rebuild=True)
 
 
-def _bring(means: CommonOptions, *, anew: bool) -> None:
+def _bring(means: CommonOptions, *, rebuild: bool) -> None:
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
 
     with working(means) as work, bar("indexing") as progress:
-        brought = work.do(work.client.past.bring_in_step(anew=anew, progress=progress))
+        brought = work.do(work.client.past.complete_index(rebuild=rebuild, progress=progress))
     if means.as_json:
         print_json(brought)
     elif not brought.turns and not brought.vectors:

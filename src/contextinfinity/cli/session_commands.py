@@ -22,7 +22,7 @@ NewTitle = Annotated[str, typer.Argument(metavar="TITLE", help="Its new title.",
 
 @command
 def sessions(means: CommonOptions, limit: ListLimit = 50) -> None:
-    """List conversations, most recently used first."""
+    """List conversations, most recently used first; on this machine those of all users, unless --user names one."""
     from contextinfinity.cli.engine_thread import listed_threads
     from contextinfinity.cli.output import print_json, remark
 
@@ -90,11 +90,18 @@ def _whole(work: EngineThread, thread_id: str, branch_id: str | None, limit: int
 def _print_threads(threads: tuple[ShownThread, ...]) -> None:
     from contextinfinity.cli.output import moment, one_line, print_table, shown_id
 
+    several = len({thread.user_id for thread in threads}) > 1
     rows = (
-        (shown_id(thread.thread_id), moment(thread.updated_at), str(thread.turns), one_line(thread.about))
+        (
+            shown_id(thread.thread_id),
+            moment(thread.updated_at),
+            str(thread.turns),
+            *((one_line(thread.user_id),) if several else ()),
+            one_line(thread.about),
+        )
         for thread in threads
     )
-    print_table(("id", "last", "turns", "title"), rows)
+    print_table(("id", "last", "turns", *(("user",) if several else ()), "title"), rows)
 
 
 def _print_conversation(conversation: Conversation) -> None:

@@ -10,12 +10,8 @@ import typer
 
 from contextinfinity.cli.command_options import (
     CommonOptions,
-    Config,
-    DataDir,
-    Json,
-    NoServer,
     command_for,
-    told_in_words,
+    command_without_owner,
 )
 from contextinfinity.errors import InvalidInput
 
@@ -67,61 +63,51 @@ def create(means: CommonOptions, org: Org = "", scope: Scope = "user", expires: 
 
 
 @token.command("list")
-def list_tokens(
-    config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
-) -> None:
+@command_without_owner
+def list_tokens(means: CommonOptions) -> None:
     """List all tokens, including revoked and expired ones."""
-    with told_in_words():
-        from contextinfinity.cli.engine_thread import working
-        from contextinfinity.cli.output import moment, print_json, print_table, remark, shown_id
-        from contextinfinity.domain.ids import now
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import moment, print_json, print_table, remark, shown_id
+    from contextinfinity.domain.ids import now
 
-        with working(CommonOptions(user="local", config=config, data_dir=data_dir, as_json=as_json)) as work:
-            tokens = work.do(work.client.tokens.list())
-        if as_json:
-            print_json({"tokens": tokens})
-        elif not tokens:
-            remark("There are no tokens: a server on this machine lets everybody in.")
-        else:
-            rows = [
-                (
-                    *(shown_id(one.id), one.owner.user_id, one.owner.org_id, one.scope, moment(one.created_at)),
-                    *("never" if one.expires_at is None else moment(one.expires_at), one.state(now())),
-                )
-                for one in tokens
-            ]
-            print_table(("id", "user", "org", "scope", "created", "expires", "state"), rows)
-            if all(one.state(now()) != "valid" for one in tokens):
-                remark(CLOSED)
+    with working(means) as work:
+        tokens = work.do(work.client.tokens.list())
+    if means.as_json:
+        print_json({"tokens": tokens})
+    elif not tokens:
+        remark("There are no tokens: a server on this machine lets everybody in.")
+    else:
+        rows = [
+            (
+                *(shown_id(one.id), one.owner.user_id, one.owner.org_id, one.scope, moment(one.created_at)),
+                *("never" if one.expires_at is None else moment(one.expires_at), one.state(now())),
+            )
+            for one in tokens
+        ]
+        print_table(("id", "user", "org", "scope", "created", "expires", "state"), rows)
+        if all(one.state(now()) != "valid" for one in tokens):
+            remark(CLOSED)
 
 
 @token.command("revoke")
-def revoke(
-    token_id: TokenIdArgument,
-    config: Config = None,
-    data_dir: DataDir = None,
-    as_json: Json = False,
-    server: NoServer = None,
-) -> None:
+@command_without_owner
+def revoke(means: CommonOptions, token_id: TokenIdArgument) -> None:
     """Revoke a token in every running server at once; its streams end within two seconds."""
-    with told_in_words():
-        from contextinfinity.cli.engine_thread import working
-        from contextinfinity.cli.output import print_json, remark
-        from contextinfinity.client.references import fits, the_one
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.client.references import fits, the_one
 
-        with working(CommonOptions(user="local", config=config, data_dir=data_dir, as_json=as_json)) as work:
-            fitting = [
-                one.id for one in work.do(work.client.tokens.list()) if token_id == one.id or fits(one.id, token_id)
-            ]
-            known = the_one("token", token_id, fitting, hint="`cix token list` lists those there are.")
-            revoked = work.do(work.client.tokens.revoke(known))
-            is_closed = work.do(work.client.tokens.closed())
-        if as_json:
-            print_json(revoked)
-        else:
-            typer.echo(f"Token {revoked.id} of {revoked.owner.user_id} is revoked.")
-        if is_closed:
-            remark(CLOSED)
+    with working(means) as work:
+        fitting = [one.id for one in work.do(work.client.tokens.list()) if token_id == one.id or fits(one.id, token_id)]
+        known = the_one("token", token_id, fitting, hint="`cix token list` lists those there are.")
+        revoked = work.do(work.client.tokens.revoke(known))
+        is_closed = work.do(work.client.tokens.closed())
+    if means.as_json:
+        print_json(revoked)
+    else:
+        typer.echo(f"Token {revoked.id} of {revoked.owner.user_id} is revoked.")
+    if is_closed:
+        remark(CLOSED)
 
 
 def _moment_after(expires: str) -> datetime:

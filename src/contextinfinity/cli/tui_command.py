@@ -40,11 +40,10 @@ def tui(
         raise Refused("The workbench needs a terminal.", hint="Use `cix ask` or `cix chat` in a pipe.")
     from contextinfinity.cli.engine_thread import opening
     from contextinfinity.cli.weights_download import prepare
+    from contextinfinity.tui.workbench_app import Start, WorkbenchApp
 
     prepare(options, model, creates=True)
-    with opening(options) as (client, begin):
-        from contextinfinity.tui.workbench_app import Start, WorkbenchApp
-
+    with opening(options) as (open_client, begin):
         start = Start(
             session=session,
             branch=branch,
@@ -54,7 +53,7 @@ def tui(
             plain=plain,
             light=theme == "light" or (theme == "auto" and _is_light()),
         )
-        app = WorkbenchApp(client, begin, start)
+        app = WorkbenchApp(open_client, begin, start)
         app.run()
     if app.failure is not None:
         raise app.failure

@@ -35,7 +35,7 @@ from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, TurnId
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage
+from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
 from contextinfinity.engine.engine import Content, TurnTarget
@@ -153,11 +153,23 @@ class Threads(Protocol):
         """Change the title."""
         ...
 
-    async def delete(self, thread_id: str) -> Deleted:
-        """Delete a conversation and everything derived from it, permanently.
+    async def retain(self, thread_id: str, hours: float | None) -> ShownThread:
+        """Set how many hours turns of a conversation are kept; None keeps them as long as the settings allow."""
+        ...
+
+    async def delete(self, thread_id: str, *, scan: bool = False) -> Deleted:
+        """Delete a conversation and everything derived from it, permanently; ``scan``: list what was searched for it.
 
         Raises ``BranchBusy`` while one of its turns is being answered.
         """
+        ...
+
+    async def delete_turn(self, thread_id: str, turn_id: TurnId, *, scan: bool = False) -> Deleted:
+        """Delete one finished turn and everything derived from it, permanently; later turns stay."""
+        ...
+
+    async def delete_all(self, owner: Owner | None = LOCAL, *, scan: bool = False) -> Deleted:
+        """Delete all conversations and memories of a user, permanently; None: of all users, on this machine only."""
         ...
 
     async def clean_up(self) -> CleanupResult:
@@ -239,8 +251,8 @@ class HistoryClient(Protocol):
         """Return the chunks of a turn in the order of the text, without scores; none before it is indexed."""
         ...
 
-    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
-        """Complete the index; with ``anew``, rebuild it while searches keep working."""
+    async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
+        """Complete the index; with ``rebuild``, rebuild it while searches keep working."""
         ...
 
 
@@ -320,6 +332,10 @@ class Exports(Protocol):
 
         They are read as they are asked for, in bounded memory. ``NotFound`` for an unknown thread.
         """
+        ...
+
+    async def owners(self) -> tuple[Owner, ...]:
+        """Return all users that have conversations or memories; only where the ledger is."""
         ...
 
 

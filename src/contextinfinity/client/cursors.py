@@ -1,6 +1,6 @@
-"""Places in a list, written so that they can be carried about: 8 bytes of milliseconds and 16 of an id, in base64url.
+"""Cursors of paginated lists: 8 bytes of milliseconds and 16 of an id, in base64url.
 
-Whoever carries one need not know that. Nothing is looked up by it, so it leads on when what stood there is gone.
+A cursor is opaque to clients. It is compared, not looked up, so it stays valid when its entry is deleted.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ MOMENT, WHOLE = 8, 24
 
 
 def cursor_of(position: Position) -> str:
-    """Write a place down."""
+    """Encode a position."""
     raw = to_millis(position.moment).to_bytes(MOMENT, "big", signed=True) + UUID(position.id).bytes
     return urlsafe_b64encode(raw).decode()
 
 
 def position_of(cursor: str) -> Position:
-    """Read a place; ``InvalidInput`` for anything else."""
+    """Decode a cursor; raises ``InvalidInput`` for anything else."""
     try:
         raw = b64decode(cursor, altchars=b"-_", validate=True)
         if len(raw) != WHOLE:

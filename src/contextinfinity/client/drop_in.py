@@ -1,4 +1,4 @@
-"""What a door for other vendors' clients can ask of an engine in this process."""
+"""The engine's interface for the OpenAI- and Anthropic-compatible routes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AUTO = "auto"
 
 
 class Answered(Struct, frozen=True, kw_only=True):
-    """A turn that is over; ``reason`` says why its answer was cut short, if it was."""
+    """A finished turn; ``reason`` says why its answer was cut short, if it was."""
 
     turn: Turn
     reason: str = ""
@@ -44,7 +44,7 @@ class Answered(Struct, frozen=True, kw_only=True):
 
 
 class DropIn:
-    """Conversations that are sent whole, and what their clients ask for besides."""
+    """Conversations whose clients resend the whole history, and the models they may use."""
 
     def __init__(self, engine: Engine, talks: ResentHistory, acting: Owner | None) -> None:
         self._engine = engine
@@ -52,7 +52,7 @@ class DropIn:
         self._acting = acting or Owner()
 
     async def begin(self, talk: SentConversation, asked: SendOptions) -> tuple[Turn, bool]:
-        """Make what is new of a conversation durable and begin to answer it; also return whether its thread existed."""
+        """Store the new messages of a conversation and start answering; also return whether its thread existed."""
         return await self._talks.begin(talk, self._acting, asked)
 
     async def note_broken(self, turn_id: TurnId) -> None:
@@ -60,7 +60,7 @@ class DropIn:
         await self._talks.note_broken(turn_id)
 
     def stop_when_left(self, turn_id: TurnId, talk: SentConversation, seconds: float) -> None:
-        """Stop a turn whose client left, after a grace time, unless a retry joined it or somebody else reads it."""
+        """Stop a turn whose client disconnected, after a grace time, unless a retry or a reader joined it."""
         self._talks.stop_when_left(turn_id, self._acting, talk, seconds)
 
     def note_delivered(self, turn_id: TurnId) -> None:
@@ -68,11 +68,11 @@ class DropIn:
         self._talks.note_delivered(turn_id)
 
     def watch(self, turn_id: TurnId, *, deltas: bool = True, reasoning: bool = False) -> AsyncIterator[StampedEvent]:
-        """Watch a turn, from its beginning to its end, or its end alone."""
+        """Yield the events of a turn from its start, or only its end."""
         return self._engine.watch(turn_id, deltas=deltas, reasoning=reasoning)
 
     async def answered(self, turn_id: TurnId, *, reasoning: bool = False) -> Answered:
-        """Read a turn that is over."""
+        """Return a finished turn."""
         turn = await self._talks.read(turn_id)
         blocks = () if turn.answer is None else turn.answer.blocks
         if turn.outcome != "incomplete" and not reasoning:
@@ -87,12 +87,12 @@ class DropIn:
         )
 
     async def size_of(self, turn_id: TurnId) -> int:
-        """Tell how many tokens a turn's request was counted as; 0 before there is one."""
+        """Return the counted tokens of a turn's request; 0 before there is one."""
         plan = await self._engine.store.turns.plan(turn_id)
         return 0 if plan is None else plan.tokens
 
     def model_named(self, name: str) -> str | None:
-        """Find the model a client means: by our name or by the vendor's; None: the router is to choose."""
+        """Return the model by our name or by the vendor's; None lets the router choose."""
         models = self._engine.models
         if name == AUTO:
             return None
@@ -105,17 +105,17 @@ class DropIn:
         return by_id
 
     def models(self) -> tuple[str, ...]:
-        """Name the models that can be asked for."""
+        """Return the names of the available models."""
         return (AUTO, *self._engine.models.names)
 
     def passes_through(self, model: str | None, form: str) -> bool:
-        """Tell whether a model (None: the default one) is sent what clients of a wire form send, as it is."""
+        """Return whether a model (None: the default one) receives this wire format unchanged."""
         return self._engine.models.named(model).form == form
 
     async def left_out(self, turn_id: TurnId, asked: SendOptions, ignored: tuple[str, ...]) -> tuple[str, ...]:
-        """Name what was asked for and cannot be said to the model that answers a turn, as far as that is known.
+        """Return the parameters that cannot be passed to the model that answers a turn, as far as known.
 
-        ``ignored``: the parameters that mean nothing to a model of another wire than the caller's.
+        ``ignored``: the parameters that have no meaning on a wire other than the caller's.
         """
         terms = asked.terms
         if terms is None:
@@ -136,11 +136,11 @@ class DropIn:
         return (*ignored, *clamped, *(() if can_call else ("tools",)), *unmet)
 
     def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
-        """Count the tokens of a request, as far as that can be told."""
+        """Return the estimated tokens of a request."""
         return self._talks.count(messages, system, tools, model)
 
     async def embed(self, texts: tuple[str, ...]) -> tuple[str, Rows]:
-        """Place texts, and tell who did."""
+        """Return the embeddings of texts, and the embedder's name."""
         if self._engine.setup.retrieval is None:
             raise Refused("There is no embedder here.", hint="Set retrieval.enabled.")
         embedder = await self._engine.setup.retrieval.embedders.chosen()

@@ -58,8 +58,10 @@ from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, Position, TurnId, is_id
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage
+from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.domain.turn import Phase
+from contextinfinity.engine.deleting import DeletionScan
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.job_runner import commit_pending
@@ -115,7 +117,7 @@ class LocalClient:
         self.images = ImageClient(engine, owner)
 
     def acting_for(self, owner: Owner) -> LocalClient:
-        """Return a client of the same engine that finds and makes only what is the owner's."""
+        """Return a client of the same engine that finds and creates only the owner's objects."""
         client = copy(self)
         client._bind(self._engine, owner)
         return client
@@ -152,11 +154,11 @@ class LocalClient:
         await self.close()
 
     async def health(self) -> Health:
-        """Tell how the engine does."""
+        """Return the state of the engine; never raises."""
         return await health_of(self._engine)
 
     async def close(self, *, answer_seconds: float = 5.0) -> None:
-        """Let running answers go on for that long, mark the others, and close the engine."""
+        """Close the client. An engine that it owns gives running answers this long, and marks the others."""
         await self._engine.close(answer_seconds=answer_seconds)
 
 
@@ -166,18 +168,18 @@ class LocalConversations(ClientResource):
     def send(
         self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncIterator[StampedEvent]:
-        """Say something and hear what follows."""
+        """Send a message and yield its events, from ``TurnStarted`` to ``TurnDone``."""
         return self._engine.stream(thread_id, content, deltas=deltas, **self._how(how))
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
-        """Say something and wait for the whole answer."""
+        """Send a message and return the finished turn."""
         return await self._engine.ask(thread_id, content, **self._how(how))
 
     def _how(self, how: SendFields) -> SendFields:
         return how if self._acting is None else {**how, **_names(self._acting)}
 
     def watch(self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True) -> AsyncIterator[StampedEvent]:
-        """Join a turn."""
+        """Yield the events of a running or finished turn, from its first step or after an event id."""
         events = self._engine.watch(turn_id, after=after, deltas=deltas)
         return events if self._acting is None else self._of_own(turn_id, events)
 
@@ -187,37 +189,37 @@ class LocalConversations(ClientResource):
             yield stamped
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
-        """Stop a turn and wait for its end."""
+        """Cancel a turn and wait for its end; the text shown so far is kept. A finished turn does not change."""
         await self._check_turns(turn_id)
         return await self._engine.cancel(turn_id)
 
     async def show(
         self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
     ) -> Conversation:
-        """Read the newest turns a branch sees, oldest first."""
+        """Return the newest ``limit`` turns of a branch, oldest first; with ``before``, only lower turn_seqs."""
         session, branch = await self._place(thread_id, branch_id)
         turns = await self._engine.store.turns.history(branch, limit=limit, before=before)
         return Conversation(thread_id=session.id, branch_id=branch, turns=tuple(map(shown_turn, turns)))
 
     async def turn(self, turn_id: TurnId) -> TurnAccount:
-        """Read one turn with the requests it took."""
+        """Return one turn with its provider requests."""
         turn = await self._turn(turn_id)
         return turn_account(turn, await self._engine.store.turns.steps(turn_id))
 
     async def explain(
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
-        """Write the turn's last request again."""
+        """Rebuild the turn's last request, and return how much of it repeats the previous one, or another turn's."""
         await self._check_turns(turn_id, compare)
         return await self._engine.explain(turn_id, step_index=step_index, compare=compare)
 
     async def context(self, turn_id: TurnId) -> Plan:
-        """Give the account of what the model saw."""
+        """Return the plan of the turn's prompt."""
         await self._check_turns(turn_id)
         return await self._engine.context(turn_id)
 
     async def models(self) -> tuple[str, ...]:
-        """Name the models, the default first."""
+        """Return the available models, the default first."""
         return self._engine.models.names
 
 
@@ -225,7 +227,7 @@ class LocalThreads(ClientResource):
     """``Threads`` of an engine."""
 
     async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
-        """Make an empty one."""
+        """Create an empty conversation; a repeated request with the same idempotency ``key`` returns it."""
         new = replace(new, owner=self._whose(new.owner))
         if key is not None:
             new = replace(new, once=for_session(once_of(new.owner, key, to_builtins(new))))
@@ -234,15 +236,15 @@ class LocalThreads(ClientResource):
     async def list(
         self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
-        """Read an owner's threads, the one spoken in last first."""
+        """Return an owner's conversations, most recently used first."""
         return await list_threads(self._store, self._whose(owner), limit, after)
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
-        """Read one."""
+        """Return one conversation. An external id is looked up within the owner only."""
         return await self._shown(await self._session(thread_id, owner))
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
-        """Read the one a person means."""
+        """Return a conversation by its id, ``last``, or the first or last 6 or more characters of its id."""
         if reference == LAST:
             return await self._last(owner)
         try:
@@ -256,25 +258,51 @@ class LocalThreads(ClientResource):
         )
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
-        """Give it another title."""
+        """Change the title."""
         session = await self._session(thread_id)
         return await self._shown(await self._store.sessions.rename(session.id, title))
 
-    async def delete(self, thread_id: str) -> Deleted:
-        """Delete it with everything that was made from it."""
-        return await self._engine.delete((await self._session(thread_id)).id)
+    async def retain(self, thread_id: str, hours: float | None) -> ShownThread:
+        """Set how long its turns are kept."""
+        session = await self._session(thread_id)
+        return await self._shown(await self._store.sessions.retain(session.id, hours))
+
+    async def delete(self, thread_id: str, *, scan: bool = False) -> Deleted:
+        """Delete it with everything derived from it."""
+        return await self._engine.deleting.conversation(await self._session(thread_id), scan=self._scan(scan))
+
+    async def delete_turn(self, thread_id: str, turn_id: TurnId, *, scan: bool = False) -> Deleted:
+        """Delete one turn."""
+        session, turn = await self._session(thread_id), await self._engine.turn(turn_id)
+        if turn.session_id != session.id:
+            raise NotFound(f"Thread {session.id} has no turn {turn_id}.")
+        if turn.phase == Phase.RESPONSE_FINALIZED:
+            await self.commit(session.id, branch_id=turn.branch_id)
+        return await self._engine.deleting.turn(turn, scan=self._scan(scan))
+
+    async def delete_all(self, owner: Owner | None = LOCAL, *, scan: bool = False) -> Deleted:
+        """Delete all conversations and memories of a user, or of all users."""
+        if owner is None and self._acting is None:
+            return await self._engine.deleting.everything(scan=self._scan(scan))
+        return await self._engine.deleting.user(self._whose(owner or LOCAL), scan=self._scan(scan))
+
+    def _scan(self, scan: bool) -> DeletionScan | None:
+        """Return what is searched: for an acting owner never the files, which hold the text of all users."""
+        if not scan:
+            return None
+        return "files" if self._acting is None else "rows"
 
     async def clean_up(self) -> CleanupResult:
-        """Delete what is past its time to live in all threads."""
+        """Delete expired turns of all conversations; errors are reported in the result."""
         return await self._engine.clean_up()
 
     async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
-        """Read its branches, the oldest first."""
+        """Return the branches, oldest first."""
         session = await self._session(thread_id)
         return tuple(shown_branch(one, session.active_branch) for one in await self._store.branches.list(session.id))
 
     async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
-        """Read the branch a person means."""
+        """Return a branch by its id, its label, or the first or last 6 or more characters of its id."""
         branches = {branch.branch_id: branch for branch in await self.branches(thread_id)}
         labelled = [branch.branch_id for branch in branches.values() if branch.label == reference]
         fitting = labelled or [name for name in branches if name == reference or fits(name, reference)]
@@ -289,7 +317,7 @@ class LocalThreads(ClientResource):
     async def fork(
         self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
-        """Start a new branch; the active one stays."""
+        """Create a branch after a turn, or from a state; by default at the end. The active branch does not change."""
         session = await self._session(thread_id)
         branch = await self._engine.fork(session.id, at=at, state=state, branch_id=branch_id)
         return shown_branch(branch, (await self._session(session.id)).active_branch)
@@ -297,13 +325,13 @@ class LocalThreads(ClientResource):
     async def rollback(
         self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
-        """Go back on a new branch and make it the active one."""
+        """Go back to a turn or a state on a new branch and make it active; the old branch is kept."""
         session = await self._session(thread_id)
         branch = await self._engine.rollback(session.id, to=to, state=state, branch_id=branch_id)
         return shown_branch(branch, branch.id)
 
     async def commit(self, thread_id: str, *, branch_id: BranchId | None = None, seconds: float = 10.0) -> Committed:
-        """Have the answers that wait committed now."""
+        """Commit pending answers now; wait up to ``seconds`` and return how many are still pending."""
         session, branch = await self._place(thread_id, branch_id)
         left = await commit_pending(self._store, self._engine.job_runner, branch, seconds=seconds)
         now = await self._branch(branch)
@@ -335,17 +363,17 @@ class LocalPins(ClientResource):
     """``PinnedFacts`` of an engine."""
 
     async def list(self, thread_id: str, *, branch_id: BranchId | None = None) -> Pins:
-        """Read them."""
+        """Return the pinned facts."""
         _, branch = await self._place(thread_id, branch_id)
         return shown_pins(await self._store.states.head(branch), branch)
 
     async def add(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> Pins:
-        """Pin one more and give all."""
+        """Pin a fact and return all; an existing one is not added again. Raises ``InvalidInput`` for a blank fact."""
         session, branch = await self._place(thread_id, branch_id)
         return shown_pins(await self._engine.pin(session.id, fact, branch_id=branch), branch)
 
     async def remove(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> Pins:
-        """Let go of one and give the rest."""
+        """Remove the fact with that number (from 1) and return the rest. Raises ``NotFound`` if there is none."""
         session, branch = await self._place(thread_id, branch_id)
         return shown_pins(await self._engine.unpin(session.id, number, branch_id=branch), branch)
 
@@ -354,7 +382,7 @@ class LocalFolds(ClientResource):
     """``Folds`` of an engine."""
 
     async def fold(self, thread_id: str, *, preview: bool = False, branch_id: BranchId | None = None) -> ShownFold:
-        """Fold now, or show what that would do."""
+        """Fold old turns now; with ``preview``, only return the fold and keep it for the next ``fold``."""
         session, branch = await self._place(thread_id, branch_id)
         work = self._engine.preview_fold if preview else self._engine.fold
         made = await work(session.id, branch_id=branch)
@@ -363,13 +391,13 @@ class LocalFolds(ClientResource):
         return shown_fold(made, session.id, committed=not preview)
 
     async def undo(self, thread_id: str, *, branch_id: BranchId | None = None) -> ShownFold:
-        """Go back to the summary before the last fold."""
+        """Restore the summary from before the last fold. Raises ``Refused`` if there is no fold."""
         session, branch = await self._place(thread_id, branch_id)
         before = await self._engine.store.states.head(branch)
         return shown_summary(await self._engine.unfold(session.id, branch_id=branch), branch, before=before)
 
     def follow(self) -> AsyncIterator[CompactionEvent]:
-        """Follow folds as they happen."""
+        """Yield compaction events from now on."""
         events = self._engine.compactions()
         return events if self._acting is None else self._own(events)
 
@@ -384,17 +412,17 @@ class LocalHistory(ClientResource):
     """``HistoryClient`` of an engine."""
 
     async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
-        """Find what was said."""
+        """Search messages; with a budget, return what fits into it. Raises ``InvalidInput`` for a blank query."""
         return await self._engine.search(q, **(where if self._acting is None else {**where, **_names(self._acting)}))
 
     async def chunks(self, turn_id: TurnId) -> Hits:
-        """Read the chunks of a turn."""
+        """Return the chunks of a turn in the order of the text, without scores; none before it is indexed."""
         turn = await self._turn(turn_id)
         return hits_of(turn, await self._store.chunks.of_turn(turn_id))
 
-    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
-        """Do all that is missing in the index."""
-        return await self._engine.bring_in_step(anew=anew, progress=progress)
+    async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
+        """Complete the index; with ``rebuild``, rebuild it while searches keep working."""
+        return await self._engine.complete_index(rebuild=rebuild, progress=progress)
 
 
 class LocalImports(ClientResource):
@@ -409,7 +437,7 @@ class LocalImports(ClientResource):
         owner: Owner = LOCAL,
         progress: Progress | None = None,
     ) -> Imported:
-        """Import a file of messages."""
+        """Import a file of messages; importing it again adds only new messages."""
         from contextinfinity.exchange.importer import import_file
 
         whose = self._whose(owner)
@@ -429,13 +457,17 @@ class LocalExports(ClientResource):
     async def open(
         self, form: ExportFormat, *, thread_id: str | None = None, owner: Owner = LOCAL
     ) -> AsyncIterator[bytes]:
-        """Return the pieces of an export."""
+        """Return the pieces of an export of one conversation, or of all that an owner has."""
         from contextinfinity.exchange.exporter import export_sessions, sessions_of
 
         if thread_id is not None:
             return export_sessions(self._store, [(await self._session(thread_id, owner)).id], form)
         whose = self._whose(owner)
         return export_sessions(self._store, await sessions_of(self._store, whose), form, owner=whose)
+
+    async def owners(self) -> tuple[Owner, ...]:
+        """Return all users; for an acting owner only that one."""
+        return await self._store.transfers.owners() if self._acting is None else (self._acting,)
 
 
 class _OwnerNames(TypedDict):

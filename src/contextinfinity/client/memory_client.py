@@ -1,4 +1,4 @@
-"""``Memories`` of an engine in this process."""
+"""``MemoryClient`` of an engine in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contextinfinity.memory.memory_findings import MemoryFinding
 
 
 class LocalMemories(ClientResource):
-    """``Memories`` of an engine."""
+    """``MemoryClient`` of an engine."""
 
     async def list(
         self,
@@ -27,7 +27,7 @@ class LocalMemories(ClientResource):
         limit: int = 50,
         after: Position | None = None,
     ) -> tuple[ShownMemory, ...]:
-        """Read an owner's memories, or those that matter for a question."""
+        """Read an owner's memories, the newest first; ``tag`` (``thread:ID``): of that thread alone."""
         owner, memories = self._whose(owner), self._engine.memories
         thread = None if tag is None else shelf_of(owner, [tag])
         if thread:
@@ -39,7 +39,7 @@ class LocalMemories(ClientResource):
         return tuple(map(shown_memory, found))
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
-        """Read the one a person means."""
+        """Return a memory by its id, or by its first or last 6 or more characters."""
         found = {memory.id: memory for memory in await self._engine.memories.everything(self._whose(owner))}
         if is_id(reference) and reference not in found:
             raise NotFound(f"There is no memory {reference}.", hint=HINT)
@@ -47,22 +47,22 @@ class LocalMemories(ClientResource):
         return shown_memory(found[the_one("memory", reference, fitting, hint=HINT)])
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
-        """Keep a fact."""
+        """Keep a fact. Tags are ``user:ID`` of the owner and ``thread:ID`` of one of their threads."""
         owner = self._whose(owner)
         return shown_memory(await self._engine.memories.add(owner, content, thread=shelf_of(owner, tags)))
 
     async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
-        """Put other words in its place."""
+        """Replace the text of a memory; the old text is deleted permanently."""
         return shown_memory(await self._engine.memories.edit(self._whose(owner), memory_id, content))
 
     async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
-        """Remove it for good."""
+        """Delete a memory permanently; earlier turns cannot restore it."""
         await self._engine.memories.forget(self._whose(owner), memory_id)
 
     async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
-        """Read all of them."""
+        """Return all memories, including superseded ones."""
         return tuple(map(shown_memory, await self._engine.memories.everything(self._whose(owner))))
 
     async def audit(self, owner: Owner = LOCAL) -> tuple[MemoryFinding, ...]:
-        """Hold them against what was said."""
+        """Find memories that their turn does not support, duplicates, and expired ones."""
         return await self._engine.memories.audit(self._whose(owner))

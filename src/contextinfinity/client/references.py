@@ -20,7 +20,7 @@ NAMED = 10
 
 
 def short(identifier: str) -> str:
-    """Return the end of an id: enough to tell it from others, and to name it in a command."""
+    """Return the end of an id: enough to distinguish it, and to name it in a command."""
     return identifier[-SHORT:]
 
 

@@ -1,4 +1,4 @@
-"""What all nouns of a local client share: an engine, and the owner whose things they find."""
+"""What all resources of a local client share: an engine, and the owner whose objects they find."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextinfinity.errors import NotFound
 class ClientResource:
     """Look-ups for one owner (``acting``), or for all: None.
 
-    A noun that acts for an owner finds and makes only that owner's things, whatever owner a verb is given.
+    A resource that acts for an owner finds and creates only that owner's objects, whatever owner a method is given.
     """
 
     def __init__(self, engine: Engine, acting: Owner | None) -> None:
@@ -24,7 +24,7 @@ class ClientResource:
         self._acting = acting
 
     def _whose(self, owner: Owner) -> Owner:
-        """Return the owner that a verb works for."""
+        """Return the owner that a method works for."""
         return self._acting or owner
 
     async def _session(self, thread_id: str, owner: Owner = LOCAL) -> Session:

@@ -1,6 +1,6 @@
-"""What a client gives, in the shapes and with the names the doors show.
+"""Return values of the client, with the names that the interfaces show.
 
-Each is plain data: a door may turn it into JSON field by field. Text is always there; what was not said is empty.
+Each is plain data that can be converted to JSON field by field. Text fields are never None; missing text is empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ShownTurn(Struct, frozen=True, kw_only=True):
-    """A turn as it stands: a finished turn's fields, and both sides. ``outcome`` is None while it runs."""
+    """A turn: the fields of a finished turn, and both messages. ``outcome`` is None while it runs."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -47,6 +47,8 @@ class ShownTurn(Struct, frozen=True, kw_only=True):
     """How long its stages took so far; ``search`` includes ``embed``."""
     images: int = 0
     """How many images were sent with the message."""
+    tool_calls: int = 0
+    """How many tools the model called before its answer; set when the turn has ended."""
 
 
 class ShownCall(Struct, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ class ShownCall(Struct, frozen=True, kw_only=True):
 
 
 class ShownStep(Struct, frozen=True, kw_only=True):
-    """One request to a model; ``outcome`` is None while it runs. Bytes: shown, and forced onto the disk."""
+    """One request to a model; ``outcome`` is None while it runs. Bytes: displayed, and durable."""
 
     step_index: int
     provider: str
@@ -76,14 +78,14 @@ class ShownStep(Struct, frozen=True, kw_only=True):
 
 
 class TurnAccount(ShownTurn, frozen=True, kw_only=True):
-    """A turn with the requests it took. ``degraded``: it cannot be found by its meaning yet."""
+    """A turn with its requests. ``degraded``: it is not yet in the vector index."""
 
     steps: tuple[ShownStep, ...]
     degraded: bool
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """A stretch of what a branch sees, oldest turn first; turns of other branches it came from keep their branch."""
+    """A range of turns that a branch shows, oldest first; turns inherited from other branches keep their branch id."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -91,7 +93,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
 
 class ShownThread(Struct, frozen=True, kw_only=True):
-    """A thread in a list: its active branch, how many turns that sees, and the user's first and last message there."""
+    """A thread in a list: its active branch, the number of its turns, and the user's first and last message."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -104,15 +106,17 @@ class ShownThread(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     opening: str = ""
+    ttl_hours: float | None = None
+    """How long its turns are kept; None: as long as the settings say."""
 
     @property
     def about(self) -> str:
-        """What a list shows as its title: the one it was given, else how it begins."""
+        """The title, or the beginning of the conversation where it has none."""
         return self.title or self.opening or self.said
 
     @property
     def position(self) -> Position:
-        """Where it stood in its owner's list when it was read."""
+        """Its position in the owner's list."""
         return Position(self.updated_at, self.thread_id)
 
 
@@ -132,7 +136,7 @@ class ShownBranch(Struct, frozen=True, kw_only=True):
 
 
 class ShownMemory(Struct, frozen=True, kw_only=True):
-    """A memory: the fact, where it comes from, and how long it held. ``superseded_by`` names what made it untrue."""
+    """A memory: the fact, its source, and its validity. ``superseded_by`` names the memory that replaced it."""
 
     id: MemoryId
     content: str
@@ -150,12 +154,12 @@ class ShownMemory(Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> Position:
-        """Where it stands in its owner's list."""
+        """Its position in the owner's list."""
         return Position(self.created_at, self.id)
 
 
 class Committed(Struct, frozen=True, kw_only=True):
-    """How far a branch is committed: the number of its head state, its last turn, and how many answers still wait."""
+    """The commit state of a branch: the number of its head state, its last turn, and how many answers are pending."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -165,7 +169,7 @@ class Committed(Struct, frozen=True, kw_only=True):
 
 
 class Pin(Struct, frozen=True, kw_only=True):
-    """A pinned fact and the number it goes by now."""
+    """A pinned fact and its current number."""
 
     n: int
     fact: str
@@ -221,7 +225,7 @@ class MadeToken(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """How an engine does. ``degraded``: it answers, and something is missing; ``unready``: its ledger does not."""
+    """The state of an engine. ``degraded``: something is missing; ``unready``: its ledger does not answer."""
 
     status: Literal["ready", "degraded", "unready"]
     reasons: tuple[str, ...]
@@ -231,7 +235,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 def turn_account(turn: Turn, steps: Sequence[Step]) -> TurnAccount:
-    """Show a turn with its requests."""
+    """Convert a turn with its requests."""
     shown = shown_turn(turn)
     fields = {name: getattr(shown, name) for name in shown.__struct_fields__}
     results = [step.inputs for step in steps[1:]] + [()]
@@ -268,7 +272,7 @@ def _shown_call(call: ToolCallItem, result: ToolOutputItem | None) -> ShownCall:
 
 
 def hits_of(turn: Turn, chunks: Sequence[Chunk]) -> Hits:
-    """Show the chunks of a turn as what a search would find."""
+    """Convert the chunks of a turn to search hits."""
     hits = tuple(
         Hit(
             thread_id=chunk.session_id,
@@ -288,7 +292,7 @@ def hits_of(turn: Turn, chunks: Sequence[Chunk]) -> Hits:
 
 
 def shown_turn(turn: Turn) -> ShownTurn:
-    """Show a turn, running or over."""
+    """Convert a turn, running or finished."""
     answer = turn.text
     return ShownTurn(
         thread_id=turn.session_id,
@@ -306,11 +310,12 @@ def shown_turn(turn: Turn) -> ShownTurn:
         assistant=answer,
         latency_ms=turn.latency_ms,
         images=len(blobs_of(turn.user_message.blocks)),
+        tool_calls=sum(isinstance(item, ToolCallItem) for item in turn.rounds),
     )
 
 
 def shown_thread(session: Session, active: Branch, first: Sequence[Turn], newest: Sequence[Turn]) -> ShownThread:
-    """Show a session with its active branch and the first and newest turn of that, if there is one."""
+    """Convert a session with its active branch and the first and newest turn of it, if any."""
     return ShownThread(
         thread_id=session.id,
         branch_id=session.active_branch,
@@ -323,11 +328,12 @@ def shown_thread(session: Session, active: Branch, first: Sequence[Turn], newest
         created_at=session.created_at,
         updated_at=session.updated_at,
         opening=(plain_text(first[0].user_message) or first[0].user_message.rendered_text) if first else "",
+        ttl_hours=session.ttl_hours,
     )
 
 
 def shown_branch(branch: Branch, active: BranchId) -> ShownBranch:
-    """Show a branch of a session whose active branch is ``active``."""
+    """Convert a branch of a session whose active branch is ``active``."""
     return ShownBranch(
         thread_id=branch.session_id,
         branch_id=branch.id,
@@ -343,13 +349,13 @@ def shown_branch(branch: Branch, active: BranchId) -> ShownBranch:
 
 
 def shown_pins(state: State, branch_id: BranchId) -> Pins:
-    """Show the facts pinned in a state that is the head of ``branch_id``."""
+    """Convert the pinned facts of the head state of ``branch_id``."""
     pins = tuple(Pin(n=number, fact=fact) for number, fact in enumerate(state.pinned_facts, start=1))
     return Pins(thread_id=state.session_id, branch_id=branch_id, pins=pins)
 
 
 def shown_fold(fold: Fold, thread_id: SessionId, *, committed: bool) -> ShownFold:
-    """Show a fold that could be made, or was."""
+    """Convert a fold, previewed or made."""
     made = fold.candidate
     return ShownFold(
         thread_id=thread_id,
@@ -374,7 +380,7 @@ def shown_fold(fold: Fold, thread_id: SessionId, *, committed: bool) -> ShownFol
 
 
 def shown_summary(state: State, branch_id: BranchId, *, before: State | None = None) -> ShownFold:
-    """Show the summary of a branch: as it is where nothing can be folded, or as it is again (``before``: it was)."""
+    """Convert the summary of a branch: when nothing can be folded, or after an undo (``before``: the undone one)."""
     was = before or state
     return ShownFold(
         thread_id=state.session_id,
@@ -389,5 +395,5 @@ def shown_summary(state: State, branch_id: BranchId, *, before: State | None = N
 
 
 def shown_memory(memory: Memory) -> ShownMemory:
-    """Give a memory as the doors show it."""
+    """Convert a memory."""
     return ShownMemory(**{name: getattr(memory, name) for name in ShownMemory.__struct_fields__})

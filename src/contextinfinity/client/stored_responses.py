@@ -30,7 +30,7 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
 
 
 class ResponseClient(ClientResource):
-    """Finds responses and conversations by the ids that clients have."""
+    """Finds responses and conversations by their public ids."""
 
     async def get(self, response_id: str) -> StoredResponse:
         """Read a response; ``NotFound`` if there is none."""
@@ -49,9 +49,9 @@ class ResponseClient(ClientResource):
         return StoredResponse(turn=turn, echo=echo)
 
     async def delete(self, response_id: str) -> None:
-        """Delete a response: with its thread if nothing else is said there, else it can no longer be found by its id.
+        """Delete a response: with its thread if it is the only turn, else only its id becomes unknown.
 
-        ``BranchBusy`` while it is being answered.
+        Raises ``BranchBusy`` while it is being answered.
         """
         turn = (await self.get(response_id)).turn
         if turn.phase in UNFINISHED:
@@ -69,10 +69,10 @@ class ResponseClient(ClientResource):
 
 
 class StoredConversations(ClientResource):
-    """Conversations as clients of OpenAI's Responses know them."""
+    """Conversations in the form of OpenAI's Responses API."""
 
     async def create(self, metadata: dict[str, str]) -> Session:
-        """Make an empty conversation."""
+        """Create an empty conversation."""
         kept: dict[str, Json] = {CONVERSATION: metadata} if metadata else {}
         return await self._store.sessions.create(NewSession(owner=self._whose(Owner()), metadata=kept))
 
@@ -88,20 +88,20 @@ class StoredConversations(ClientResource):
             raise missing from None
 
     async def note(self, session: Session, metadata: dict[str, str]) -> Session:
-        """Replace its metadata."""
+        """Replace the metadata."""
         return await self._store.sessions.note(session.id, CONVERSATION, metadata)
 
     async def delete(self, session: Session) -> None:
-        """Delete a conversation with everything that was made from it."""
+        """Delete a conversation and everything derived from it."""
         await self._engine.delete(session.id)
 
     async def last_turn(self, session: Session) -> Turn | None:
-        """Read what was said last."""
+        """Return the last turn."""
         turns = await self._store.turns.history(session.active_branch, limit=1)
         return turns[-1] if turns else None
 
     async def turns(self, session: Session, *, before: int | None = None, limit: int = 100) -> tuple[Turn, ...]:
-        """Read the newest turns of the active branch, or those in front of one; the oldest first."""
+        """Return the newest turns of the active branch, or those before one; oldest first."""
         return await self._store.turns.history(session.active_branch, limit=limit, before=before)
 
     async def holds(self, session: Session, turn: Turn) -> bool:
@@ -112,20 +112,21 @@ class StoredConversations(ClientResource):
         return lineage.owner_of(turn.turn_seq) == turn.branch_id
 
     async def log(self, session: Session, message: Message, metadata: dict[str, Json]) -> Turn:
-        """Record what was said elsewhere at the end of the active branch.
+        """Append messages that were exchanged elsewhere to the active branch.
 
-        An assistant's message answers the last turn if that has no answer. ``OutOfOrder`` while a turn is answered.
+        An assistant's message answers the last turn if that has no answer. Raises ``OutOfOrder`` while a turn is being
+        answered.
         """
         return await self._store.turns.log(session.active_branch, message, metadata=metadata)
 
     async def go_back(self, session: Session, turn: Turn) -> Session:
-        """Go on without a turn and all that followed it, on a branch from before it."""
+        """Remove a turn and everything after it, by continuing on a branch from before it."""
         await self._store.branches.rollback(session.active_branch, to=turn.turn_seq - 1)
         return await self._session(session.id)
 
 
 def echo_of(turn: Turn) -> dict[str, Json] | None:
-    """Return what a turn keeps of the request that its response shows; None: it is no response."""
+    """Return what a turn stores of its request for the response; None if it is not a response."""
     echo = turn.metadata.get(RESPONSE) if isinstance(turn.metadata, dict) else None
     return echo if isinstance(echo, dict) else None
 

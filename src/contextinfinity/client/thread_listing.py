@@ -28,9 +28,9 @@ _RECEIVED = re.compile(r"(?:ok|okay|got it|understood|noted)\b", re.IGNORECASE)
 
 
 async def list_threads(
-    store: Store, owner: Owner, limit: int, after: Position | None = None
+    store: Store, owner: Owner | None, limit: int, after: Position | None = None
 ) -> tuple[ShownThread, ...]:
-    """Read an owner's threads, the one spoken in last first; those of side requests alone are left out."""
+    """Read the threads of an owner (None: of all users), most recently used first, without those of side requests."""
     found = list[ShownThread]()
     while (wanted := limit - len(found)) > 0:
         sessions = await store.sessions.list(owner, limit=wanted, after=after)

@@ -1,4 +1,4 @@
-"""Tokens and the state of an engine, for the doors that need them."""
+"""API tokens, and the health of an engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANY_FAILED = 1
 
 
 class LocalTokens:
-    """``Tokens`` of an engine's ledger."""
+    """``TokenClient`` of an engine's ledger."""
 
     def __init__(self, engine: Engine) -> None:
         self._tokens = engine.store.tokens
@@ -36,7 +36,7 @@ class LocalTokens:
     async def create(
         self, owner: Owner, *, scope: TokenScope = "user", expires_at: datetime | None = None
     ) -> MadeToken:
-        """Create one, and show it this once."""
+        """Create a token and return its text once; only its hash is stored. ``expires_at`` None: it does not expire."""
         text = PREFIX + secrets.token_urlsafe(32)
         new = NewToken(sha256=_hash(text), owner=owner, scope=scope, expires_at=expires_at)
         token = await self._tokens.create(new)
@@ -45,15 +45,15 @@ class LocalTokens:
         )
 
     async def list(self) -> tuple[Token, ...]:
-        """Read those there ever were."""
+        """Return all tokens, including revoked and expired ones, oldest first."""
         return await self._tokens.list()
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Revoke one."""
+        """Revoke a token, effective at once in every process. Raises ``NotFound`` if it is unknown."""
         return await self._tokens.revoke(token_id)
 
     async def check(self, text: str) -> Token:
-        """Return the valid token of that text."""
+        """Return the valid token with that text. Raises ``TokenNeeded`` if it is missing, unknown or expired."""
         token = await self._find(text) if text else None
         state = None if token is None else token.state(now())
         if token is not None and state == "valid":
@@ -72,7 +72,7 @@ class LocalTokens:
         raise TokenNeeded(f"Token {token.id} of {token.owner.user_id} {did}{when}.")
 
     async def closed(self) -> bool:
-        """Return whether there were tokens and none is valid any more."""
+        """Return whether tokens exist and none is valid: then a server rejects every request."""
         try:
             tokens = await self._tokens.list(limit=MOST_KNOWN)
         except LedgerError:
@@ -81,7 +81,7 @@ class LocalTokens:
         return bool(tokens) and all(token.state(moment) != "valid" for token in tokens)
 
     async def _find(self, text: str) -> Token | None:
-        """Read a token; while the ledger is away, as it was seen last."""
+        """Return a token; while the ledger is unavailable, as it was read last."""
         sha256 = _hash(text)
         try:
             token = await self._tokens.find(sha256)
@@ -97,7 +97,7 @@ class LocalTokens:
         return token
 
     async def needed(self) -> bool:
-        """Return whether there ever was one; that never becomes untrue."""
+        """Return whether any token exists; once true, it stays true."""
         if not self._were_any:
             try:
                 self._were_any = await self._tokens.any()
@@ -112,7 +112,7 @@ def _hash(text: str) -> str:
 
 
 async def health_of(engine: Engine) -> Health:
-    """Look whether the ledger answers, what is held for it, and what work was given up."""
+    """Return whether the ledger answers, what is pending for it, and which jobs failed for good."""
     ledger, backlog, reasons = engine.health(), Backlog(), list[str]()
     try:
         backlog = await asyncio.wait_for(engine.store.jobs.backlog(), HEALTH_SECONDS)

@@ -49,7 +49,7 @@ MAX_IMAGE_BYTES = 5_000_000
 
 
 class WorkspaceConversations(LocalConversations):
-    """``Conversations`` about a repository. ``warn`` is called with what the user should be told."""
+    """``Conversations`` about a repository. ``warn`` is called with warnings for the user."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class WorkspaceConversations(LocalConversations):
     # --- files ---
 
     def add(self, path: str) -> bool:
-        """Open a file, or let an image go with the next message; False if there is no such file."""
+        """Open a file, or attach an image to the next message; False if there is no such file."""
         kind = IMAGES.get(Path(path).suffix.lower())
         if kind is None:
             return self.workspace.files.add_file(path)
@@ -100,11 +100,11 @@ class WorkspaceConversations(LocalConversations):
     def send(
         self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncIterator[StampedEvent]:
-        """Say something about the repository and hear what follows."""
+        """Send a message and yield its events, from ``TurnStarted`` to ``TurnDone``."""
         return self._send(thread_id, content, deltas, how)
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
-        """Say something about the repository and wait for the whole answer."""
+        """Send a message and return the finished turn."""
         return await end_of(self._send(thread_id, content, False, how))
 
     async def _send(
@@ -134,7 +134,7 @@ class WorkspaceConversations(LocalConversations):
         return Message(role="user", blocks=(*blocks, *images))
 
     async def _find_or_import(self, thread_id: str, how: SendFields) -> Session | None:
-        """Find the thread; one that only the history file knows is created from it."""
+        """Return the thread; one that only the history file contains is imported."""
         named = how.get("user_id"), how.get("org_id")
         owner = Owner(user_id=named[0] or "local", org_id=named[1] or "") if any(named) else None
         try:
@@ -148,7 +148,7 @@ class WorkspaceConversations(LocalConversations):
         return session
 
     async def _turns(self, session: Session | None, how: SendFields, name: str) -> Sequence[Turn]:
-        """Read the turns that the next prompt shows word for word, and repair the history file by them."""
+        """Return the turns that the next prompt contains verbatim, and repair the history file from them."""
         if session is None:
             return ()
         store = self._engine.store
@@ -165,7 +165,7 @@ class WorkspaceConversations(LocalConversations):
         return turns
 
     def _repair(self, turns: Sequence[Turn], name: str) -> None:
-        """Give the history file what only the ledger has."""
+        """Add to the history file what only the ledger has."""
         said = [message for turn in turns for message in messages_of(turn) if message.role in ("user", "assistant")]
         kept = [(one["role"], _text(one)) for one in messages_of_session(self.store, name)]
         missing = difference([(message.role, message.rendered_text) for message in said], kept)
@@ -175,7 +175,7 @@ class WorkspaceConversations(LocalConversations):
     # --- the prompt ---
 
     def _prepared(self, turns: Sequence[Turn], message: str) -> WorkspaceText:
-        """Write the section of the workspace, after dropping files that would not fit."""
+        """Return the section of the workspace, after dropping files that would not fit."""
         history: list[ChatMessage] = []
         for turn in turns:
             history += [{"role": "user", "content": turn.user_message.rendered_text}]
@@ -195,7 +195,7 @@ class WorkspaceConversations(LocalConversations):
 
 
 def _section(parts: PromptParts, turns: Sequence[Turn]) -> WorkspaceText:
-    """Turn the parts of a prompt into the section that the engine places; history stands as turns there."""
+    """Convert the parts of a prompt to the section that the engine places; history is passed as turns."""
     early = len(parts.tiers["L3"].history) // 2
     tiers = [tier_text(name, parts.tiers[name]) for name in ("L1", "L2", "L3")]
     return WorkspaceText(

@@ -1,4 +1,4 @@
-"""``cix chat``: lines from a pipe (``pipe``), or a person at a terminal (``talk``), plainly or drawn.
+"""``cix chat``: reads questions from a pipe (``piped_chat``) or from a person at a terminal (``chat_session``).
 
-``chat`` is the command and picks one; ``commands`` is the table of what can be typed after a slash.
+``chat`` is the command and chooses between them; ``commands`` is the table of slash commands.
 """

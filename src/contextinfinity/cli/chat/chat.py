@@ -5,17 +5,35 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contextinfinity.cli.attachments import read_file, read_image
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
+from contextinfinity.cli.new_conversation import Files, Images, PersonaName, System, instructions_of
 from contextinfinity.cli.workspace_option import Folder, way_in
 
 if TYPE_CHECKING:
     from contextinfinity.cli.engine_thread import EngineThread
+    from contextinfinity.client.contract import SendFields
 
 Plain = Annotated[bool, typer.Option("--plain", help="Draw nothing: plain lines, for screen readers.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatInput:
+    """How a chat begins: instructions, files for the first question, a workspace."""
+
+    file: Files = None
+    image: Images = None
+    system: System = None
+    persona: PersonaName = None
+    workspace: Folder = None
+
+
+NOTHING = ChatInput()
 
 
 @command
@@ -25,10 +43,18 @@ def chat(
     branch: Branch = None,
     model: Model = None,
     plain: Plain = False,
-    workspace: Folder = None,
+    begins: ChatInput = NOTHING,
 ) -> None:
     """Chat with a model. On a terminal, /help lists the commands; from a pipe, every line is one question."""
     from contextinfinity.cli.answer_output import NEW
+
+    files = [*map(read_file, begins.file or ()), *map(read_image, begins.image or ())]
+    new = instructions_of(means, session, begins.system, begins.persona, model)
+    model = new.model
+
+    def entered(work: EngineThread) -> tuple[str, SendFields]:
+        thread, how = way_in(work, means, begins.workspace, session, branch, model)
+        return new.begin(work, means, thread), how
 
     if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:
         from contextinfinity.cli.chat.keyboard import keyboard_held
@@ -37,15 +63,16 @@ def chat(
             from contextinfinity.cli.chat.chat_session import ChatSession
 
             try:
-                ChatSession(work, means, *way_in(work, means, workspace, session, branch, model), plain=plain).go_on()
+                talk = ChatSession(work, means, *entered(work), plain=plain)
+                talk.files += files
+                talk.go_on()
             finally:
                 release()  # before the engine closes: a Ctrl-C then ends the process at once
         return
     from contextinfinity.cli.chat.piped_chat import PipedChat
 
     with _opened(means, model, creates=session == NEW) as work:
-        thread, how = way_in(work, means, workspace, session, branch, model)
-        lines = PipedChat(work, thread, how, as_json=means.as_json)
+        lines = PipedChat(work, *entered(work), as_json=means.as_json, files=files)
         lines.go_on()
     if lines.failures:
         raise typer.Exit(1)
@@ -53,7 +80,7 @@ def chat(
 
 @contextmanager
 def _opened(means: CommonOptions, model: str | None, *, creates: bool) -> Iterator[EngineThread]:
-    """Load the built-in model if it answers, and have an engine at work."""
+    """Load the built-in model if it is the one that answers, and start the engine."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.weights_download import prepare
 

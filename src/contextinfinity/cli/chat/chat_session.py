@@ -1,7 +1,7 @@
-"""A conversation with a person at a terminal: where it is, and the way of each line that is typed.
+"""A conversation with a person at a terminal: the current thread and branch, and the handling of each line.
 
-Ctrl-C stops an answer, which is kept as far as it came; at the prompt it clears the line, and leaves when it is pressed
-again within two seconds with nothing typed in between.
+Ctrl-C stops an answer, which is kept as far as it came; at the prompt it clears the line, and leaves when pressed again
+within two seconds with nothing typed in between.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from contextinfinity.cli.answer_output import NEW, Answer, why_incomplete
+from contextinfinity.cli.attachments import content_of, dragged_file, read_attachment
 from contextinfinity.cli.chat import commands
 from contextinfinity.cli.chat.keyboard import InterruptToLeave
 from contextinfinity.cli.chat.notices import account, offer, tell_of_folds
@@ -24,6 +25,7 @@ from contextinfinity.text.plurals import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from contextinfinity.cli.attachments import Attachment
     from contextinfinity.cli.command_options import CommonOptions
     from contextinfinity.cli.engine_thread import EngineThread
     from contextinfinity.client.contract import SendFields
@@ -38,11 +40,12 @@ RECALLED = (6, 40)
 
 
 class ChatSession:
-    """A conversation, where it is, and whether it is over (``left``)."""
+    """A conversation with its current place, and whether it was left (``left``)."""
 
     def __init__(self, work: EngineThread, means: CommonOptions, thread: str, how: SendFields, *, plain: bool) -> None:
         settings = settings_for(means.config, means.data_dir).settings
         self.client = work.client
+        self.folder = settings.data_dir
         self.means = means
         self.thread = thread
         self.how = how
@@ -50,13 +53,15 @@ class ChatSession:
         self.found: tuple[ChunkId, ...] = ()
         """What was searched for last, to be attached by its number."""
         self.attached: list[ChunkId] = []
-        """What goes along with the next question."""
+        """Chunks that go along with the next question."""
+        self.files: list[Attachment] = []
+        """Files that go along with the next question."""
         self._work = work
         self._changing: ShownTurn | None = None
         self.face = choose(plain=plain, history=settings.data_dir / "chat_history", offers=self._offers)
 
     def go_on(self) -> None:
-        """Talk until one side has had enough."""
+        """Read and handle lines until the user leaves."""
         self.face.note(GREETING)
         self.recall()
         folds = self._work.begin(tell_of_folds(self.client.folds.follow()))
@@ -89,8 +94,10 @@ class ChatSession:
                 self.face.note(str(error))
 
     def _follow(self, line: str) -> None:
-        """Do what a line says: a command begins with a slash, a message with anything else, or with two."""
+        """Handle a line: a command begins with one slash, a message with anything else, or with two slashes."""
         changing, self._changing = self._changing, None
+        if changing is None and not line.startswith("//") and (file := dragged_file(line)) is not None:
+            return self.attach(file)
         if line.startswith("/") and not line.startswith("//"):
             return commands.run(self, line)
         if not line.strip():
@@ -102,14 +109,16 @@ class ChatSession:
     # --- what commands do with it ---
 
     def do(self, asked: Coroutine[Any, Any, T]) -> T:
-        """Have the engine do something, and wait for it."""
+        """Run a coroutine on the engine's loop and wait for it."""
         return self._work.do(asked)
 
     def ask(self, question: str, **more: Unpack[SendFields]) -> None:
-        """Ask, and show the answer with what it took."""
+        """Send a message and show the answer with its cost."""
         began = monotonic()
-        answer = Answer(self._work, self.thread, question, {**self.how, "attach": tuple(self.attached), **more})
+        content = content_of(question, self.files)
+        answer = Answer(self._work, self.thread, content, {**self.how, "attach": tuple(self.attached), **more})
         self.attached.clear()
+        self.files.clear()
         try:
             with self.face.answering() as hear:
                 turn = answer.wait(hear)
@@ -124,6 +133,11 @@ class ChatSession:
         if (took := account(turn, monotonic() - began)) is not None:
             self.face.kept(took)
 
+    def attach(self, file: Path) -> None:
+        """Let a file go along with the next question."""
+        self.files.append(read_attachment(file))
+        self.face.note(f"{file.name} goes along with what you say next.")
+
     def save(self, file: Path) -> int:
         """Export the conversation to a file, in the format that its name ends with; return its size."""
         from contextinfinity.cli.export_command import format_of, write_export
@@ -131,27 +145,27 @@ class ChatSession:
         return write_export(self._work, self.means, file, format_of(None, file), self.here()[0])
 
     def change(self, turn: ShownTurn) -> None:
-        """Put an earlier question into the prompt; what is sent then takes its place, on a branch of its own."""
+        """Put an earlier question into the prompt; the edited message replaces it on a new branch."""
         self._changing = turn
 
     def here(self) -> tuple[str, BranchId | None]:
-        """Tell the thread and the branch."""
+        """Return the thread and the branch."""
         if self.thread == NEW:
             raise InvalidInput("Nothing was said here yet.", hint="Say something first.")
         return self.thread, self.how.get("branch_id")
 
     def go(self, thread: str, branch: BranchId | None = None) -> None:
-        """Go on somewhere else."""
+        """Switch to another thread or branch."""
         self.thread, self.how["branch_id"] = thread, branch
 
     def rewind(self, seq: int) -> None:
-        """Go on after an earlier turn, on a new branch that becomes the active one."""
+        """Continue after an earlier turn, on a new branch that becomes the active one."""
         thread, branch = self.here()
         made = self.do(self.client.threads.rollback(thread, to=seq, branch_id=branch))
         self.go(thread, made.branch_id)
 
     def turn(self, seq: int | None = None) -> ShownTurn:
-        """Read a turn of the branch; the last one if none is named."""
+        """Return a turn of the branch; by default the last one."""
         thread, branch = self.here()
         before = None if seq is None else seq + 1
         shown = self.do(self.client.conversations.show(thread, branch_id=branch, limit=1, before=before)).turns
@@ -160,7 +174,7 @@ class ChatSession:
         return shown[-1]
 
     def recall(self) -> None:
-        """Show where we are and what was said last."""
+        """Show the current place and the last exchange."""
         if self.thread == NEW:
             return
         thread, branch = self.here()
@@ -182,7 +196,7 @@ class ChatSession:
             return ()
 
     def _part(self) -> None:
-        """Say how to come back."""
+        """Print how to continue later."""
         if self.thread == NEW:
             return
         branch = self.how.get("branch_id")
@@ -191,5 +205,5 @@ class ChatSession:
 
 
 def _as_typed(message: str) -> str:
-    """Write a message as one would type it."""
+    """Return a message as it would be typed."""
     return f"/{message}" if message.startswith("/") else message

@@ -1,7 +1,7 @@
-"""What can be typed after a slash, as one table.
+"""The slash commands, as one table.
 
-A command is a function of the talk and of what stands behind its name. It prints; what cannot be done is an error in
-words, and the talk goes on.
+A command is a function of the chat session and of its arguments. It prints its result; an error is printed in words,
+and the chat continues.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.cli.answer_output import NEW, check_model
+from contextinfinity.cli.attachments import dragged_file
 from contextinfinity.cli.chat import workspace_commands as workspace
 from contextinfinity.cli.context_command import print_explained
 from contextinfinity.cli.fold import print_fold
@@ -35,7 +36,7 @@ Offer: TypeAlias = tuple[str, str]
 
 
 def name_of(branch: ShownBranch) -> str:
-    """Name a branch as people do."""
+    """Return the name of a branch for people."""
     return branch.label or short(branch.branch_id)
 
 
@@ -179,12 +180,24 @@ def _search(talk: ChatSession, words: str) -> None:
         talk.face.note("/attach 1 puts the first one to your next question.")
 
 
-def _attach(talk: ChatSession, number: str) -> None:
-    wanted = _number(number, "/attach 1")
+def _attach(talk: ChatSession, what: str) -> None:
+    if what and not what.isdecimal():
+        return talk.attach(dragged_file(what) or Path(what).expanduser())
+    wanted = _number(what, "/attach 1, or /attach notes.md")
     if not 1 <= wanted <= len(talk.found):
         raise InvalidInput(f"There is no hit {wanted}.", hint="/search WORDS lists some.")
     talk.attached.append(talk.found[wanted - 1])
-    talk.face.note("It goes along with what you say next.")
+    return talk.face.note("It goes along with what you say next.")
+
+
+def _editor(talk: ChatSession, begun: str) -> None:
+    from contextinfinity.cli.chat.editor import written_in_editor
+
+    message = written_in_editor(begun, talk.folder)
+    if not message.strip():
+        return talk.face.note("Nothing was written, and nothing is sent.")
+    talk.face.note(message)
+    return talk.ask(message)
 
 
 def _copy(talk: ChatSession, number: str) -> None:
@@ -238,7 +251,7 @@ def _fold_words(talk: ChatSession) -> Iterator[Offer]:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command: how it is written, what it says in /help, what it does, and what Tab offers behind its name."""
+    """A command: its usage, its line in /help, its function, and its completions."""
 
     name: str
     takes: str = ""
@@ -267,7 +280,8 @@ COMMANDS = (
     Command(name="context", takes="[TURN]", says="show what the model saw", run=_context),
     Command(name="fold", takes="[preview|undo]", says="fold old turns now", run=_fold, offers=_fold_words),
     Command(name="search", takes="WORDS", says="search what was said in all sessions", run=_search),
-    Command(name="attach", takes="N", says="put what was found to the next question", run=_attach),
+    Command(name="attach", takes="N|PATH", says="put what was found, or a file, to the next question", run=_attach),
+    Command(name="editor", takes="[TEXT]", says="write a message in $EDITOR", run=_editor),
     Command(name="copy", takes="[SEQ]", says="copy the last answer, or that of a turn", run=_copy),
     Command(name="save", takes="FILE", says="save the conversation: .md to read, other names to import", run=_save),
     Command(name="add", takes="PATH", says="open a file of the workspace", run=workspace.add, offers=workspace.paths),
@@ -293,7 +307,7 @@ MEANT = {"exit": "quit", "q": "quit", "bye": "quit", "regenerate": "retry", "swi
 
 
 def run(talk: ChatSession, line: str) -> None:
-    """Do what a line that begins with a slash says."""
+    """Run a slash command."""
     name, _, rest = line[1:].strip().partition(" ")
     for command in COMMANDS:
         if command.name == name:
@@ -307,7 +321,7 @@ def run(talk: ChatSession, line: str) -> None:
 
 
 def offers(talk: ChatSession, text: str) -> Iterator[Offer]:
-    """Tell what the last word of a line may become: a command's name, or what that command takes."""
+    """Return the completions of the last word of a line: command names, or arguments of the command."""
     name, space, rest = text.removeprefix("/").partition(" ")
     if not text.startswith("/") or " " in rest or "\n" in text:
         return

@@ -1,7 +1,7 @@
-"""Typing at the prompt: Enter sends, Alt-Enter or a backslash at the end goes on in the next line.
+"""The prompt: Enter sends, Alt-Enter or a backslash at the end continues in the next line.
 
-What is pasted stays one message, arrows and Ctrl-R find what was typed before, Tab completes what follows a slash.
-What other threads print meanwhile appears above the line being typed.
+Pasted text stays one message, arrows and Ctrl-R search the history, Tab completes slash commands. Output of other
+threads appears above the line being typed.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _LOOKS = Style.from_dict({"": "bold", "prompt": "nobold ansicyan"})
 
 
 class _Output(Vt100_Output):
-    """Leaves bracketed paste on between two prompts: a paste while an answer streams is one message too."""
+    """Keeps bracketed paste on between two prompts, so that a paste while an answer streams is one message too."""
 
     def disable_bracketed_paste(self) -> None:
         pass
 
 
 class Input:
-    """A prompt with its keys."""
+    """A prompt with its key bindings."""
 
     def __init__(self, history: Path, offers: Offers) -> None:
         self.typed = False
@@ -69,11 +69,11 @@ class Input:
         self._session.default_buffer.on_text_changed += lambda _: self._set_typed(True)
 
     def keep_typed(self, thread: str | None) -> None:
-        """Keep what was typed since the last call, under its conversation."""
+        """Store what was typed since the last call, with its conversation."""
         self._history.keep(thread)
 
     def read(self, words: str = "") -> str | None:
-        """Read a message, beginning with these words; None at its end (Ctrl-D), ``KeyboardInterrupt`` at Ctrl-C."""
+        """Read a message, starting with this text; None at the end (Ctrl-D), ``KeyboardInterrupt`` at Ctrl-C."""
         handlers = {number: signal.getsignal(number) for number in ENDING}
         try:
             with patch_stdout(raw=True):
@@ -86,7 +86,7 @@ class Input:
 
     @contextmanager
     def reading_ahead(self) -> Iterator[None]:
-        """Read keys for the next prompt while none is shown: behind a full queue of them a Ctrl-C would wait."""
+        """Read keys for the next prompt while none is shown: a full input queue would block Ctrl-C."""
         woken, wake = os.pipe()
         reader = Thread(target=self._read_ahead, args=(woken,), daemon=True)
         reader.start()
@@ -112,7 +112,7 @@ class Input:
 
 
 def _leave_when_told() -> None:
-    """Have the wish that the process end reach the prompt, which then leaves the terminal as it found it."""
+    """Deliver SIGTERM to the prompt, which then restores the terminal."""
     app, loop = get_app(), asyncio.get_running_loop()
     for number in ENDING:
         loop.add_signal_handler(number, lambda: app.exit(exception=Terminated()))

@@ -1,7 +1,7 @@
 """The keyboard of a chat at a terminal: what is typed between two prompts, and when Ctrl-C leaves.
 
-Between two prompts nothing is echoed, and no line is handed over: keys and pastes stay in the terminal's queue until
-the next prompt reads them. Bracketed paste stays on, so a paste is one message whenever it happens. Ctrl-C still raises
+Between two prompts nothing is echoed and no line is consumed: keys and pastes stay in the terminal's queue until the
+next prompt reads them. Bracketed paste stays on, so a paste is one message whenever it happens. Ctrl-C still raises
 ``KeyboardInterrupt``.
 """
 
@@ -20,7 +20,7 @@ SECONDS_TO_LEAVE = 2.0
 
 @contextmanager
 def keyboard_held() -> Iterator[Callable[[], None]]:
-    """Hold the keyboard for the prompts of a chat; yields a function that gives it back, which may be called early."""
+    """Set the terminal up for the prompts of a chat; yields a function that restores it, which may be called early."""
     with _keyboard_set(cooked=False) as restore:
 
         def release() -> None:
@@ -36,7 +36,7 @@ def keyboard_held() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def keyboard_of_readline() -> Iterator[None]:
-    """Give the keyboard to readline, which echoes only where the terminal did, and switches bracketed paste off."""
+    """Set the terminal up for readline, which echoes only where the terminal did, and switches bracketed paste off."""
     with _keyboard_set(cooked=True):
         try:
             yield
@@ -46,7 +46,7 @@ def keyboard_of_readline() -> Iterator[None]:
 
 @contextmanager
 def _keyboard_set(*, cooked: bool) -> Iterator[Callable[[], None]]:
-    """Have the terminal echo keys and hand over whole lines, or neither; yields what restores it."""
+    """Switch echo and line mode on or off; yields the function that restores them."""
     keyboard = sys.stdin.fileno()
     before, modes = termios.tcgetattr(keyboard), termios.tcgetattr(keyboard)
     modes[3] |= termios.NOFLSH  # a Ctrl-C must not take half a paste out of the queue
@@ -91,5 +91,5 @@ class InterruptToLeave:
         return not typed and last is not None and now - last <= SECONDS_TO_LEAVE
 
     def forget(self) -> None:
-        """Forget the last Ctrl-C: something was said since."""
+        """Forget the last Ctrl-C, because a message was sent since."""
         self._last = None

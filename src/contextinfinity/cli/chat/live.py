@@ -1,8 +1,8 @@
-"""The lower end of a terminal: what is finished scrolls away above, what is not is drawn again in its place.
+"""The bottom of a terminal: finished lines scroll away, unfinished ones are redrawn in place.
 
-Only lines that changed are written, in one go, so nothing flickers; there is no other screen, so everything stays to
-be scrolled back to. When the window gets narrower the terminal breaks the lines that are there; they are counted as
-it shows them.
+Only changed lines are written, in one write, so nothing flickers; the main screen is used, so everything stays in the
+scrollback. When the window gets narrower, the terminal wraps the lines that are there; they are counted as it shows
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARGIN = 3
 
 
 class Live:
-    """What is drawn and not finished. Any thread may write."""
+    """The unfinished lines at the bottom of the screen. Thread-safe."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -36,25 +36,25 @@ class Live:
 
     @property
     def width(self) -> int:
-        """How wide a line may be now."""
+        """The maximum width of a line."""
         return max(_size().columns - MARGIN, 10)
 
     def draw(self, finished: Sequence[Text], tail: Sequence[Text]) -> None:
-        """Print what is finished for good and draw the tail below it; of a tail too high, its end."""
+        """Print finished lines and draw the unfinished ones below; if these are too many, the last of them."""
         with self._lock, undivided():
             drawn = self._as_written([*tail[-max(_size().lines - 2, 1) :]])
             _write(self._over(self._as_written(finished) + drawn, ends=not drawn))
             self._drawn = drawn
 
     def above(self, text: str) -> None:
-        """Print a line above the tail."""
+        """Print a line above the unfinished ones."""
         with self._lock, undivided():
             kept, line = self._drawn, (text, 0)
             _write(self._over([line, *kept], ends=not kept))
             self._drawn = kept
 
     def _as_written(self, lines: Sequence[Text]) -> list[tuple[str, int]]:
-        """Turn lines into what a terminal understands; only styles steer it."""
+        """Convert lines to terminal output; only styles become escape sequences."""
         with self._console.capture() as captured:
             for line in lines:
                 line.plain = tame(line.plain.replace("\n", " "))
@@ -63,7 +63,7 @@ class Live:
         return [(one, line.cell_len) for one, line in zip(written, lines, strict=False)]
 
     def _over(self, lines: list[tuple[str, int]], *, ends: bool) -> str:
-        """Say how to get from what is drawn to these lines; the cursor then is behind the last, or below if it ends."""
+        """Return the output that replaces the drawn lines; the cursor ends after the last, or below a complete one."""
         same = 0
         for old, new in zip(self._drawn, lines, strict=False):
             if old != new:
@@ -95,7 +95,7 @@ def _write(text: str) -> None:
 
 @contextmanager
 def undivided() -> Iterator[None]:
-    """Let a Ctrl-C wait until what is begun is done: half a drawing could not be gone on with."""
+    """Delay Ctrl-C until the block is done, because a partial drawing could not be continued."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

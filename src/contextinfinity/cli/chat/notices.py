@@ -1,4 +1,4 @@
-"""What is told around the answers, in words."""
+"""Notices around the answers: cost, hints, and folds."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SOON = 1.0
 
 
 def account(turn: FinishedTurn, seconds: float) -> str | None:
-    """Say what an answer took; nothing where there was none."""
+    """Return the cost line of an answer; empty without one."""
     if turn.outcome == "clarification" or (turn.outcome == "failed" and not turn.usage.input_tokens):
         return None
     return ", ".join([*_tokens(turn.usage), turn.model, f"{seconds:.1f} s"])
 
 
 def _tokens(usage: Usage) -> list[str]:
-    """Say what was read, written and paid, as far as it is known."""
+    """Return tokens read and written and the cost, as far as known."""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     read = [f"{usage.input_tokens:,} tokens in{cached}"] if usage.input_tokens else []
     said = [f"{usage.output_tokens:,} out" if read else f"{usage.output_tokens:,} tokens out"]
@@ -41,7 +41,7 @@ def _tokens(usage: Usage) -> list[str]:
 
 
 def offer(turn: FinishedTurn | ShownTurn) -> str | None:
-    """Say what can be done about an answer that is none, or half of one."""
+    """Return what the user can do about a failed or incomplete answer."""
     if turn.outcome is None:
         return "The last question is still being answered, by another process."
     if turn.outcome == "failed" or turn.error is not None:
@@ -54,7 +54,7 @@ def offer(turn: FinishedTurn | ShownTurn) -> str | None:
 
 
 async def tell_of_folds(events: AsyncIterator[CompactionEvent]) -> None:
-    """Tell as they happen what folds do; one that is over soon is told once."""
+    """Print notices of folds as they happen; a quick one is printed once."""
     begun: dict[str, asyncio.TimerHandle] = {}
     async for event in events:
         if (earlier := begun.pop(event.branch_id, None)) is not None:
@@ -67,7 +67,7 @@ async def tell_of_folds(events: AsyncIterator[CompactionEvent]) -> None:
 
 
 def _notice(event: CompactionEvent) -> str | None:
-    """Say what a fold did; what came to nothing is passed over."""
+    """Return the notice of a fold; None for one without effect."""
     if isinstance(event, CompactionFailed):
         return f"(Folding failed and is tried again: {event.message})"
     if isinstance(event, CompactionCompleted) and event.case != "none":

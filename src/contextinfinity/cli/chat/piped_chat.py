@@ -1,4 +1,4 @@
-"""Lines from a pipe: every line is a question, and stdout gets the answers and nothing else.
+"""Lines from a pipe: every line is a question, and stdout receives only the answers.
 
 Ctrl-C stops a running answer, which is kept as far as it came; a second one within two seconds, before the next
 question, leaves.
@@ -7,14 +7,17 @@ question, leaves.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextinfinity.cli.answer_output import Answer, PlainAnswer, has_failed, remark_on
+from contextinfinity.cli.attachments import content_of
 from contextinfinity.cli.chat.keyboard import InterruptToLeave
 from contextinfinity.cli.output import print_json, remark, say
 from contextinfinity.errors import ContextInfinityError, InvalidInput
 
 if TYPE_CHECKING:
+    from contextinfinity.cli.attachments import Attachment
     from contextinfinity.cli.engine_thread import EngineThread
     from contextinfinity.client.contract import SendFields
     from contextinfinity.domain.events import FinishedTurn
@@ -23,16 +26,20 @@ if TYPE_CHECKING:
 class PipedChat:
     """A conversation, line by line."""
 
-    def __init__(self, work: EngineThread, thread: str, how: SendFields, *, as_json: bool) -> None:
+    def __init__(
+        self, work: EngineThread, thread: str, how: SendFields, *, as_json: bool, files: Sequence[Attachment] = ()
+    ) -> None:
         self._work = work
         self._thread = thread
         self._how = how
         self._as_json = as_json
+        self._files = list(files)
+        """What goes along with the first question."""
         self._leaving = InterruptToLeave()
         self.failures = 0
 
     def go_on(self) -> None:
-        """Answer line after line until there are no more."""
+        """Answer line after line until the input ends."""
         while True:
             try:
                 line = _next_line()
@@ -49,7 +56,8 @@ class PipedChat:
                 self._answer(line)
 
     def _answer(self, line: str) -> None:
-        answer = Answer(self._work, self._thread, line, self._how)
+        answer = Answer(self._work, self._thread, content_of(line, self._files), self._how)
+        self._files.clear()
         try:
             turn = answer.wait(None if self._as_json else PlainAnswer().hear)
         except ContextInfinityError as error:  # the next line may do better
@@ -81,7 +89,7 @@ class PipedChat:
 
 
 def _next_line() -> str | None:
-    """Read a line, as UTF-8 wherever we are."""
+    """Read a line as UTF-8, whatever the locale."""
     line = sys.stdin.buffer.readline()
     try:
         return line.decode("utf-8").rstrip("\r\n") if line else None

@@ -1,4 +1,4 @@
-"""The plain face: every sign is printed once, in order, and never again. For screen readers, and for old terminals."""
+"""The plain view: every character is printed once, in order. For screen readers and old terminals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PlainView:
-    """``Face`` of lines, one after the other."""
+    """``ChatView`` that prints line after line."""
 
     def __init__(self) -> None:
         self.typed = False
@@ -32,11 +32,11 @@ class PlainView:
         return None if lines[0] is None else "\n".join(line.removesuffix("\\") for line in lines if line is not None)
 
     def keep_typed(self, thread: str | None) -> None:
-        """Keep nothing: there is no history here."""
+        """Store nothing: the plain prompt has no history."""
 
     @contextmanager
     def answering(self) -> Iterator[Hear]:
-        """Print an answer as it comes."""
+        """Print an answer as it arrives."""
         from contextinfinity.cli.answer_output import PlainAnswer
 
         plainly = PlainAnswer()
@@ -51,11 +51,11 @@ class PlainView:
         remark(text)
 
     def kept(self, account: str) -> None:
-        """Print what an answer took."""
+        """Print the cost of an answer."""
         remark(f"({account})")
 
     def recall(self, question: str, answer: str, most: int) -> None:
-        """Print what was said."""
+        """Print an earlier exchange."""
         lines = answer.splitlines()
         more = [f"… {counted(len(lines) - most, 'more line')}"] if len(lines) > most else []
         remark("\n".join(["", f"{PROMPT}{question}", *lines[:most], *more]))

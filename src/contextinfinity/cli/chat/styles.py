@@ -1,4 +1,4 @@
-"""What a person sees and types: the plain face, for every terminal, and the drawn one, for those that can."""
+"""The two views of a chat: the plain one, for every terminal, and the drawn one, for capable terminals."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ Offers: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
 
 
 class ChatView(Protocol):
-    """One side of a conversation with a person."""
+    """Input and output of a chat with a person."""
 
     @property
     def typed(self) -> bool:
-        """Whether anything was typed at the last prompt; to be asked when Ctrl-C ended it."""
+        """Whether anything was typed at the last prompt; read after Ctrl-C ended it."""
         ...
 
     def read(self, words: str = "") -> str | None:
-        """Read a message that begins with these words; None when there are no more."""
+        """Read a message that starts with this text; None at the end of input."""
         ...
 
     def keep_typed(self, thread: str | None) -> None:
-        """Keep what was typed since the last call for the next start, under its conversation where that is known."""
+        """Store what was typed since the last call, with its conversation where known."""
         ...
 
     def answering(self) -> AbstractContextManager[Hear]:
-        """Show an answer: whatever is told inside the ``with``. All of it stands there at its end."""
+        """Show an answer from the events inside the ``with``; it is complete on the screen at its end."""
         ...
 
     def note(self, text: str) -> None:
-        """Tell something beside the answers."""
+        """Show a notice beside the answers."""
         ...
 
     def kept(self, account: str) -> None:
-        """Tell that an answer is safe, and what it took."""
+        """Show that an answer is stored, and its cost."""
         ...
 
     def recall(self, question: str, answer: str, most: int) -> None:
-        """Show again what was said, of the answer no more than ``most`` lines."""
+        """Show an earlier exchange, at most ``most`` lines of the answer."""
         ...
 
 
 def choose(*, plain: bool, history: Path, offers: Offers) -> ChatView:
-    """Give the face that suits the terminal."""
+    """Return the view that suits the terminal."""
     from contextinfinity.cli.chat.plain import PlainView
 
     if plain or not _can_draw():

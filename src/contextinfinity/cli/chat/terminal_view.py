@@ -1,4 +1,4 @@
-"""The drawn face: Markdown as it streams, a mark that tells what is safe, and a prompt that can be edited."""
+"""The drawn view: Markdown as it streams, a mark for what is stored, and an editable prompt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FRAME_SECONDS = 0.03
 
 
 class TerminalView:
-    """``Face`` of a terminal that can move its cursor."""
+    """``ChatView`` of a terminal that can move its cursor."""
 
     def __init__(self, keys: Input) -> None:
         self._input = keys
@@ -46,12 +46,12 @@ class TerminalView:
         return self._input.read(words)
 
     def keep_typed(self, thread: str | None) -> None:
-        """Keep what was typed for the next start."""
+        """Store what was typed for the next start."""
         self._input.keep_typed(thread)
 
     @contextmanager
     def answering(self) -> Iterator[Hear]:
-        """Draw an answer as it comes; what others print meanwhile goes above its tail."""
+        """Draw an answer as it arrives; other output goes above it."""
         drawing = TerminalDrawing(self._console)
         with self._input.reading_ahead(), redirect_stderr(_Above(drawing.live)):
             try:
@@ -60,15 +60,15 @@ class TerminalView:
                 drawing.end()
 
     def note(self, text: str) -> None:
-        """Print something in the background."""
+        """Print a notice in a dim style."""
         self._console.print(Text(tame(text), style="dim"))
 
     def kept(self, account: str) -> None:
-        """Print what an answer took, behind the mark that it is safe."""
+        """Print the cost of an answer, after the mark that it is stored."""
         self.note(f"✓ {account}")
 
     def recall(self, question: str, answer: str, most: int) -> None:
-        """Print what was said."""
+        """Print an earlier exchange."""
         live, written = Live(self._console), StreamedAnswer(self._console)
         written.add(answer)
         lines = written.lines(live.width, over=True)[0]
@@ -88,7 +88,7 @@ class TerminalDrawing:
         self._drawn = 0.0
 
     def hear(self, event: Event, more: bool) -> None:
-        """Take in what happens, and show it; what comes close together is shown together."""
+        """Process an event and redraw; events close together are drawn together."""
         with undivided():
             finished = self._take(event)
             early = self._drawn + FRAME_SECONDS - monotonic()
@@ -98,11 +98,11 @@ class TerminalDrawing:
             self._draw(finished)
 
     def end(self) -> None:
-        """Let the answer stand there as it is."""
+        """Leave the answer on the screen as it is."""
         self.live.draw(self._written.lines(self.live.width, over=True)[0], [])
 
     def _take(self, event: Event) -> list[Text]:
-        """Take in an event; give the lines of one that goes on beside the answer, after what was said before it."""
+        """Process an event; return the lines of one that is shown beside the answer."""
         from contextinfinity.cli.answer_output import aside
         from contextinfinity.domain.events import Clarification, Delta, Durability, Retrying, StepStarted, ToolCalled
 
@@ -130,7 +130,7 @@ class TerminalDrawing:
 
 
 class _Above(TextIOBase):
-    """Takes what is printed on stderr while an answer is drawn."""
+    """Redirects stderr while an answer is drawn."""
 
     def __init__(self, live: Live) -> None:
         self._live = live

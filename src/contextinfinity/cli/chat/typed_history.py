@@ -1,7 +1,7 @@
-"""What was typed at the prompt of ``cix chat``, kept for the next start in ``{data_dir}/chat_history``.
+"""The prompt history of ``cix chat``, kept in ``{data_dir}/chat_history``.
 
-Nothing but this prompt writes to it. A line is written once its conversation is known, and is deleted with it. A file
-that cannot be written costs nothing but the next start's arrow key.
+Only this prompt writes to it. A line is written once its conversation is known, and is deleted with it. If the file
+cannot be written, only the next start's history is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST = 10_000
 
 
 class KeptHistory(History):
-    """``History`` in a file; the newest thousand entries survive a start."""
+    """``History`` in a file; the newest thousand entries are kept."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class KeptHistory(History):
         self._typed: list[str] = []
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return what is kept, the newest first."""
+        """Return the stored lines, newest first."""
         lines: list[typed_lines.TypedLine] = []
         with suppress(OSError):
             lines = typed_lines.read(self._file)
@@ -40,12 +40,12 @@ class KeptHistory(History):
         return [line.text for line in reversed(lines) if line.text]
 
     def store_string(self, string: str) -> None:
-        """Note a line; ``keep`` writes it."""
+        """Remember a line; ``keep`` writes it."""
         if len(string) <= LONGEST:
             self._typed.append(string)
 
     def keep(self, session: SessionId | None) -> None:
-        """Write the lines typed since the last call, as typed in this conversation."""
+        """Write the lines typed since the last call, with their conversation."""
         moment, known = now(), session if session is not None and is_id(session) else None
         lines = [typed_lines.TypedLine(text, known, moment) for text in self._typed]
         self._typed.clear()

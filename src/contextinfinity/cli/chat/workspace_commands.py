@@ -88,7 +88,7 @@ def tiers(talk: ChatSession, _: str) -> None:
 
 
 def history(talk: ChatSession, session_id: str) -> None:
-    """List the sessions of the repository, or go on with one."""
+    """List the sessions of the repository, or continue one."""
     store = workspace_of(talk).store
     if session_id:
         found = [one["session_id"] for one in store.list_sessions() if one["session_id"].startswith(session_id)]
@@ -104,7 +104,7 @@ def history(talk: ChatSession, session_id: str) -> None:
 
 
 def paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
-    """Offer the files of the repository."""
+    """Return the files of the repository, as completions."""
     workspace = workspace_of(talk).workspace
     if not workspace.symbols.paths:
         workspace.refresh()
@@ -112,17 +112,17 @@ def paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
 
 
 def open_paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
-    """Offer the open files."""
+    """Return the open files, as completions."""
     yield from ((path, path) for path in workspace_of(talk).workspace.files.get_files())
 
 
 def session_ids(talk: ChatSession) -> Iterator[tuple[str, str]]:
-    """Offer the sessions of the repository."""
+    """Return the sessions of the repository, as completions."""
     for one in workspace_of(talk).store.list_sessions(LISTED):
         yield one["session_id"], f"{one['session_id']}  {one_line(one['preview'], 40)}"
 
 
 def last_session(there: WorkspaceConversations) -> str:
-    """Return the thread of the session that was spoken in last, or that of a new one."""
+    """Return the thread of the most recently used session, or of a new one."""
     session_id = there.store.restore_session()
     return session_id if session_id and there.store.get_session_messages(session_id) else NEW

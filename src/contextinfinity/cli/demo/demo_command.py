@@ -19,6 +19,9 @@ default_model = "demo"
 [models.demo]
 provider = "scripted"
 context_limit = 8192
+
+[librarian]
+model = "offline"
 """
 
 Turns = Annotated[int, typer.Option("--turns", min=1, max=1_000_000, help="How many turns the logbook has.")]

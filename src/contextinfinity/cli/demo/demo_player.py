@@ -31,6 +31,8 @@ MODEL = "demo"
 WINDOW = 8192
 """The window of the demo's model: small, so that the conversation has to be folded."""
 MAIN, LOGBOOK = "demo-weather-buoy", "demo-harbour-log"
+FOLDED_AFTER = 11
+"""The turn, counted from 0, after which the example is folded: later turns are left for a preview."""
 FIRST_DAY = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 PINS = ("The whole buoy costs at most 450 EUR.", "Answers for the class use metric units.")
 MEMORIES = ("Ingrid teaches physics at the school in Tornby.", "Ingrid prefers short answers with a table.")
@@ -120,10 +122,11 @@ async def _play_main(client: Client, script: dict[str, Any]) -> None:
         if number == 1:
             for fact in PINS:
                 await client.pins.add(thread.thread_id, fact)
+        if number == FOLDED_AFTER:
+            await client.threads.commit(thread.thread_id)
+            await client.folds.fold(thread.thread_id)
     for fact in MEMORIES:
         await client.memories.add(fact)
-    await client.threads.commit(thread.thread_id)
-    await client.folds.fold(thread.thread_id)
 
 
 async def _import_logbook(client: Client, logbook: dict[str, Any], turns: int, folder: Path) -> None:

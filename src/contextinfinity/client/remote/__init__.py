@@ -1,8 +1,8 @@
-"""A client of a server: the same nouns over HTTP, for every door that knows the contract.
+"""A client of a server: the client contract over HTTP.
 
-What is said is said once: each message has a key, so that a request whose answer was lost on the way can be sent again.
-A stream that is cut is resumed where it was, also at a server that was started anew. What needs the ledger itself
-(tokens, the index) is refused, with where to do it.
+Each message has an idempotency key, so a request whose response was lost can be sent again. An interrupted stream is
+resumed where it was, also after a restart of the server. What needs the ledger itself (tokens, clean-up, the index)
+raises ``Refused``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client of a server, put together."""
+"""The client of a server, assembled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _State(Struct, frozen=True, kw_only=True):
 
 
 class RemoteClient:
-    """``Client`` of a server; closing it leaves the server as it is."""
+    """``Client`` of a server; closing it does not affect the server."""
 
     conversations: Conversations
     threads: Threads
@@ -70,7 +70,7 @@ class RemoteClient:
         self.exports = RemoteExports(self._line)
 
     def acting_for(self, owner: Owner) -> RemoteClient:
-        """Return a client of the same server whose requests all act for an owner."""
+        """Return a client of the same engine that finds and creates only the owner's objects."""
         client = copy(self)
         client._bind(self._line.acting_for(owner))
         return client
@@ -84,7 +84,7 @@ class RemoteClient:
         await self.close()
 
     async def health(self) -> Health:
-        """Tell how the server does."""
+        """Return the state of the engine; never raises."""
         try:
             state = await self._line.get("/healthz", _State)
         except ContextInfinityError as error:
@@ -92,12 +92,12 @@ class RemoteClient:
         return Health(status=state.status, reasons=state.reasons, backlog=Backlog())
 
     async def close(self, *, answer_seconds: float = 5.0) -> None:
-        """Let go of the line; what runs goes on at the server."""
+        """Close the connections; running turns continue at the server."""
         await self._line.close()
 
 
 class RemoteImports:
-    """``Imports`` at a server: the file is sent to it as it is read."""
+    """``Imports`` at a server: the file is uploaded as it is read."""
 
     def __init__(self, line: ServerConnection) -> None:
         self._line = line
@@ -111,7 +111,7 @@ class RemoteImports:
         owner: Owner = LOCAL,
         progress: Progress | None = None,
     ) -> Imported:
-        """Send a file; ``progress`` is told how much of it was sent."""
+        """Upload a file; ``progress`` receives how much of it was sent."""
         return await self._line.upload(
             "/import", Imported, path, owner=owner, progress=progress, format=form, thread_id=thread_id
         )
@@ -126,12 +126,16 @@ class RemoteExports:
     async def open(
         self, form: ExportFormat, *, thread_id: str | None = None, owner: Owner = LOCAL
     ) -> AsyncIterator[bytes]:
-        """Return the pieces of an export, as they arrive."""
+        """Return the pieces of an export of one conversation, or of all that an owner has."""
         return self._line.download("/export", owner=owner, format=form, thread_id=thread_id)
+
+    async def owners(self) -> tuple[Owner, ...]:
+        """Refuse: a server tells nobody its users."""
+        raise Refused("A server does not list its users.", hint=ELSEWHERE)
 
 
 class RemoteTokens:
-    """``TokenClient``, which are made where they are counted."""
+    """``TokenClient`` that refuses: tokens are managed where the ledger is."""
 
     async def create(
         self, owner: Owner, *, scope: TokenScope = "user", expires_at: datetime | None = None

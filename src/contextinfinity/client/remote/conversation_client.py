@@ -1,4 +1,4 @@
-"""Talking through a server."""
+"""Sending messages through a server."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class _Side(Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     error: Problem | None = None
     latency_ms: dict[str, float] | None = None
+    images: int = 0
+    tool_calls: int = 0
 
 
 class _MessagePage(Struct, frozen=True, kw_only=True):
@@ -68,7 +70,7 @@ class RemoteConversations:
     def send(
         self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncGenerator[StampedEvent]:
-        """Say something and hear what follows; what is cut is resumed."""
+        """Send a message and yield its events, from ``TurnStarted`` to ``TurnDone``."""
         return _told(self._send(thread_id, content, how), deltas)
 
     async def _send(self, thread_id: str, content: Content, how: SendFields) -> AsyncGenerator[StampedEvent]:
@@ -97,12 +99,12 @@ class RemoteConversations:
                 yield stamped
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> FinishedTurn:
-        """Say something and wait for the whole answer."""
+        """Send a message and return the finished turn."""
         async with aclosing(self._send(thread_id, content, how)) as events:
             return await end_of(events)
 
     def watch(self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True) -> AsyncGenerator[StampedEvent]:
-        """Join a turn."""
+        """Yield the events of a running or finished turn, from its first step or after an event id."""
         return _told(self._watch(turn_id, after), deltas)
 
     async def _watch(self, turn_id: TurnId, after: str | None, owner: Owner = LOCAL) -> AsyncGenerator[StampedEvent]:
@@ -122,13 +124,13 @@ class RemoteConversations:
             tries += 1
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
-        """Stop a turn and wait for its end."""
+        """Cancel a turn and wait for its end; the text shown so far is kept. A finished turn does not change."""
         return await self._line.send("POST", path("threads", ANY, "turns", turn_id, "cancel"), FinishedTurn, {})
 
     async def show(
         self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
     ) -> Conversation:
-        """Read the newest turns a branch sees, oldest first."""
+        """Return the newest ``limit`` turns of a branch, oldest first; with ``before``, only lower turn_seqs."""
         sides: list[_Side] = []
         place: str | None = None if before is None else str(before)
         while True:
@@ -145,27 +147,27 @@ class RemoteConversations:
         )
 
     async def turn(self, turn_id: TurnId) -> TurnAccount:
-        """Read one turn with the requests it took."""
+        """Return one turn with its provider requests."""
         return await self._line.get(path("threads", ANY, "turns", turn_id), TurnAccount)
 
     async def explain(
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
-        """Write the turn's last request again."""
+        """Rebuild the turn's last request, and return how much of it repeats the previous one, or another turn's."""
         place = path("threads", ANY, "turns", turn_id, "context")
         return await self._line.get(place, Explained, step=step_index, compare=compare)
 
     async def context(self, turn_id: TurnId) -> Plan:
-        """Give the account of what the model saw."""
+        """Return the plan of the turn's prompt."""
         return (await self._line.get(path("threads", ANY, "turns", turn_id, "context"), _Planned)).plan
 
     async def models(self) -> tuple[str, ...]:
-        """Name the models, the default first."""
+        """Return the available models, the default first."""
         return (await self._line.get("/models", _ModelNames)).models
 
 
 async def _told(events: AsyncGenerator[StampedEvent], deltas: bool) -> AsyncGenerator[StampedEvent]:
-    """Give what comes, or how it begins and ends."""
+    """Yield all events, or only the first and the last."""
     async with aclosing(events):
         async for stamped in events:
             if deltas or isinstance(stamped.event, OUTLINE):
@@ -173,7 +175,7 @@ async def _told(events: AsyncGenerator[StampedEvent], deltas: bool) -> AsyncGene
 
 
 def _message(content: Content, how: SendFields) -> tuple[Owner, dict[str, Any], str]:
-    """Take apart how a message is sent: for whom, as what, under which key."""
+    """Split the options of a message into query, body and headers."""
     rest: dict[str, Any] = dict(how)
     key = rest.pop("key", None)
     user, org = rest.pop("user_id", None), rest.pop("org_id", None)
@@ -182,7 +184,7 @@ def _message(content: Content, how: SendFields) -> tuple[Owner, dict[str, Any], 
 
 
 async def _stamped(blocks: AsyncIterator[tuple[str, bytes, str | None]]) -> AsyncIterator[StampedEvent]:
-    """Read events of a turn; one of a newer release that we do not know is left out."""
+    """Parse the events of a turn; unknown events of a newer release are skipped."""
     async for name, data, event_id in blocks:
         if name == "done":
             yield StampedEvent(event=TurnDone(turn=msgspec.json.decode(data, type=FinishedTurn)), id=event_id)
@@ -207,4 +209,6 @@ def _turn(thread_id: SessionId, asked: _Side, told: _Side) -> ShownTurn:
         user=asked.content,
         assistant=told.content,
         latency_ms=told.latency_ms or {},
+        images=asked.images,
+        tool_calls=told.tool_calls,
     )

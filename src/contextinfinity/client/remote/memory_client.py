@@ -33,7 +33,7 @@ class _Forgotten(Struct, frozen=True, kw_only=True):
 
 
 class RemoteMemories:
-    """``Memories`` at a server."""
+    """``MemoryClient`` at a server."""
 
     def __init__(self, line: ServerConnection) -> None:
         self._line = line
@@ -47,7 +47,7 @@ class RemoteMemories:
         limit: int = 50,
         after: Position | None = None,
     ) -> tuple[ShownMemory, ...]:
-        """Read an owner's memories, or those that matter for a question."""
+        """Read an owner's memories, the newest first; ``tag`` (``thread:ID``): of that thread alone."""
         found: list[ShownMemory] = []
         cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
@@ -60,30 +60,30 @@ class RemoteMemories:
         return tuple(found)
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
-        """Read the one a person means."""
+        """Return a memory by its id, or by its first or last 6 or more characters."""
         found = {memory.id: memory for memory in await self.export(owner)}
         fitting = [reference] if reference in found else [name for name in found if fits(name, reference)]
         return found[the_one("memory", reference, fitting, hint=HINT)]
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
-        """Keep a fact."""
+        """Keep a fact. Tags are ``user:ID`` of the owner and ``thread:ID`` of one of their threads."""
         body = {"content": content, "tags": tags}
         return await self._line.send("POST", "/memories", ShownMemory, body, owner=owner)
 
     async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
-        """Put other words in its place."""
+        """Replace the text of a memory; the old text is deleted permanently."""
         place, body = path("memories", memory_id), {"content": content}
         return await self._line.send("PATCH", place, ShownMemory, body, owner=owner)
 
     async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
-        """Remove it for good."""
+        """Delete a memory permanently; earlier turns cannot restore it."""
         await self._line.remove(path("memories", memory_id), _Forgotten, owner=owner)
 
     async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
-        """Read all of them."""
+        """Return all memories, including superseded ones."""
         page = await self._line.get("/memories/export", _MemoryPage, owner=owner)
         return page.memories
 
     async def audit(self, owner: Owner = LOCAL) -> tuple[MemoryFinding, ...]:
-        """Hold them against what was said."""
+        """Find memories that their turn does not support, duplicates, and expired ones."""
         return (await self._line.get("/memories/audit", _Findings, owner=owner)).findings

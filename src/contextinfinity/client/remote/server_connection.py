@@ -1,4 +1,4 @@
-"""The line to a server: requests as values, problems as our errors, streams that are resumed when they are cut."""
+"""HTTP to a server: requests with retries, problem documents as our errors, streams that resume."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LOCAL = Owner()
 
 
 class Unreachable(ServerAway):
-    """Nothing answers, or a proxy answers for a server that is down: the next try may succeed."""
+    """Nothing answers, or a proxy answers for a server that is down; a retry may succeed."""
 
 
 class ServerConnection:
@@ -82,18 +82,18 @@ class ServerConnection:
         return self._made
 
     def acting_for(self, owner: Owner) -> ServerConnection:
-        """Return a line over the same connections whose requests all act for an owner."""
+        """Return a view of the same connections whose requests all act for an owner."""
         line = copy(self)
         line._made, line._acting = self._http, owner
         return line
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the connections."""
         if self._made is not None:
             await self._made.aclose()
 
     async def get(self, path: str, kind: type[T], *, owner: Owner = LOCAL, **query: Any) -> T:
-        """Read something."""
+        """Send a GET request."""
         return await self._asked("GET", path, kind, owner, query=query)
 
     async def send(
@@ -107,11 +107,11 @@ class ServerConnection:
         key: str | None = None,
         **query: Any,
     ) -> T:
-        """Change something; under a key it may be tried again."""
+        """Send a request that changes something; with a key it may be retried."""
         return await self._asked(method, path, kind, owner, body=body, key=key, query=query)
 
     async def remove(self, path: str, kind: type[T], *, owner: Owner = LOCAL, **query: Any) -> T:
-        """Remove something, and give what is left."""
+        """Send a DELETE request and return the response."""
         return await self._asked("DELETE", path, kind, owner, query=query)
 
     async def _asked(
@@ -142,7 +142,7 @@ class ServerConnection:
 
     @asynccontextmanager
     async def _answer(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """Send a request, and give an answer that is none of trouble."""
+        """Send a request and return a successful response."""
         import httpx2
 
         try:
@@ -189,14 +189,14 @@ class ServerConnection:
         progress: Callable[[int, int], None] | None = None,
         **query: Any,
     ) -> T:
-        """Send a file as it is read, and wait for as long as the server works on it."""
+        """Upload a file as it is read, and wait as long as the server works on it."""
         request = self._request("POST", path, owner, query, None, None, content=_pieces(file, progress))
         request.headers["content-type"] = "application/octet-stream"
         request.extensions["timeout"] = {"connect": SILENT_SECONDS, "read": None, "write": SILENT_SECONDS, "pool": None}
         return _read(await self._sent(request), kind)
 
     async def download(self, path: str, *, owner: Owner = LOCAL, **query: Any) -> AsyncIterator[bytes]:
-        """Yield an answer piece by piece."""
+        """Yield a response piece by piece."""
         async with self._answer(self._request("GET", path, owner, query, None, None)) as answer:
             async for piece in answer.aiter_bytes():
                 yield piece
@@ -212,7 +212,7 @@ class ServerConnection:
         key: str | None = None,
         after: str | None = None,
     ) -> AsyncIterator[AsyncIterator[tuple[str, bytes, str | None]]]:
-        """Open a stream and give its events as (name, data, id)."""
+        """Open a stream and yield its events as (name, data, id)."""
         request = self._request(method, path, owner, {}, body, key)
         if after is not None:
             request.headers["last-event-id"] = after
@@ -257,7 +257,7 @@ async def _blocks(answer: httpx2.Response) -> AsyncIterator[tuple[str, bytes, st
 
 
 def error_of(body: bytes, status: int) -> ContextInfinityError:
-    """Make the error that a problem document tells of."""
+    """Return the error that a problem document describes."""
     try:
         told = msgspec.json.decode(body, type=_ProblemBody)
     except msgspec.DecodeError:
@@ -299,7 +299,7 @@ BY_CODE = {kind.code: kind for kind in _kinds(ContextInfinityError)}
 
 
 def path(*names: str) -> str:
-    """Write a path of names that may hold anything."""
+    """Return a path with its parts percent-encoded."""
     return "".join(f"/{quote(name, safe='')}" for name in names)
 
 
@@ -310,14 +310,14 @@ def _checked_url(url: str) -> str:
 
 
 def _checked_token(token: str) -> str:
-    """Refuse a token that cannot stand in a header; it is not repeated, for it may be one after all."""
+    """Reject a token that cannot be sent in a header; the error does not repeat it."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise InvalidInput("The token is none: it has visible characters of ASCII only.", hint="Copy it once more.")
     return token
 
 
 def checked_key(key: str) -> str:
-    """Refuse a key that cannot stand in a header."""
+    """Reject a key that cannot be sent in a header."""
     if not key or not key.isascii() or not key.isprintable():
         raise InvalidInput("A key has 1 to 255 visible characters of ASCII.")
     return key

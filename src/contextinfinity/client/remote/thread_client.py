@@ -1,4 +1,4 @@
-"""Threads, pins, folds and the past at a server."""
+"""Conversations, pins, folds and search at a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contextinfinity.client.results import Committed, Pins, ShownBranch, ShownFo
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import BranchId, Position, SessionId, TurnId, is_id
-from contextinfinity.domain.search import Hits, HowFar, RetrievedMessage
+from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import LedgerBusy, NotFound, Refused
 
@@ -51,7 +51,7 @@ class RemoteThreads:
         self._line = line
 
     async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
-        """Make an empty one."""
+        """Create an empty conversation; a repeated request with the same idempotency ``key`` returns it."""
         if new.id is not None or new.kind != "thread":
             raise Refused("A server gives ids itself, and makes threads only.", hint="Name it by an external_id.")
         names = ("title", "external_id", "system", "ttl_hours")
@@ -62,7 +62,7 @@ class RemoteThreads:
     async def list(
         self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
-        """Read an owner's threads, the one spoken in last first."""
+        """Return an owner's conversations, most recently used first."""
         found: list[ShownThread] = []
         cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
@@ -75,11 +75,11 @@ class RemoteThreads:
         return tuple(found)
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
-        """Read one."""
+        """Return one conversation. An external id is looked up within the owner only."""
         return await self._line.get(path("threads", thread_id), ShownThread, owner=owner)
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
-        """Read the one a person means."""
+        """Return a conversation by its id, ``last``, or the first or last 6 or more characters of its id."""
         if reference == LAST:
             newest = await self.list(owner, limit=1)
             if not newest:
@@ -95,23 +95,37 @@ class RemoteThreads:
         return await self.get(found, owner)
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
-        """Give it another title."""
+        """Change the title."""
         return await self._line.send("PATCH", path("threads", thread_id), ShownThread, {"title": title})
 
-    async def delete(self, thread_id: str) -> Deleted:
-        """Delete it with everything that was made from it."""
-        return await self._line.remove(path("threads", thread_id), Deleted)
+    async def retain(self, thread_id: str, hours: float | None) -> ShownThread:
+        """Set how long its turns are kept."""
+        return await self._line.send("PATCH", path("threads", thread_id), ShownThread, {"ttl_hours": hours})
+
+    async def delete(self, thread_id: str, *, scan: bool = False) -> Deleted:
+        """Delete it with everything derived from it."""
+        return await self._line.remove(path("threads", thread_id), Deleted, scan=scan)
+
+    async def delete_turn(self, thread_id: str, turn_id: TurnId, *, scan: bool = False) -> Deleted:
+        """Delete one turn."""
+        return await self._line.remove(path("threads", thread_id, "turns", turn_id), Deleted, scan=scan)
+
+    async def delete_all(self, owner: Owner | None = LOCAL, *, scan: bool = False) -> Deleted:
+        """Delete all conversations and memories of a user."""
+        if owner is None:
+            raise Refused("Everything of all users is deleted only where the ledger is.", hint=ELSEWHERE)
+        return await self._line.remove(path("threads"), Deleted, owner=owner, confirm=owner.user_id, scan=scan)
 
     async def clean_up(self) -> CleanupResult:
         """Refuse: a server cleans up by itself."""
         raise Refused("A server cleans up by itself, every few hours.", hint=ELSEWHERE)
 
     async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
-        """Read its branches, the oldest first."""
+        """Return the branches, oldest first."""
         return (await self._line.get(path("threads", thread_id, "branches"), _Branches)).branches
 
     async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
-        """Read the branch a person means."""
+        """Return a branch by its id, its label, or the first or last 6 or more characters of its id."""
         branches = {branch.branch_id: branch for branch in await self.branches(thread_id)}
         labelled = [branch.branch_id for branch in branches.values() if branch.label == reference]
         fitting = labelled or [name for name in branches if name == reference or fits(name, reference)]
@@ -124,17 +138,17 @@ class RemoteThreads:
     async def fork(
         self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
-        """Start a new branch; the active one stays."""
+        """Create a branch after a turn, or from a state; by default at the end. The active branch does not change."""
         return await self._change(thread_id, "fork", ShownBranch, at=at, state=state, branch_id=branch_id)
 
     async def rollback(
         self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
-        """Go back on a new branch and make it the active one."""
+        """Go back to a turn or a state on a new branch and make it active; the old branch is kept."""
         return await self._change(thread_id, "rollback", ShownBranch, to=to, state=state, branch_id=branch_id)
 
     async def commit(self, thread_id: str, *, branch_id: BranchId | None = None, seconds: float = 10.0) -> Committed:
-        """Have the answers that wait committed now; a server waits for 10 seconds."""
+        """Commit pending answers now; wait up to ``seconds`` and return how many are still pending."""
         return await self._change(thread_id, "commit", Committed, branch_id=branch_id)
 
     async def _change(self, thread_id: str, what: str, kind: type[T], **body: object) -> T:
@@ -155,16 +169,16 @@ class RemotePins:
         self._line = line
 
     async def list(self, thread_id: str, *, branch_id: BranchId | None = None) -> Pins:
-        """Read them."""
+        """Return the pinned facts."""
         return await self._line.get(path("threads", thread_id, "pins"), Pins, branch_id=branch_id)
 
     async def add(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> Pins:
-        """Pin one more and give all."""
+        """Pin a fact and return all; an existing one is not added again. Raises ``InvalidInput`` for a blank fact."""
         body = {"fact": fact, "branch_id": branch_id}
         return await self._line.send("POST", path("threads", thread_id, "pins"), Pins, body)
 
     async def remove(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> Pins:
-        """Let go of one and give the rest."""
+        """Remove the fact with that number (from 1) and return the rest. Raises ``NotFound`` if there is none."""
         if number < 1:
             raise NotFound(f"There is no pinned fact {number}.")
         return await self._line.remove(path("threads", thread_id, "pins"), Pins, n=number, branch_id=branch_id)
@@ -177,16 +191,16 @@ class RemoteFolds:
         self._line = line
 
     async def fold(self, thread_id: str, *, preview: bool = False, branch_id: BranchId | None = None) -> ShownFold:
-        """Fold now, or show what that would do."""
+        """Fold old turns now; with ``preview``, only return the fold and keep it for the next ``fold``."""
         body = {"preview": preview, "branch_id": branch_id}
         return await self._line.send("POST", path("threads", thread_id, "fold"), ShownFold, body)
 
     async def undo(self, thread_id: str, *, branch_id: BranchId | None = None) -> ShownFold:
-        """Go back to the summary before the last fold."""
+        """Restore the summary from before the last fold. Raises ``Refused`` if there is no fold."""
         return await self._line.send("POST", path("threads", thread_id, "unfold"), ShownFold, {"branch_id": branch_id})
 
     async def follow(self) -> AsyncIterator[CompactionEvent]:
-        """Hear of folds as they go on, in the worker that answers; a server that was away is listened to again."""
+        """Yield compaction events of the worker that answers; reconnects when the server was away."""
         tries = 0
         while True:
             with suppress(Unreachable, LedgerBusy):
@@ -200,13 +214,13 @@ class RemoteFolds:
 
 
 class RemoteHistory:
-    """``Past`` at a server."""
+    """``HistoryClient`` at a server."""
 
     def __init__(self, line: ServerConnection) -> None:
         self._line = line
 
     async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
-        """Find what was said."""
+        """Search messages; with a budget, return what fits into it. Raises ``InvalidInput`` for a blank query."""
         if where.get("branch_id") is not None or where.get("until") is not None:
             raise Refused("A server searches all branches, up to now.", hint="Leave branch and until out.")
         owner = Owner(user_id=where.get("user_id") or LOCAL.user_id, org_id=where.get("org_id") or "")
@@ -225,9 +239,9 @@ class RemoteHistory:
         )
 
     async def chunks(self, turn_id: TurnId) -> Hits:
-        """Read the chunks of a turn."""
+        """Return the chunks of a turn in the order of the text, without scores; none before it is indexed."""
         return await self._line.get(path("threads", ANY, "turns", turn_id, "chunks"), Hits)
 
-    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> RetrievedMessage:
+    async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
         """Refuse: that is work on the ledger itself."""
         raise Refused("An index is brought in step where the ledger is.", hint=ELSEWHERE)

@@ -1,0 +1,180 @@
+"""``cix setup``: connects a vendor. It asks for the key, tests it with one request, and writes config.toml.
+
+The key itself is never written to a file: it stays in the environment, or in the keyring of the operating system.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.command_options import CommonOptions, command_without_owner
+from contextinfinity.errors import InvalidInput, Refused
+
+if TYPE_CHECKING:
+    from contextinfinity.domain.events import FinishedTurn
+    from contextinfinity.settings import Settings
+
+SUGGESTED = {
+    "anthropic": "claude-sonnet-5",
+    "openai": "gpt-5.4",
+    "gemini": "gemini-2.5-flash",
+    "perplexity": "sonar",
+}
+"""The model that is suggested for each vendor."""
+QUESTION = "Reply with the single word OK."
+
+VendorOption = Annotated[
+    str | None, typer.Option("--vendor", metavar="NAME", help=f"The vendor: {', '.join(SUGGESTED)}, or openai_chat.")
+]
+ModelId = Annotated[str | None, typer.Option("--model-id", metavar="ID", help="What the vendor calls the model.")]
+Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Its name here; default: the vendor's.")]
+BaseUrl = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="Where it is served, if not at the vendor's address.")
+]
+KeyStdin = Annotated[bool, typer.Option("--key-stdin", help="Read the key from standard input.")]
+Keyring = Annotated[bool, typer.Option("--keyring", help="Keep the key in the keyring of this user.")]
+NoTest = Annotated[bool, typer.Option("--no-test", help="Write the settings without asking the vendor anything.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetupKey:
+    """Where the key comes from, and whether it is tested."""
+
+    key_stdin: KeyStdin = False
+    keyring: Keyring = False
+    no_test: NoTest = False
+
+
+FROM_ENVIRONMENT = SetupKey()
+
+
+@command_without_owner
+def setup(
+    means: CommonOptions,
+    vendor: VendorOption = None,
+    model_id: ModelId = None,
+    name: Name = None,
+    base_url: BaseUrl = None,
+    given: SetupKey = FROM_ENVIRONMENT,
+) -> None:
+    """Connect a vendor: ask for its key, test it, and write config.toml."""
+    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.providers.vendor_keys import keep_vendor_key
+    from contextinfinity.settings.config_editing import read_text, with_model, write_private
+
+    known = _vendor(vendor or _asked("Vendor", "anthropic", "--vendor", ", ".join(SUGGESTED)))
+    wanted = model_id or _asked("Model", SUGGESTED.get(known, ""), "--model-id")
+    called = name or known
+    variable, is_new = _key(known, base_url, given)
+    fields = {
+        "provider": known,
+        "model_id": wanted,
+        "base_url": base_url,
+        "api_key_env": variable if base_url else None,
+    }
+    table = {field: value for field, value in fields.items() if value}
+    file = _config_file(means)
+    text = with_model(
+        read_text(file), called, table | ({"api_key_keyring": True} if given.keyring else {}), default=True
+    )
+    default = _check(text, called, tries=not given.no_test)
+    if given.keyring and is_new:
+        keep_vendor_key(variable, os.environ[variable])
+    write_private(file, text)
+    is_default = default == called
+    if means.as_json:
+        print_json({"file": str(file), "model": called, "tested": not given.no_test, "default": is_default})
+        return
+    remark(f"{called} ({wanted}) {'is set up' if given.no_test else 'answers'}; wrote {file}.")
+    if not is_default:
+        remark(f"{default} stays the default; --model {called} chooses this one.")
+    if is_new and not given.keyring:
+        remark(f"The key is written nowhere. Put it into your shell's profile: export {variable}=…")
+
+
+def _vendor(name: str) -> str:
+    from contextinfinity.vendors import VENDORS
+
+    if name not in VENDORS:
+        raise InvalidInput(f"There is no vendor {name!r}.", hint=f"There are {', '.join(VENDORS)}.")
+    return name
+
+
+def _asked(what: str, default: str, option: str, choices: str = "") -> str:
+    """Ask at the terminal; without one, say which option is missing."""
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{what} is not given, and there is no terminal to ask at.", hint=f"Give {option}.")
+    label = f"{what} ({choices})" if choices else what
+    return str(typer.prompt(label, default=default or None)).strip()
+
+
+def _key(vendor: str, base_url: str | None, given: SetupKey) -> tuple[str, bool]:
+    """Return the variable of the key, which this process has from here on, and whether the key was given now."""
+    from contextinfinity.vendors import VENDORS
+
+    variable = VENDORS[vendor].auth.key_env
+    if given.key_stdin:
+        key = sys.stdin.readline().strip()
+    elif os.environ.get(variable):
+        return variable, given.keyring
+    elif not sys.stdin.isatty():
+        raise InvalidInput(
+            f"There is no key of {vendor}: {variable} is not set, and there is no terminal to ask at.",
+            hint=f"Set {variable}, or pipe the key in with --key-stdin.",
+        )
+    else:
+        key = str(typer.prompt(f"Key of {vendor} (not shown)", hide_input=True)).strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise InvalidInput("That cannot be a key: it is empty or has characters that no key has.", hint="Try again.")
+    os.environ[variable] = key
+    return variable, True
+
+
+def _config_file(means: CommonOptions) -> Path:
+    from contextinfinity.settings.loading import CONFIG_NAME, CONFIG_VARIABLE
+
+    named = means.config or os.environ.get(CONFIG_VARIABLE)
+    if named:
+        return Path(named).expanduser().absolute()
+    from contextinfinity.cli.command_options import settings_for
+
+    return settings_for(None, means.data_dir).settings.data_dir / CONFIG_NAME
+
+
+def _check(text: str, model: str, *, tries: bool) -> str:
+    """Read the new settings before they are written, and ask the model one thing; return the default model.
+
+    This happens in a folder of its own, so that nothing is left where conversations are.
+    """
+    import tempfile
+
+    from contextinfinity.settings import load_settings
+
+    with tempfile.TemporaryDirectory(prefix="cix-setup-") as folder:
+        (file := Path(folder) / "config.toml").write_text(text, encoding="utf-8")
+        settings = load_settings(config=file, data_dir=Path(folder) / "data").settings
+        turn = _ask(settings, model) if tries else None
+    if turn is not None and turn.error is not None:
+        raise Refused(
+            f"{model} did not answer: {turn.error.message} Nothing was written.",
+            hint=turn.error.hint or "Check the key and the model, or use --no-test.",
+        )
+    return settings.general.default_model
+
+
+def _ask(settings: Settings, model: str) -> FinishedTurn:
+    import asyncio
+
+    from contextinfinity.wiring import open_client
+
+    async def ask() -> FinishedTurn:
+        async with open_client(settings, in_memory=True) as client:
+            return await client.conversations.ask("new", QUESTION, model=model, use_memory=False)
+
+    return asyncio.run(ask())
