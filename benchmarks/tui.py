@@ -1,77 +1,209 @@
-"""How quickly the terminal workbench reacts: ``python -m benchmarks.tui [TURNS]``.
+"""The terminal workbench beside an empty Textual app, both in a pseudo-terminal: start, keys, and a streamed answer.
 
-Three figures: from the start of the app to a conversation on the screen; from a key press to the drawn screen in a
-conversation of 10,000 turns; frames and memory while 5,000 tokens stream in.
+Wall times depend on what else the machine does, so the processor time of the process is given beside them.
 """
 
 from __future__ import annotations
 
-import asyncio
+import fcntl
+import os
+import pty
+import select
+import signal
 import statistics
+import struct
 import sys
-import tempfile
+import termios
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from types import TracebackType
+from typing import Self
 
+from benchmarks.harness import Bench, Row
 from contextinfinity.cli.command_options import CommonOptions
-from contextinfinity.cli.demo.demo_player import play
+from contextinfinity.cli.demo.demo_command import CONFIG
+from contextinfinity.cli.demo.demo_player import LOGBOOK, play
 from contextinfinity.cli.engine_thread import opening
-from contextinfinity.domain.events import Delta, Durability, StepStarted
+from contextinfinity.domain.events import Delta, StepStarted
 from contextinfinity.settings import load_settings
 from contextinfinity.tui.live_turn import LiveTurn
-from contextinfinity.tui.transcript import Transcript
 from contextinfinity.tui.workbench_app import Start, WorkbenchApp
 
-KEYS = ("pageup", "pagedown", "a", "backspace", "pageup", "ctrl+home", "pagedown", "b")
-ROUNDS = 25
-TOKENS = 5000
+TURNS = 10_000
+TOKENS = 5_000
+TOKENS_A_FRAME = 10
+SIZE = (45, 140)
+KEYS = (b"a", b"\x7f", b"\x1b[5~", b"\x1b[6~")
+"""A letter, backspace, page up, page down."""
+QUIET_SECONDS = 0.3
+EMPTY_APP = """\
+from textual.app import App
+from textual.widgets import TextArea
+class Empty(App):
+    def compose(self):
+        yield TextArea("ready")
+Empty().run()
+"""
 
 
-async def measure(data_dir: Path) -> None:
+async def run(bench: Bench) -> list[Row]:
+    """Fill a data_dir with a long conversation and measure the workbench on it."""
+    turns = min(TURNS, bench.scale.ledgers[-1])
+    with bench.scratch() as data_dir:
+        (data_dir / "config.toml").write_text(CONFIG, encoding="utf-8")
+        await play(load_settings(data_dir=data_dir).settings, turns, lambda _: None)
+        command = [sys.executable, "-m", "contextinfinity", "tui", "--data-dir", str(data_dir), "--session", LOGBOOK]
+        sides: dict[str, list[Terminal]] = {"ours": [], "floor": []}
+        for _ in range(bench.scale.starts):
+            with Terminal([sys.executable, "-c", EMPTY_APP]) as empty:
+                empty.wait_for("ready")
+                empty.press_keys(bench.scale.reads)
+                sides["floor"].append(empty)
+            with Terminal(command) as ours:
+                ours.wait_for("ContextInfinity")
+                ours.wait_for(f"{turns}")
+                ours.press_keys(bench.scale.reads)
+                sides["ours"].append(ours)
+        return [*_start_rows(sides), *_key_rows(sides, turns), *await _stream_rows(data_dir)]
+
+
+class Terminal:
+    """A program in a pseudo-terminal of 140 by 45."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self.seen: list[tuple[float, float]] = []
+        """(seconds since the start, processor seconds) at which the texts waited for were shown."""
+        self.keys: list[tuple[float, float]] = []
+        """(seconds to the first output, processor seconds until it was quiet) of each key."""
+
+    def __enter__(self) -> Self:
+        self._began = perf_counter()
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.execve(self._command[0], self._command, {**os.environ, "TERM": "xterm-256color"})  # noqa: S606
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.kill(self._pid, signal.SIGTERM)
+        while self._read(30.0):
+            pass
+        os.close(self._terminal)
+        os.waitpid(self._pid, 0)
+
+    def wait_for(self, text: str) -> None:
+        """Read until a text was shown."""
+        shown = b""
+        while text.encode() not in shown:
+            more = self._read(60.0)
+            assert more, f"{self._command} ended before it showed {text}: {shown[-500:]!r}"
+            shown += more
+        self.seen.append((perf_counter() - self._began, self._cpu()))
+
+    def press_keys(self, rounds: int) -> None:
+        """Press keys one by one, each when nothing is drawn any more."""
+        self._rest()
+        for key in KEYS * rounds:
+            cpu, pressed = self._cpu(), perf_counter()
+            os.write(self._terminal, key)
+            if self._read(0.5):  # a page key at the end of the text draws nothing
+                seconds = perf_counter() - pressed
+                self._rest()
+                self.keys.append((seconds, self._cpu() - cpu))
+
+    def _rest(self) -> None:
+        while self._read(QUIET_SECONDS):
+            pass
+
+    def _read(self, seconds: float) -> bytes:
+        try:
+            return os.read(self._terminal, 65536) if select.select([self._terminal], [], [], seconds)[0] else b""
+        except OSError:  # it has ended
+            return b""
+
+    def _cpu(self) -> float:
+        tasks = Path(f"/proc/{self._pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+def _start_rows(sides: dict[str, list[Terminal]]) -> Iterator[Row]:
+    empty = _figures([terminal.seen[0] for terminal in sides["floor"]])
+    for place, what in enumerate(("its screen", "the conversation")):
+        ours = _figures([terminal.seen[place] for terminal in sides["ours"]])
+        yield _row(f"cix tui, from the command to {what}", ours, empty, 1000)
+
+
+def _key_rows(sides: dict[str, list[Terminal]], turns: int) -> Iterator[Row]:
+    ours, empty = (_figures([key for one in sides[side] for key in one.keys]) for side in ("ours", "floor"))
+    yield _row(f"cix tui, a key press to the screen in {turns:,} turns", ours, empty, 50)
+
+
+def _figures(times: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """Return the median and the 95th percentile of the wall times and the median of the processor times, in ms."""
+    wall = sorted(1000 * seconds for seconds, _ in times)
+    return statistics.median(wall), wall[int(0.95 * len(wall))], 1000 * statistics.median(cpu for _, cpu in times)
+
+
+def _row(what: str, ours: tuple[float, float, float], floor: tuple[float, float, float], limit: int) -> Row:
+    return Row(
+        what=what,
+        figure=f"≤ {limit} ms",
+        measured="{:.0f} ms (p95 {:.0f}), CPU {:.0f} ms".format(*ours),
+        floor="an empty app: {:.0f} ms (p95 {:.0f}), CPU {:.0f} ms".format(*floor),
+        ratio=ours[0] / floor[0],
+        reached=ours[0] <= limit,
+        values={"ours_ms": ours[0], "ours_p95_ms": ours[1], "cpu_ms": ours[2], "floor_ms": floor[0]},
+    )
+
+
+async def _stream_rows(data_dir: Path) -> list[Row]:
     options = CommonOptions(config=None, data_dir=data_dir, as_json=False)
-    began = perf_counter()
-    with opening(options) as (client, begin):
-        app = WorkbenchApp(client, begin, Start(session="demo-harbour-log"))
-        async with app.run_test(size=(140, 45)) as pilot:
-            transcript = app.query_one(Transcript)
-            while not transcript.turns:
-                await pilot.pause(0.001)
-            print(f"start to conversation  {1000 * (perf_counter() - began):8.0f} ms")
-            print(f"turns                  {transcript.turns:8,}")
-            times = []
-            for key in KEYS * ROUNDS:
-                pressed = perf_counter()
-                await pilot.press(key)
-                times.append(1000 * (perf_counter() - pressed))
-            ordered = sorted(times)
-            print(f"key to screen, median  {statistics.median(ordered):8.1f} ms")
-            print(f"key to screen, p95     {ordered[int(0.95 * len(ordered))]:8.1f} ms")
-            await stream(app, transcript)
+    with opening(options) as (open_client, begin):
+        app = WorkbenchApp(open_client, begin, Start(session=LOGBOOK))
+        async with app.run_test(size=(SIZE[1], SIZE[0])) as pilot:
+            while not (app.is_ready and app.transcript.turns):
+                await pilot.pause(0.01)
+            frames = _stream(app)
+            with _traced() as grown:
+                _stream(app)
+    tenth = max(len(frames) // 10, 1)
+    early, late = statistics.mean(frames[:tenth]), statistics.mean(frames[-tenth:])
+    return [
+        Row(
+            what=f"cix tui, a frame of an answer of {TOKENS:,} tokens, at its end",
+            figure="≤ 50 ms, as at its start",
+            measured=f"{late:.1f} ms, {early:.1f} at the start, {max(frames):.1f} the longest",
+            reached=max(frames) <= 50,
+            values={"early_ms": early, "late_ms": late, "longest_ms": max(frames)},
+        ),
+        Row(
+            what="  memory that is left of a second such answer",
+            figure="≤ 0.1 MB",
+            measured=f"{grown[0] / 1e6:.2f} MB",
+            reached=grown[0] <= 100_000,
+            values={"left_bytes": float(grown[0])},
+        ),
+    ]
 
 
-async def stream(app: WorkbenchApp, transcript: Transcript) -> None:
-    """Draw an answer of many tokens, frame by frame, and print how long a frame takes early and late."""
+def _stream(app: WorkbenchApp) -> list[float]:
+    """Draw an answer frame by frame and return how many ms each took."""
     live = LiveTurn("Tell me everything.", app.console, app.look)
     live.take(StepStarted(step_id="s", step_index=0, provider="scripted", model="demo"))
-    transcript.show_live(live)
-    frames, sizes = [], []
-    tracemalloc.start()
+    app.transcript.show_live(live)
+    frames = []
     for number, token in enumerate(_tokens()):
         live.take(Delta(text=token))
-        if number % 10 == 9:
-            live.take(Durability(displayed=live.displayed, durable=live.displayed // 2))
-            drawn = perf_counter()
-            transcript._draw_live()
-            frames.append(1000 * (perf_counter() - drawn))
-            sizes.append(tracemalloc.get_traced_memory()[0])
-    tracemalloc.stop()
-    tenth = len(frames) // 10
-    print(f"frame, first tenth     {statistics.mean(frames[:tenth]):8.2f} ms")
-    print(f"frame, last tenth      {statistics.mean(frames[-tenth:]):8.2f} ms (worst {max(frames):.1f})")
-    print(f"memory for the answer  {(sizes[-1] - sizes[0]) / 1e6:8.2f} MB")
-    transcript.show_live(None)
+        if number % TOKENS_A_FRAME == TOKENS_A_FRAME - 1:
+            began = perf_counter()
+            app.transcript._draw_live()
+            frames.append(1000 * (perf_counter() - began))
+    app.transcript.show_live(None)
+    return frames
 
 
 def _tokens() -> Iterator[str]:
@@ -82,16 +214,12 @@ def _tokens() -> Iterator[str]:
             yield f"word{number % 97} " if number % 40 else "\n\n"
 
 
-def main() -> None:
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    with tempfile.TemporaryDirectory() as folder:
-        data_dir = Path(folder)
-        (data_dir / "config.toml").write_text(
-            '[general]\ndefault_model = "demo"\n[models.demo]\nprovider = "scripted"\n', encoding="utf-8"
-        )
-        asyncio.run(play(load_settings(data_dir=data_dir).settings, turns, print))
-        asyncio.run(measure(data_dir))
-
-
-if __name__ == "__main__":
-    main()
+@contextmanager
+def _traced() -> Iterator[list[int]]:
+    """Measure how many bytes more are held at the end of a block than at its start."""
+    grown = [0]
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    yield grown
+    grown[0] = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()

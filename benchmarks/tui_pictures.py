@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from contextinfinity.cli.command_options import CommonOptions
+from contextinfinity.cli.demo.demo_command import CONFIG
 from contextinfinity.cli.demo.demo_player import play
 from contextinfinity.cli.engine_thread import opening
 from contextinfinity.settings import load_settings
@@ -24,8 +25,8 @@ async def draw(data_dir: Path) -> None:
     """Open every panel once and save the screen."""
     options = CommonOptions(config=None, data_dir=data_dir, as_json=False)
     PICTURES.mkdir(exist_ok=True)
-    with opening(options) as (client, begin):
-        app = WorkbenchApp(client, begin, Start(session="demo-weather-buoy"))
+    with opening(options) as (open_client, begin):
+        app = WorkbenchApp(open_client, begin, Start(session="demo-weather-buoy"))
         async with app.run_test(size=SIZE) as pilot:
             while not app.is_ready or [worker for worker in app.workers if worker.group == "begin"]:
                 await pilot.pause(0.05)
@@ -44,10 +45,7 @@ async def draw(data_dir: Path) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data_dir = Path(folder)
-        (data_dir / "config.toml").write_text(
-            '[general]\ndefault_model = "demo"\n[models.demo]\nprovider = "scripted"\ncontext_limit = 8192\n',
-            encoding="utf-8",
-        )
+        (data_dir / "config.toml").write_text(CONFIG, encoding="utf-8")
         asyncio.run(play(load_settings(data_dir=data_dir).settings, 300, print))
         asyncio.run(draw(data_dir))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from contextinfinity.client.contract import SendFields, StampedEvent
 from contextinfinity.domain.events import FinishedTurn, TurnDone, TurnFailed, TurnStarted
 from contextinfinity.tui.live_turn import LiveTurn
 from contextinfinity.tui.open_conversation import NEW, OpenConversation
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import SendFields, StampedEvent
 
 
 class AnswerStream:

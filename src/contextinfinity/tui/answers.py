@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Unpack
 
 from textual.worker import Worker
 
-from contextinfinity.client.contract import SendFields
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.events import TurnStarted
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.tui.answer_stream import AnswerStream
-from contextinfinity.tui.composer import Composer
 from contextinfinity.tui.live_turn import LiveTurn
-from contextinfinity.tui.sidebar import Sidebar
-from contextinfinity.tui.status_header import StatusHeader
-from contextinfinity.tui.transcript import Transcript
 
 if TYPE_CHECKING:
+    from contextinfinity.client.contract import SendFields
     from contextinfinity.tui.workbench_app import WorkbenchApp
 
 IDLE_SECONDS = 3.0
@@ -71,12 +67,12 @@ class Answers:
         if self._worker is not None:
             self._worker.cancel()
         self._stream = self._worker = None
-        self._app.query_one(Transcript).show_live(None)
+        self._app.transcript.show_live(None)
 
     def _begin(self, question: str) -> AnswerStream:
         live = LiveTurn(question, self._app.console, self._app.look)
         self._stream = AnswerStream(self._app.conversation, live)
-        self._app.query_one(Transcript).show_live(live)
+        self._app.transcript.show_live(live)
         self._app.show_conversation()
         return self._stream
 
@@ -93,7 +89,7 @@ class Answers:
         except ContextInfinityError as error:
             self._app.notify(str(error), severity="error", timeout=12)
             if stream.live.turn_id is None and text:  # nothing was stored, so that the words are not lost
-                self._app.query_one(Composer).give_back(text)
+                self._app.composer.give_back(text)
         if self._stream is stream:
             await self._end(stream)
 
@@ -103,14 +99,14 @@ class Answers:
         conversation.attached.clear()
         if conversation.thread_id is None:
             await conversation.open(event.thread_id, event.branch_id)
-            self._app.query_one(Sidebar).reload()
+            self._app.sidebar.reload()
         await conversation.refresh(below=event.turn_seq)
-        self._app.query_one(Transcript).show_turns(conversation.pages)
-        self._app.query_one(Sidebar).mark(conversation.thread_id)
+        self._app.transcript.show_turns(conversation.pages)
+        self._app.sidebar.mark(conversation.thread_id)
 
     async def _end(self, stream: AnswerStream) -> None:
         """Put the stored turn in the place of the one that was drawn as it came."""
-        conversation, transcript = self._app.conversation, self._app.query_one(Transcript)
+        conversation, transcript = self._app.conversation, self._app.transcript
         try:
             await conversation.refresh()
         except ContextInfinityError as error:
@@ -118,7 +114,7 @@ class Answers:
         self._stream = self._worker = None
         transcript.show_turns(conversation.pages)
         transcript.show_live(None)
-        self._app.query_one(Sidebar).reload()
+        self._app.sidebar.reload()
         self._app.show_conversation()
 
     # --- what keys ask for ---
@@ -198,7 +194,7 @@ class Answers:
         finally:
             self._refreshing = False
         if self._stream is None:
-            self._app.query_one(Transcript).show_turns(conversation.pages)
+            self._app.transcript.show_turns(conversation.pages)
             self.draw_header(always=True)
             if (running := conversation.running) is not None:
                 self.join(running)
@@ -209,4 +205,4 @@ class Answers:
         now = None if live is None else (live.phase, live.displayed, live.durable)
         if always or now != self._drawn:
             self._drawn = now
-            self._app.query_one(StatusHeader).show(self._app.conversation, live, self._app.look)
+            self._app.header.show(self._app.conversation, live, self._app.look)

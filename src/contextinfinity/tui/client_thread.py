@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from contextinfinity.client.contract import Client
 from contextinfinity.domain.session import Owner
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Client
 
 T = TypeVar("T")
 

@@ -62,10 +62,12 @@ class ChoiceDialog(ModalScreen[str | None]):
             yield Label("A letter or Enter chooses, Escape cancels", classes="hint")
 
     def on_key(self, event: events.Key) -> None:
-        """Choose by letter; letters typed after that are not for this dialog."""
+        """Choose by letter; the letter does nothing else, and letters typed after it are not for this dialog."""
         names = [name for name, key, _ in self._choices if key == event.character]
         if names and not self._is_over:
             self._is_over = True
+            event.stop()
+            event.prevent_default()
             self.dismiss(names[0])
 
     @on(OptionList.OptionSelected)

@@ -40,8 +40,8 @@ class LiveTurn:
         self.phase = "Sending"
         self.displayed = 0
         """Bytes of the current step's answer that came."""
-        self.durable = 0
-        """Bytes of them that would survive a power cut."""
+        self.durable: int | None = None
+        """Bytes of them that would survive a power cut; None: unknown, because another process writes them."""
         self.is_dirty = True
         self.version = 0
         """Changes whenever finished lines have to be drawn again."""
@@ -57,8 +57,8 @@ class LiveTurn:
 
     @property
     def is_buffered(self) -> bool:
-        """Whether some of what is shown is not durable yet."""
-        return self.durable < self.displayed
+        """Whether some of what is shown is not durable yet, as far as it is known."""
+        return self.durable is not None and self.durable < self.displayed
 
     def take(self, event: Event) -> None:
         """Add what happened."""
@@ -67,7 +67,7 @@ class LiveTurn:
             self.turn_id, self.seq, self.phase = event.turn_id, event.turn_seq, Phase.ACCEPTED.value
         elif isinstance(event, StepStarted):
             self._model, self.phase = event.model, Phase.RESPONDING.value
-            self.displayed = self.durable = 0
+            self.displayed, self.durable = 0, None
         elif isinstance(event, Delta):
             self.displayed += len(event.text.encode("utf-8", "replace"))
             self._add(event)

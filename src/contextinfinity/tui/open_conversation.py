@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from contextinfinity.client.contract import Client, SendFields
 from contextinfinity.client.references import short
 from contextinfinity.client.results import ShownBranch, ShownThread, ShownTurn
 from contextinfinity.domain.ids import BranchId
@@ -13,6 +12,9 @@ from contextinfinity.domain.search import Hit
 from contextinfinity.domain.turn import Phase
 from contextinfinity.tui.client_thread import ClientThread
 from contextinfinity.tui.turn_pages import TurnPages
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Client, SendFields
 
 T = TypeVar("T")
 
@@ -83,17 +85,22 @@ class OpenConversation:
 
     async def refresh(self, branch_id: BranchId | None = None, *, below: int | None = None) -> None:
         """Read the branch and its newest turns again; ``below``: the turns before the one that is being answered."""
-        if self.shown is None:
+        shown = self.shown
+        if shown is None:
             return
         wanted = branch_id or self.branch_id
-        branches = await self.call(self.client.threads.branches(self.shown.thread_id))
+        branches = await self.call(self.client.threads.branches(shown.thread_id))
+        if self.shown is not shown:  # another conversation was opened meanwhile
+            return
         branch = next(one for one in branches if one.branch_id == wanted or (wanted is None and one.active))
         if self.pages is None or self.branch_id != branch.branch_id:
-            self.pages = TurnPages(self._reader(self.shown.thread_id, branch.branch_id), branch.last_turn_seq)
+            self.pages = TurnPages(self._reader(shown.thread_id, branch.branch_id), branch.last_turn_seq)
         self.branch, pages = branch, self.pages
         pages.last = branch.last_turn_seq if below is None else min(branch.last_turn_seq, below - 1)
         await pages.find(pages.last)
-        self.newest = await pages.newest()
+        newest = await pages.newest()
+        if self.pages is pages:
+            self.newest = newest
 
     def send_fields(self) -> SendFields:
         """Return the options of the next message."""

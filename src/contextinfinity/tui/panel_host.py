@@ -38,6 +38,7 @@ class PanelHost(App[None]):
     async def action_panel(self, name: str) -> None:
         """Open a panel, or close it if it is open."""
         if not self.is_ready:
+            self.notify("The engine is still opening.", severity="warning")
             return
         was = self.panel.NAME if self.panel is not None else None
         await self.close_panel()
@@ -55,9 +56,10 @@ class PanelHost(App[None]):
         if self.panel is not None:
             panel, self.panel = self.panel, None
             await panel.remove()
-        self.query_one("#panel-slot").remove_class("-shown")
-        self.query_one("#main").remove_class("-panel")
-        self.query_one(Composer).focus()
+        self.query("#panel-slot").remove_class("-shown")
+        self.query("#main").remove_class("-panel")
+        for composer in self.query(Composer).results():  # none if the workbench was left meanwhile
+            self.screen.set_focus(composer)
 
     def action_panels(self) -> None:
         """Offer the panels by letter."""

@@ -43,11 +43,13 @@ class Sidebar(Vertical):
         self._has_more = False
         self._current: str | None = None
         self._found: tuple[Hit, ...] = ()
+        self._field = Input(placeholder="Search conversations", id="sidebar-search", select_on_focus=True)
+        self._list = OptionList(id="sidebar-list", markup=False)
 
     def compose(self) -> ComposeResult:
         """Put the search field above the list."""
-        yield Input(placeholder="Search conversations", id="sidebar-search", select_on_focus=True)
-        yield OptionList(id="sidebar-list", markup=False)
+        yield self._field
+        yield self._list
 
     def connect(self, thread: ClientThread) -> None:
         """Begin to show the conversations of a client."""
@@ -86,7 +88,7 @@ class Sidebar(Vertical):
     def _typed(self) -> None:
         self._found = ()
         self._fill()
-        self._search(self.query_one(Input).value.strip())
+        self._search(self._field.value.strip())
 
     @work(group="sidebar-search", exclusive=True, exit_on_error=False)
     async def _search(self, words: str) -> None:
@@ -104,8 +106,8 @@ class Sidebar(Vertical):
         self._fill()
 
     def _fill(self) -> None:
-        words = self.query_one(Input).value.casefold().split()
-        listed = self.query_one(OptionList)
+        words = self._field.value.casefold().split()
+        listed = self._list
         highlighted = listed.highlighted
         listed.clear_options()
         fitting = [one for one in self._shown if all(w in f"{one.about} {one.said}".casefold() for w in words)]
@@ -137,7 +139,7 @@ class Sidebar(Vertical):
 
     @on(Input.Submitted, "#sidebar-search")
     def _to_list(self) -> None:
-        self.query_one(OptionList).focus()
+        self.screen.set_focus(self._list)
 
     @on(OptionList.OptionSelected, "#sidebar-list")
     def _chosen(self, event: OptionList.OptionSelected) -> None:

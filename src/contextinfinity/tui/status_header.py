@@ -27,7 +27,7 @@ class StatusHeader(Static):
             *self._first(conversation, look), "\n", *self._second(conversation, live, look, busy), no_wrap=True
         )
         self.text.overflow = "ellipsis"
-        self.update(self.text)
+        self.update(self.text, layout=False)  # two lines always: the rest of the screen stays as it is
 
     def _first(self, conversation: OpenConversation, look: Look) -> list[str | tuple[str, str]]:
         branch = conversation.branch
@@ -62,6 +62,8 @@ def durability_of(live: LiveTurn | None, look: Look) -> tuple[str, str]:
     """Say how many of the bytes on the screen are durable, and mark it while some are only buffered."""
     if live is None:
         return ("durable: all" if look.plain else "● durable"), "green"
+    if live.durable is None:
+        return f"shown {live.displayed:,} B", ""
     figures = f"durable {live.durable:,}/{live.displayed:,} B"
     if live.is_buffered:
         return (f"{figures} BUFFERED" if look.plain else f"◌ {figures} BUFFERED"), "bold yellow"

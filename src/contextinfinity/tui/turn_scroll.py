@@ -11,7 +11,7 @@ from collections import OrderedDict
 from rich.style import Style
 from rich.text import Text
 from textual import events, work
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -43,6 +43,7 @@ class TurnScroll(ScrollView, can_focus=True):
         self._loading: set[int] = set()
         self._settling = False
         self._follows = True
+        self._base = Style()
 
     def on_mount(self) -> None:
         """Draw the running answer at a fixed rate, however fast its words come."""
@@ -60,10 +61,15 @@ class TurnScroll(ScrollView, can_focus=True):
 
     # --- drawing ---
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw lines of the screen; their common style takes longer to find than a line to draw."""
+        self._base = self.rich_style
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """Draw one line of the screen."""
         line = y + self.scroll_offset.y
-        base = self.rich_style
+        base = self._base
         strip = self._strip_at(line).apply_style(base)
         if line < self._map.total and self.selected is not None and self._map.item_at(line) == self.selected:
             strip = strip.extend_cell_length(self.size.width).apply_style(Style(bgcolor=self._selected_colour()))

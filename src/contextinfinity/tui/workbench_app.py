@@ -11,11 +11,11 @@ The app owns the open conversation and the running answer. Widgets report what h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult, SystemCommand
@@ -24,7 +24,6 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
-from contextinfinity.client.contract import Client
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import ContextInfinityError, NotFound
 from contextinfinity.tui.answers import Answers
@@ -43,6 +42,9 @@ from contextinfinity.tui.status_header import StatusHeader
 from contextinfinity.tui.transcript import Transcript
 from contextinfinity.tui.turn_menu import TurnMenu
 from contextinfinity.tui.turn_view import Look
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Client
 
 LIVE_SECONDS = 0.1
 """How often the header is drawn again while an answer comes."""
@@ -109,39 +111,42 @@ class WorkbenchApp(PanelHost):
         ),
     ]
 
-    def __init__(self, opening: Future[Client], submit: Submit, start: Start) -> None:
+    def __init__(self, open_client: Callable[[], Future[Client]], submit: Submit, start: Start) -> None:
         super().__init__(Look(plain=start.plain, dark=not start.light))
         self.failure: BaseException | None = None
         """Why the workbench ended, if the engine could not be opened."""
         self.start = start
-        self.theme = "textual-light" if start.light else "textual-dark"
-        self._opening, self._submit = opening, submit
+        self._open_client, self._submit = open_client, submit
         self.answers = Answers(self)
         self._moves = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
-        """Compose the screen."""
-        yield StatusHeader(id="header")
+        """Compose the screen, and keep its parts: a query finds nothing once the workbench is being left."""
+        self.header, self.sidebar = StatusHeader(id="header"), Sidebar(id="sidebar")
+        self.composer = Composer(id="composer")
+        self.transcript = Transcript(self.look, id="transcript")
+        yield self.header
         with Horizontal(id="main"):
-            yield Sidebar(id="sidebar")
+            yield self.sidebar
             with Vertical(id="centre"):
                 yield Static(EMPTY, id="empty", markup=False)
-                yield Transcript(self.look, id="transcript")
+                yield self.transcript
             yield Vertical(id="panel-slot")
-        yield Composer(id="composer")
+        yield self.composer
         yield Footer(show_command_palette=True)
 
     async def on_mount(self) -> None:
-        """Open the engine beside the first picture."""
+        """Open the engine once the screen is drawn: loading it would delay the first picture."""
+        self.theme = "textual-light" if self.start.light else "textual-dark"
         self.set_class(self.start.plain, "-plain-look")
-        self.query_one(Sidebar).set_class(self.size.width >= WIDE and not self.start.plain, "-shown")
-        self.query_one(Composer).focus()
-        self._begin()
+        self.sidebar.set_class(self.size.width >= WIDE and not self.start.plain, "-shown")
+        self.screen.set_focus(self.composer)
+        self.call_after_refresh(self._begin)
 
     @work(group="begin", exit_on_error=False)
     async def _begin(self) -> None:
         try:
-            client = await asyncio.wrap_future(self._opening)
+            client = await asyncio.wrap_future(self._open_client())
             thread = ClientThread(client, self._submit, owner=self.start.owner, user_id=self.start.user_id)
             self._conversation = OpenConversation(thread, model=self.start.model)
             await self._go_to_start()
@@ -149,7 +154,7 @@ class WorkbenchApp(PanelHost):
             self.failure = error
             self.exit(return_code=1)
             return
-        self.query_one(Sidebar).connect(thread)
+        self.sidebar.connect(thread)
         self.set_interval(LIVE_SECONDS, self.answers.draw_header)
         self.set_interval(REFRESH_SECONDS, self.answers.follow_jobs)
         self.run_worker(log_notices(self), group="notices", exit_on_error=False)
@@ -180,20 +185,19 @@ class WorkbenchApp(PanelHost):
             except ContextInfinityError as error:
                 self.notify(str(error), severity="error")
                 await self.conversation.open(None)
-            transcript = self.query_one(Transcript)
-            transcript.show_turns(self.conversation.pages)
+            self.transcript.show_turns(self.conversation.pages)
             self.show_conversation()
-            if seq is not None and seq <= transcript.turns:
-                transcript.go_to(seq)
+            if seq is not None and seq <= self.transcript.turns:
+                self.transcript.go_to(seq)
             if (running := self.conversation.running) is not None:
                 self.answers.join(running)
 
     def show_conversation(self) -> None:
         """Draw the header, the list and the panel for where we are now."""
         is_empty = self.conversation.thread_id is None and self.answers.live is None
-        self.query_one("#empty").display = is_empty
-        self.query_one(Transcript).display = not is_empty
-        self.query_one(Sidebar).mark(self.conversation.thread_id)
+        self.query("#empty").set(display=is_empty)
+        self.transcript.display = not is_empty
+        self.sidebar.mark(self.conversation.thread_id)
         self.answers.draw_header(always=True)
         if self.panel is not None:
             self.panel.reload()
@@ -201,7 +205,7 @@ class WorkbenchApp(PanelHost):
     @on(Sidebar.ConversationChosen)
     async def _conversation_chosen(self, event: Sidebar.ConversationChosen) -> None:
         await self.go_to(event.thread_id, seq=event.turn_seq)
-        self.query_one(Composer).focus()
+        self.screen.set_focus(self.composer)
 
     @on(Panel.BranchChosen)
     async def _branch_chosen(self, event: Panel.BranchChosen) -> None:
@@ -212,7 +216,7 @@ class WorkbenchApp(PanelHost):
         if event.thread_id is not None and event.thread_id != self.conversation.thread_id:
             await self.go_to(event.thread_id, seq=event.seq)
         else:
-            self.query_one(Transcript).go_to(event.seq)
+            self.transcript.go_to(event.seq)
         if self.screen.has_class("-narrow"):
             await self.close_panel()
 
@@ -245,12 +249,12 @@ class WorkbenchApp(PanelHost):
     @on(Composer.MessageEntered)
     def _message_entered(self, event: Composer.MessageEntered) -> None:
         if not self.answers.send(event.text):
-            self.query_one(Composer).give_back(event.text)
+            self.composer.give_back(event.text)
 
     @on(Composer.PageScrolled)
     def _page_scrolled(self, event: Composer.PageScrolled) -> None:
-        transcript = self.query_one(Transcript)
-        transcript.scroll_relative(y=event.pages * max(transcript.size.height - 2, 1), animate=False)
+        page = max(self.transcript.size.height - 2, 1)
+        self.transcript.scroll_relative(y=event.pages * page, animate=False)
 
     # --- keys ---
 
@@ -265,8 +269,8 @@ class WorkbenchApp(PanelHost):
         elif self.panel is not None:
             await self.close_panel()
         else:
-            self.query_one(Transcript).deselect()
-            self.query_one(Composer).focus()
+            self.transcript.deselect()
+            self.screen.set_focus(self.composer)
 
     def action_help(self) -> None:
         """Show all keys."""
@@ -274,20 +278,19 @@ class WorkbenchApp(PanelHost):
 
     def action_toggle_sidebar(self) -> None:
         """Show or hide the conversations."""
-        sidebar = self.query_one(Sidebar)
-        sidebar.toggle_class("-shown")
-        (sidebar.query_one("#sidebar-list") if sidebar.has_class("-shown") else self.query_one(Composer)).focus()
+        self.sidebar.toggle_class("-shown")
+        self.screen.set_focus(self.query_one("#sidebar-list" if self.sidebar.has_class("-shown") else "#composer"))
 
     def action_search_conversations(self) -> None:
         """Go to the search field of the conversations."""
-        self.query_one(Sidebar).add_class("-shown")
-        self.query_one("#sidebar-search").focus()
+        self.sidebar.add_class("-shown")
+        self.screen.set_focus(self.query_one("#sidebar-search"))
 
     async def action_new_conversation(self) -> None:
         """Begin a new conversation with the next message."""
         if self.is_ready:
             await self.go_to(None)
-            self.query_one(Composer).focus()
+            self.screen.set_focus(self.composer)
 
     def action_ask_again(self) -> None:
         """Ask the newest question again."""
@@ -312,8 +315,7 @@ class WorkbenchApp(PanelHost):
     def watch_theme(self, theme_name: str) -> None:
         """Draw the conversation in the colours of the theme."""
         self.look = Look(plain=self.start.plain, dark=self.current_theme.dark)
-        for transcript in self.query(Transcript).results():
-            transcript.redraw(self.look)
+        self.transcript.redraw(self.look)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """List the commands of the palette."""
@@ -327,7 +329,7 @@ class WorkbenchApp(PanelHost):
             ("Commit pending now", "Commit answered turns at once", self.answers.commit_pending),
             ("New conversation", "Begin with the next message", partial(self._later, self.action_new_conversation)),
             ("Ask again", "Ask the newest question again", self.action_ask_again),
-            ("Turn menu", "Fork, roll back, edit, pin or copy", self.query_one(Transcript).action_open_turn),
+            ("Turn menu", "Fork, roll back, edit, pin or copy", self.transcript.action_open_turn),
             ("Conversations", "Show or hide the list", self.action_toggle_sidebar),
             ("Keys", "Show all keys", self.action_help),
             ("Light or dark", "Change the colours", self.action_toggle_light),

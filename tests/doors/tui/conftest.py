@@ -9,7 +9,7 @@ import pytest
 
 from tests.doors.cix import Cix
 
-TURNS = 300
+TURNS = 120
 """Turns of the logbook in the example."""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from contextinfinity.tui.composer import Composer
 from tests.doors.cix import Cix
+from tests.doors.tui.conftest import TURNS
 from tests.doors.tui.workbench import workbench
 
 pytestmark = pytest.mark.xdist_group("tui")
@@ -62,12 +63,103 @@ async def test_a_recovered_answer_is_marked_as_incomplete(own_example: Path) -> 
 
 async def test_a_long_conversation_is_read_around_the_view_only(own_example: Path) -> None:
     async with workbench(own_example, session="demo-harbour-log", size=(80, 24)) as bench:
-        await bench.sees("Entry 300")
+        await bench.sees(f"Entry {TURNS}")
         await bench.press("f3")
         await bench.press("end", "enter")
         await bench.sees("Entry 1:", "Entry 2:")
-        assert bench.transcript.selected == 1
+        await bench.until(lambda: bench.transcript.selected == 1)
         assert len(bench.app.query("*")) < 80
+        assert len(bench.transcript._drawn) < 40, "only the turns that were in view are drawn"
+
+
+@pytest.mark.req("TUI-2")
+async def test_a_fold_is_previewed_made_and_undone(own_example: Path) -> None:
+    async with workbench(own_example, session="demo-weather-buoy") as bench:
+        await bench.press("ctrl+o", "f", "p")
+        await bench.sees("Preview: the summary covers turns up to", "Turns that leave")
+        states = bench.header("state")
+        await bench.press("end")
+        await bench.sees("+#12 user: The budget is 450 EUR")
+        assert bench.header("state") == states, "a preview changes nothing"
+        await bench.press("f")
+        await bench.until(lambda: bench.header("state") > states)
+        await bench.press("home")
+        await bench.sees("Folded: the summary covers")
+        await bench.press("u")
+        await bench.sees("Undone: the summary covers turns up to 6")
+
+
+@pytest.mark.req("TUI-2")
+async def test_memories_and_models_are_changed_and_turns_edited(own_example: Path) -> None:
+    async with workbench(own_example, session="demo-weather-buoy") as bench:
+        await bench.press("f7")
+        await bench.type("Tornby")
+        await bench.press("enter", "home", "e")
+        await bench.sees("Change this memory")
+        await bench.press("end")
+        await bench.type(" Really.")
+        await bench.press("enter")
+        await bench.sees("Really.")
+        await bench.press("d")
+        await bench.sees("No, keep everything")
+        await bench.press("y")
+        await bench.until(lambda: "Really." not in bench.picture())
+        await bench.press("ctrl+o", "l")
+        await bench.press("down", "enter")
+        await bench.sees("demo answers from now on", "branch main · demo")
+        await bench.press("tab", "k", "enter")
+        await bench.sees("Turn 19", "Edit the question")
+        await bench.press("e")
+        await bench.type(" Thanks.")
+        await bench.press("enter")
+        await bench.sees("Three sentences. Thanks.", "Done")
+        assert "branch main" not in bench.picture()
+
+
+@pytest.mark.req("TUI-2")
+async def test_the_palette_runs_commands_by_name(example: Path) -> None:
+    async with workbench(example, session="demo-other-1") as bench:
+        await bench.press("ctrl+p")
+        await bench.type("commit pending")
+        await bench.sees("Commit answered turns at once")
+        await bench.press("down", "enter")
+        await bench.sees("The head is state")
+
+
+async def test_the_mouse_selects_opens_and_chooses(example: Path) -> None:
+    async with workbench(example, session="demo-weather-buoy", size=(140, 45)) as bench:
+        await bench.click(60, bench.row("The board wants to know"))
+        assert bench.transcript.selected == 19
+        await bench.click(60, bench.row("The board wants to know"), times=2)
+        await bench.sees("Roll back")
+        await bench.press("escape")
+        await bench.click(8, bench.row("Harbour log"))
+        await bench.sees(f"Logged entry {TURNS}")
+        await bench.press("f3")
+        await bench.sees(f"{TURNS - 5}  ")
+        await bench.click(110, bench.row(f"Entry {TURNS - 5}:"))
+        await bench.until(lambda: bench.transcript.selected == TURNS - 5)
+
+
+async def test_plain_mode_has_words_in_the_place_of_drawings(example: Path) -> None:
+    drawn = set("▌█▒●◌│─└╭╮▊▎")
+    async with workbench(example, session="demo-weather-buoy", plain=True) as bench:
+        await bench.sees("You, 19", "demo, ", "durable: all")
+        assert not drawn & set(bench.picture())
+        await bench.press("f2")
+        await bench.sees("tokens (", "Prefix reuse")
+        assert not drawn & set(bench.picture())
+        await bench.press("f5")
+        await bench.sees("level 1: main", "level 2: ")
+        assert not drawn & set(bench.picture())
+
+
+async def test_light_and_dark_change_all_colours(example: Path) -> None:
+    async with workbench(example, session="demo-weather-buoy", light=True) as bench:
+        assert bench.brightness() > 0.8
+        await bench.press("ctrl+t")
+        await bench.until(lambda: bench.brightness() < 0.2)
+        assert bench.transcript.look.dark
 
 
 def test_commit_says_where_the_head_is(own_example: Path) -> None:

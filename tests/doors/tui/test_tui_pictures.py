@@ -6,6 +6,7 @@ The pictures are in ``tests/samples/tui``; ``CIX_WRITE_PICTURES=1 pytest tests/d
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,22 +24,24 @@ PICTURES = Path(__file__).parents[2] / "samples" / "tui"
 async def test_every_panel_looks_as_its_picture(example: Path, size: tuple[int, int]) -> None:
     different: dict[str, str] = {}
 
-    def compare(name: str, picture: str) -> None:
+    async def compare(name: str) -> None:
         path = PICTURES / f"{name}-{size[0]}x{size[1]}.txt"
+        await bench.settled()
         if os.environ.get("CIX_WRITE_PICTURES"):
-            path.write_text(steady(picture), encoding="utf-8")
-        elif steady(picture) != path.read_text(encoding="utf-8"):
-            different[name] = picture
+            await bench.pilot.pause(0.5)
+            path.write_text(steady(bench.picture()), encoding="utf-8")
+            return
+        expected = path.read_text(encoding="utf-8")
+        with suppress(TimeoutError):
+            await bench.until(lambda: different or steady(bench.picture()) == expected)
+        if steady(bench.picture()) != expected:
+            different[name] = bench.picture()
 
     async with workbench(example, size=size, session="demo-weather-buoy") as bench:
-        await bench.settled()
-        compare("chat", bench.picture())
+        await compare("chat")
         for entry in PANELS:
             await bench.app.action_panel(entry.name)
-            await bench.pilot.pause()
-            await bench.settled()
-            compare(entry.name, bench.picture())
+            await compare(entry.name)
         await bench.press("escape", "f1")
-        await bench.settled()
-        compare("keys", bench.picture())
+        await compare("keys")
     assert not different, "\n\n".join(f"{name}:\n{picture}" for name, picture in different.items())

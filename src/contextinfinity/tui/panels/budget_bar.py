@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from contextinfinity.domain.plan import Plan
@@ -16,20 +19,25 @@ def colour_of(place: int) -> str:
     return COLOURS[place % len(COLOURS)]
 
 
-def budget_bar(plan: Plan, width: int, look: Look) -> Text:
-    """Draw the bar and a line of figures below it; in the plain form only the figures."""
-    limit = plan.budget.model_limit if plan.budget is not None else max(plan.tokens, 1)
-    reserved = plan.budget.response_reserve + plan.budget.safety_margin if plan.budget is not None else 0
-    used = plan.tokens
-    figures = f"{used:,} of {limit:,} tokens ({100 * used / limit:.1f}%), {reserved:,} kept for the answer"
-    if look.plain:
-        return Text(figures)
-    bar = Text()
-    cells = [(section.tokens, "█", colour_of(place)) for place, section in enumerate(plan.sections)]
-    cells += [(max(limit - used - reserved, 0), FREE, "dim"), (reserved, RESERVED, "dim")]
-    for count, (_, sign, style) in zip(_shares([tokens for tokens, *_ in cells], width), cells, strict=True):
-        bar.append(sign * count, style)
-    return Text.assemble(bar, "\n", (figures, "dim"))
+@dataclass(frozen=True)
+class BudgetBar:
+    """The bar, as wide as there is room, and a line of figures below it; in the plain form only the figures."""
+
+    plan: Plan
+    look: Look
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the bar for the width at hand."""
+        budget, used = self.plan.budget, self.plan.tokens
+        limit = budget.model_limit if budget is not None else max(used, 1)
+        reserved = budget.response_reserve + budget.safety_margin if budget is not None else 0
+        if not self.look.plain:
+            cells = [(section.tokens, "█", colour_of(place)) for place, section in enumerate(self.plan.sections)]
+            cells += [(max(limit - used - reserved, 0), FREE, "dim"), (reserved, RESERVED, "dim")]
+            shares = _shares([tokens for tokens, *_ in cells], options.max_width)
+            yield Text.assemble(*((sign * count, style) for count, (_, sign, style) in zip(shares, cells, strict=True)))
+        figures = f"{used:,} of {limit:,} tokens ({100 * used / limit:.1f}%), {reserved:,} kept for the answer"
+        yield Text(figures, style="" if self.look.plain else "dim")
 
 
 def _shares(amounts: list[int], width: int) -> list[int]:

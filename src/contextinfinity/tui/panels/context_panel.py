@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-from textual.containers import VerticalScroll
 
-from contextinfinity.client.contract import Explained
 from contextinfinity.domain.message import Json
 from contextinfinity.text.terminal.control_characters import tame
-from contextinfinity.tui.panels.budget_bar import budget_bar, colour_of
+from contextinfinity.tui.panels.budget_bar import BudgetBar, colour_of
 from contextinfinity.tui.panels.panel import TextPanel
 from contextinfinity.tui.turn_view import Look, tokens
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Explained
 
 QUOTE = 240
 
@@ -30,16 +33,15 @@ class ContextPanel(TextPanel):
         if turn is None:
             return self.show_nothing("Nothing was asked here yet.")
         explained = await self.conversation.call(self.conversation.client.conversations.explain(turn.turn_id))
-        width = max(self.query_one(VerticalScroll).scrollable_content_region.width - 1, 20)
-        return self.show(explained_view(explained, turn.turn_seq, width, self.look))
+        return self.show(explained_view(explained, turn.turn_seq, self.look))
 
 
-def explained_view(explained: Explained, seq: int, width: int, look: Look) -> Group:
+def explained_view(explained: Explained, seq: int, look: Look) -> Group:
     """Draw the account of one request."""
     plan = explained.plan
     parts: list[RenderableType] = [
         Text(f"Turn {seq}, request {explained.step_index + 1}, {explained.provider} {explained.model}"),
-        budget_bar(plan, width, look),
+        BudgetBar(plan, look),
         Text(),
         _sections(explained, look),
         Text(),

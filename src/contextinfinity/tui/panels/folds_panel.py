@@ -73,13 +73,14 @@ class FoldsPanel(TextPanel):
 def fold_view(fold: ShownFold) -> Group:
     """Draw a fold: what it does, the turns that leave, and the summary as a diff."""
     if fold.case == "none":
-        covered = f"The summary covers the turns up to {fold.covers_turn_seq}." if fold.covers_turn_seq else ""
-        return Group(Text("Nothing to fold: the newest turns stay word for word."), Text(covered))
+        covered = f"The summary covers the turns up to {fold.covers_turn_seq}:\n" if fold.covers_turn_seq else ""
+        return Group(Text("Nothing to fold: the newest turns stay word for word."), Text(covered), *_diff(fold))
     done = {"unfold": "Undone"}.get(fold.case, "Folded" if fold.committed else "Preview")
     parts: list[RenderableType] = [
         Text(f"{done}: the summary covers turns up to {fold.covers_turn_seq} (before: {fold.covered}).", style="bold"),
-        Text(f"{fold.tokens_before:,} → {fold.tokens_after:,} tokens, written by {fold.by or 'nobody'}", style="dim"),
     ]
+    if fold.by:
+        parts.append(Text(f"{fold.tokens_before:,} → {fold.tokens_after:,} tokens, written by {fold.by}", style="dim"))
     if fold.boundary_reason:
         parts.append(Text(f"Cut at a new topic: {tame(fold.boundary_reason)}", style="dim"))
     if fold.notice:

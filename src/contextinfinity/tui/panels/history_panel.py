@@ -146,7 +146,7 @@ class HistoryPanel(Panel):
 
     def focus_body(self) -> None:
         """Give the keyboard to the list."""
-        self.query_one(TurnIndex).focus()
+        self.screen.set_focus(self.query_one(TurnIndex))
 
     def on_turn_index_line_chosen(self, event: TurnIndex.LineChosen) -> None:
         """Go to the turn."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from asyncio import sleep
 from collections.abc import Coroutine, Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, OptionList
 
-from contextinfinity.client.contract import MemoryClient
 from contextinfinity.client.results import ShownMemory
 from contextinfinity.domain.session import Owner
 from contextinfinity.text.terminal.control_characters import tame
 from contextinfinity.tui.dialogs import ConfirmDialog, TextDialog
 from contextinfinity.tui.panels.panel import ListPanel
 from contextinfinity.tui.turn_view import clock
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import MemoryClient
 
 TYPING_SECONDS = 0.2
 MOST = 200
@@ -58,7 +60,7 @@ class MemoriesPanel(ListPanel):
 
     @on(Input.Submitted, "#memory-words")
     def _to_list(self) -> None:
-        self.lines.focus()
+        self.screen.set_focus(self.lines)
 
     @property
     def memory(self) -> ShownMemory | None:

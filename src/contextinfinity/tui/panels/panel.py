@@ -85,13 +85,8 @@ class Panel(Vertical):
         self._load()
 
     def focus_body(self) -> None:
-        """Give the keyboard to the body."""
-        for widget in self.query(OptionList).results():
-            widget.focus()
-            return
-        for scroll in self.query(VerticalScroll).results():
-            scroll.focus()
-            return
+        """Give the keyboard to the body at once: ``focus()`` would let keys that were typed ahead go elsewhere."""
+        self.screen.set_focus(self.query_one("OptionList, VerticalScroll"))
 
     # --- work that changes something ---
 

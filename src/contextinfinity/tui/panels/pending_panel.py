@@ -27,7 +27,9 @@ class PendingPanel(ListPanel):
         if branch is None:
             return self.show_nothing("Nothing was said here yet.")
         if not pending:
-            return self.show_nothing(f"Nothing is pending: state {branch.state} counts every answer.")
+            return self.show_nothing(
+                f"Nothing is pending: all answers are committed, the head is state {branch.state}."
+            )
         return self.show_lines(
             Text.assemble(
                 f"turn {turn.turn_seq}  ",

@@ -50,7 +50,7 @@ class SearchPanel(ListPanel):
 
     def focus_body(self) -> None:
         """Give the keyboard to the field."""
-        self.query_one(Input).focus()
+        self.screen.set_focus(self.query_one(Input))
 
     async def load(self) -> None:
         """Search for what is typed, or list the chunks of the selected turn."""
@@ -87,7 +87,7 @@ class SearchPanel(ListPanel):
 
     @on(Input.Submitted, "#search-words")
     def _to_list(self) -> None:
-        self.lines.focus()
+        self.screen.set_focus(self.lines)
 
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:

@@ -1,0 +1,94 @@
+"""Answers as they come: buffered and durable output, stopping, a server, and work that takes long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.doors.server import Server
+from tests.doors.tui.workbench import workbench
+
+pytestmark = pytest.mark.xdist_group("tui")
+
+HANGS = """\
+[general]
+default_model = "hangs"
+[models.hangs]
+provider = "scripted"
+path = "hangs.json"
+[stream]
+fsync_ms = {fsync_ms}
+"""
+NEVER = 600_000
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Path:
+    """A data_dir whose model says a few words and then nothing more."""
+    (tmp_path / "hangs.json").write_text(json.dumps([{"text": "one two three", "hang": True}]), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.req("STREAM-2", "TUI-1")
+@pytest.mark.parametrize(
+    ("fsync_ms", "shown"), [(NEVER, "◌ durable 0/13 B BUFFERED"), (1, "● durable 13/13 B")], ids=["buffered", "durable"]
+)
+async def test_the_header_says_what_of_a_hanging_answer_is_durable(hanging: Path, fsync_ms: int, shown: str) -> None:
+    (hanging / "config.toml").write_text(HANGS.format(fsync_ms=fsync_ms), encoding="utf-8")
+    async with workbench(hanging, session="new") as bench:
+        await bench.type("Go on")
+        await bench.press("enter")
+        await bench.sees("one two three", shown, "Responding")
+        await bench.type("too early")
+        await bench.press("enter")
+        await bench.sees("An answer is still coming", "too early")
+        await bench.press("ctrl+c")
+        await bench.sees("STOPPED by you", "● durable", "one two three")
+
+
+@pytest.mark.req("TUI-2")
+async def test_long_work_is_cancelled_with_escape_and_blocks_nothing(own_example: Path) -> None:
+    hangs = own_example / "hangs.json"
+    hangs.write_text(json.dumps([{"text": "…", "hang": True}]), encoding="utf-8")
+    config = own_example / "config.toml"
+    written = config.read_text(encoding="utf-8").replace('model = "offline"', 'model = "hangs"')
+    config.write_text(f'{written}\n[models.hangs]\nprovider = "scripted"\npath = "{hangs}"\n', encoding="utf-8")
+    async with workbench(own_example, session="demo-weather-buoy") as bench:
+        await bench.press("ctrl+o", "f")
+        await bench.sees("p previews", "Press p to see")
+        await bench.press("p")
+        await bench.sees("Previewing …", "Escape cancels")
+        await bench.press("f")
+        await bench.sees("Previewing still runs")
+        await bench.press("escape")
+        await bench.sees("Cancelled: Previewing", "p previews")
+        await bench.press("escape", "f6")
+        await bench.sees("at most 450 EUR")
+
+
+@pytest.mark.req("TUI-1", "TUI-2")
+async def test_a_server_is_used_like_a_ledger_of_this_machine(server: Server, tmp_path: Path) -> None:
+    async with workbench(tmp_path, server=server.url, session="new", size=(140, 45)) as bench:
+        await bench.type("The lighthouse is red.")
+        await bench.press("enter")
+        await bench.sees("You said: The lighthouse", "state 1", "pending 0", "Done", "* The lighthouse")
+        await bench.press("f4")
+        await bench.sees("assistant, turn 1", "user, turn 1")
+        await bench.type("lighthouse")
+        await bench.press("enter", "enter")
+        await bench.sees("1 attached")
+        await bench.press("f9")
+        await bench.sees("Step 1: scripted", "durable/displayed")
+        await bench.press("f2")
+        await bench.sees("Prefix reuse", "Rebuilt: identical")
+        await bench.press("ctrl+o", "j")
+        await bench.sees("The engine is ready")
+        await bench.press("ctrl+o", "n", "c")
+        await bench.sees("Committed: the head is state 1")
+
+
+async def test_an_unknown_conversation_ends_the_workbench_with_its_error(example: Path) -> None:
+    async with workbench(example, session="no-such-conversation") as bench:
+        assert "no-such-conversation" in str(bench.app.failure)
