@@ -1,4 +1,4 @@
-"""The application that uvicorn runs: the routes, what stands before them, and the life of the client behind them."""
+"""Build the ASGI application: routes, middleware and the lifetime of the client behind them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ NO_TELEMETRY: TelemetryConfig = {
 def make_app(
     settings: Settings, open_client: OpenClient, *, shared_figures: bool = False, share: Share | None = None
 ) -> FastAPI:
-    """Put the application together; its client is opened when it starts. ``share``: with other workers."""
+    """Build the application; its client is opened when it starts. ``share``: the state shared with other workers."""
     figures = Metrics(shared=shared_figures)
 
     @asynccontextmanager
@@ -121,7 +121,7 @@ def make_app(
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """Give the OpenAPI document, with the schemas of our own values."""
+    """Return the OpenAPI document with the schemas of our own types."""
     if app.openapi_schema is None:
         document = FastAPI.openapi(app)
         components = document.setdefault("components", {})

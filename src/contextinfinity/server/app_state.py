@@ -1,4 +1,4 @@
-"""What all requests of one process share: the client, the limits, the figures, and whether the end is near."""
+"""State that all requests of one process share: client, limits, metrics, and whether it is shutting down."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OpenClient: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[LocalCl
 
 @dataclass(kw_only=True)
 class AppState:
-    """One process's share of a server. Routes reach the engine only through ``acting_for``."""
+    """The state of one server process. Routes reach the engine only through ``acting_for``."""
 
     client: InitVar[LocalClient]
     server: Server
@@ -63,19 +63,19 @@ class AppState:
         return await self._client.health()
 
     def end_soon(self) -> None:
-        """Give what runs its time, and then let it go. Any thread may say so."""
+        """Give running requests their shutdown time, then cancel them. May be called from any thread."""
         self._ends_at = self._loop.time() + self.server.shutdown_seconds
         self._loop.call_soon_threadsafe(self.closing.set)
         self._loop.call_soon_threadsafe(self._loop.call_later, self.server.shutdown_seconds, self.ending.set)
 
     def seconds_left(self) -> float:
-        """Return how long answers that nobody reads may still run: streams and they share ``shutdown_seconds``."""
+        """Return how long unread answers may still run: they share ``shutdown_seconds`` with streams."""
         if self._ends_at is None:
             return self.server.shutdown_seconds
         return max(0.0, self._ends_at - self._loop.time())
 
 
 def door_of(request: Request) -> AppState:
-    """Give the door a request came through."""
+    """Return the interface a request came through."""
     door: AppState = request.app.state.door
     return door

@@ -25,6 +25,7 @@ from contextinfinity.errors import InvalidInput, NotFound, NotYours
 from contextinfinity.server.app_state import door_of
 from contextinfinity.server.limits import name_of
 from contextinfinity.server.request_bodies import Body, body_of
+from contextinfinity.storage.acting_owner import act_for
 
 B = TypeVar("B", bound=Body)
 
@@ -97,13 +98,13 @@ def _cookie_token(request: Request) -> str:
 
 
 def check_name(field: str, name: str) -> None:
-    """Refuse a name that could not be shown or written down: 1 to 128 visible characters without slashes."""
+    """Reject a name that cannot be displayed or stored: 1 to 128 visible characters without slashes are allowed."""
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable() or "/" in name or "\\" in name:
         raise InvalidInput(f"{field} has to have 1 to {LONGEST_NAME} visible characters, and no slashes.")
 
 
 def check_thread_name(name: str) -> None:
-    """Refuse a name that a thread cannot have."""
+    """Reject a name that a thread cannot have."""
     check_name("thread_id", name)
     if name in (NEW, ANY, *DOTS):
         raise InvalidInput(f"{name} means something else, and is no name of a thread.")
@@ -121,7 +122,7 @@ ForUser = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Acting:
-    """The owner a request acts for, and the client that finds only that owner's things."""
+    """The owner a request acts for, and a client limited to that owner's objects."""
 
     owner: Owner
     client: LocalClient
@@ -131,19 +132,20 @@ class Acting:
 
 @dataclass(frozen=True, kw_only=True)
 class ActingWith(Acting, Generic[B]):
-    """The same, with what the request brings."""
+    """``Acting`` together with the parsed request body."""
 
     body: B
 
 
 def acting(request: Request, caller: Caller, user_id: str | None, *, nameless: str = "local") -> Acting:
-    """Resolve the owner a request acts for."""
+    """Resolve the owner a request acts for; from now on the storage shows it that owner's rows."""
     owner = caller.owner(user_id, nameless=nameless)
+    act_for(owner)
     return Acting(owner=owner, client=door_of(request).acting_for(owner), check=caller.check)
 
 
 async def acting_of(request: Request, caller: Asking, user_id: ForUser = None) -> Acting:
-    """Resolve the owner of a request that has no body of ours."""
+    """Resolve the owner of a request without a native body."""
     return acting(request, caller, user_id)
 
 

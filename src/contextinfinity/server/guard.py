@@ -1,4 +1,4 @@
-"""What stands before the routes: the host a request is for, its size, the time it may take, and its line in the log."""
+"""ASGI middleware in front of the routes: checks host and origin, size and duration, and logs each request."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from contextinfinity.server import problems
 from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.v1.vendors import is_theirs, request_id_of
 from contextinfinity.settings import Server
+from contextinfinity.storage.acting_owner import NOBODY, act_for
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
+    """Return whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -35,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Refuses what no route should see, and measures the rest."""
+    """Rejects requests that no route should see, and measures the others."""
 
     def __init__(self, app: ASGIApp, *, server: Server, figures: Metrics) -> None:
         self._app = app
@@ -44,14 +45,16 @@ class Guard:
         self._hosts = self._known_hosts()
 
     def _known_hosts(self) -> frozenset[str] | None:
-        """Name the hosts a request may be for; None: any, because elsewhere a token is what counts."""
+        """Return the hosts a request may name; None allows any, because there the token protects."""
         named = frozenset(name.lower() for name in self._server.allowed_hosts)
         if is_loopback(self._server.host):
             return named | LOOPBACK | {self._server.host}
         return named | {self._server.host} if named else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, count it, and write its line."""
+        """Forward a request, count it, and log it."""
+        if scope["type"] != "lifespan":
+            act_for(NOBODY)
         if scope["type"] == "websocket" and self._is_foreign(Headers(scope=scope)):
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": "wrong host or origin"})
@@ -83,7 +86,7 @@ class Guard:
         await problems.answer(scope, refused, {"connection": "close"})(scope, receive, answer)
 
     def _refused(self, scope: Scope, headers: Headers) -> problems.ProblemDocument | None:
-        """Say why no route should see a request; None: it may go on."""
+        """Return why a request is rejected; None if it may continue."""
         if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
             return problems.plain_problem(
                 400, "wrong_host", "The request is for another host.", "Name it under server.allowed_hosts."
@@ -108,12 +111,12 @@ class Guard:
         return None
 
     def _is_foreign(self, headers: Headers) -> bool:
-        """Return whether a connection is for another host, or was opened by a page of another site."""
+        """Return whether a WebSocket names another host, or was opened by a page of another site."""
         is_known = self._hosts is None or _name_of(headers.get("host", "")) in self._hosts
         return not is_known or self._is_cross_site(headers)
 
     def _is_cross_site(self, headers: Headers) -> bool:
-        """Return whether a browser sent a request for a page of another origin that the settings do not allow."""
+        """Return whether a browser sent the request for a page of another origin that the settings do not allow."""
         origin, allowed = headers.get("origin"), self._server.cors_origins
         if origin in allowed or (origin is not None and "*" in allowed):
             return False
@@ -122,14 +125,14 @@ class Guard:
         return origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower()
 
     def _most(self, scope: Scope) -> int:
-        """Return how many bytes the body of a request may have."""
+        """Return the maximum size of a request body in bytes."""
         return self._server.max_import_bytes if scope["path"] in UPLOADS else self._server.max_body_bytes
 
     def _too_large(self, scope: Scope) -> ContextInfinityError:
         return TooLarge(f"The request has more than {self._most(scope)} bytes.")
 
     def _measured(self, scope: Scope, receive: Receive) -> Receive:
-        """Count the bytes of a body as they come, and the time they take: of an upload, between two pieces of it."""
+        """Limit the size of a body and the time it takes; of an upload, the time between two pieces."""
         size, is_whole = 0, False
         clock, is_upload = asyncio.get_running_loop().time, scope["path"] in UPLOADS
         deadline = clock() + self._server.body_seconds
@@ -164,13 +167,13 @@ class Guard:
 
 
 def _added(scope: Scope, request_id: str) -> list[tuple[bytes, bytes]]:
-    """Give the headers that every answer has; clients of another vendor look for a request's name elsewhere."""
+    """Return the headers of every response; clients of some vendors look for the request id elsewhere."""
     added = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
     return [*added, (b"request-id", request_id_of(scope).encode())] if is_theirs(scope) else added
 
 
 def _is_text(address: bytes) -> bool:
-    """Tell whether a part of an address stands for text: anything else would be altered on its way to a route."""
+    """Return whether a part of a URL decodes to text; a route would receive anything else altered."""
     if b"%" not in address:
         return True
     try:
@@ -180,6 +183,6 @@ def _is_text(address: bytes) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """Give the name in a Host header, without its port."""
+    """Return the host name of a Host header, without its port."""
     name, _, port = host.rpartition(":")
     return (name if name and port.isdecimal() else host).lower()

@@ -65,8 +65,9 @@ turn, sent once the answer is. Between them come `step` (a model is asked), `del
 (`{displayed, durable}`, in bytes), `tool`, `retry`, `clarification` (`{question, candidates: [{id, name}]}`) and
 `error` (`{code, message, hint}`; `done` follows). A comment comes when there is nothing to say. The turn goes on when
 nobody listens. A stream that ends without `done` was cut, by the network or because the server ended: go on at
-`GET /threads/{thread_id}/turns/{turn_id}/stream` with the last id you heard as `Last-Event-ID`; without one it begins
-anew. Any number may listen, in any worker, up to an hour after the end; later there is `done` with the whole text.
+`GET /threads/{thread_id}/turns/{turn_id}/stream` with the last id you received as `Last-Event-ID`; without one it
+starts from the beginning. Any number may listen, in any worker, up to an hour after the end; later there is `done`
+with the whole text.
 
 ## Chats
 

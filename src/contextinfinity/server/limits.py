@@ -1,8 +1,8 @@
-"""How much each user may do at once, counted by all workers together.
+"""Limits per user, counted by all workers together.
 
-The counts stand in a file that the workers share in memory, a region for the rates and one for each worker's streams.
-They are changed under the file's lock, which ends with the process that holds it; a worker that takes the place of a
-dead one begins its region anew. One worker alone keeps all of it to itself.
+The counters are in a memory-mapped file that the workers share: one region for request rates and one per worker for
+open streams. They are changed under the file's lock, which the operating system releases when its holder dies; a worker
+that replaces a dead one clears its region. A single worker keeps the counters in its own memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REGION = SLOTS * ENTRY.size
 
 
 class Share(NamedTuple):
-    """What a worker has in common with others: a folder; and its own number among them."""
+    """What workers share: a folder, and the number of this worker."""
 
     folder: str
     workers: int
@@ -41,29 +41,29 @@ class Share(NamedTuple):
 
 
 class CounterTable:
-    """A number for each name, 0 where none was put. Where too many crowd together the smallest gives way."""
+    """A fixed-size hash table of counters, 0 by default. When a bucket is full, its smallest counter is evicted."""
 
     def __init__(self, memory: bytearray | mmap.mmap, region: int) -> None:
         self._memory = memory
         self._first = region * REGION
 
     def get(self, name: str) -> float:
-        """Read a number."""
+        """Return a counter."""
         key = _key(name)
         held, number = ENTRY.unpack_from(self._memory, self._place(key))
         return number if held == key else 0.0
 
     def put(self, name: str, number: float) -> None:
-        """Write a number."""
+        """Set a counter."""
         key = _key(name)
         ENTRY.pack_into(self._memory, self._place(key), key, number)
 
     def clear(self) -> None:
-        """Make all of them 0."""
+        """Reset all counters."""
         self._memory[self._first : self._first + REGION] = bytes(REGION)
 
     def _place(self, key: int) -> int:
-        """Find where a name stands; where it stands nowhere, the place it would take."""
+        """Return the slot of a name, or the slot it would take."""
         place, least = 0, float("inf")
         for step in range(WINDOW):
             here = self._first + (key + step) % SLOTS * ENTRY.size
@@ -80,7 +80,7 @@ def _key(name: str) -> int:
 
 
 class _Lock:
-    """A file's lock, for the moment that a change takes."""
+    """A lock on the shared file, held for one change."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -95,7 +95,7 @@ class _Lock:
 
 
 class Counts:
-    """What all limits count in."""
+    """The counters of all limits."""
 
     def __init__(self, share: Share | None = None) -> None:
         workers, number = (1, 0) if share is None else (share.workers, share.number)
@@ -114,7 +114,7 @@ class Counts:
 
 
 class RateLimits:
-    """How many requests each user may still make: those of a minute, evenly, a few of them ahead of their time."""
+    """A token bucket per user: so many requests a minute, with a small burst."""
 
     def __init__(self, per_minute: int, counts: Counts) -> None:
         self._per_minute = per_minute
@@ -123,7 +123,7 @@ class RateLimits:
         self._counts = counts
 
     def take(self, user: str) -> None:
-        """Count a request; ``TooMany`` when its time has not come."""
+        """Count a request; raises ``TooMany`` if the bucket is empty."""
         if not self._per_minute:
             return
         moment, times = monotonic(), self._counts.requests  # the same clock in all processes of a machine
@@ -136,7 +136,7 @@ class RateLimits:
 
 
 class Streams:
-    """How many streams each user has open."""
+    """Open streams per user."""
 
     def __init__(self, most: int, counts: Counts, figures: Metrics) -> None:
         self._most = most
@@ -144,7 +144,7 @@ class Streams:
         self._figures = figures
 
     def take(self, owner: Owner) -> Callable[[], None]:
-        """Open one more, and give what closes it."""
+        """Count one more open stream; returns the function that releases it."""
         user, counts = name_of(owner), self._counts
         with counts.alone:
             if sum(each.get(user) for each in counts.streams) >= self._most:
@@ -161,5 +161,5 @@ class Streams:
 
 
 def name_of(owner: Owner) -> str:
-    """Name a user for a count."""
+    """Return the key under which a user is counted."""
     return f"{owner.org_id}\n{owner.user_id}"

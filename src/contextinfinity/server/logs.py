@@ -1,7 +1,7 @@
 """Logs on stderr: one JSON object a line for machines, or a short line of text for a person at a terminal.
 
-A request's line says where it went: thread, branch, whether the thread was found, how many turns were loaded. What
-people said, and what their tokens are, is never in one.
+The line of a request names its thread and branch, whether the thread was found, and how many turns were loaded. It
+never contains messages or tokens.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ OF_A_FAILURE = ("operation", "session_id", "user_id", "error")
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON; its ``fields`` are fields of that."""
+    """Formats a record as one line of JSON, with its ``fields`` as keys."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write it."""
+        """Format a record."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
         told["message"] = record.getMessage()
@@ -35,10 +35,10 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Writes a record as a line for people: the time here, what happened, how long it took, and in which thread."""
+    """Formats a record for people: local time, event, duration, and thread."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write it; characters that would steer the terminal are replaced."""
+        """Format a record; control characters are replaced."""
         fields: dict[str, Any] = getattr(record, "fields", {})
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         told = [f"{level}{record.getMessage()}"]
@@ -56,7 +56,7 @@ def _printable(line: str) -> str:
 
 
 def log_as(form: LogFormat) -> None:
-    """Write such lines from now on; of uvicorn and asyncio warnings and errors only, and no flood of repeated ones."""
+    """Configure logging; uvicorn and asyncio log only warnings and errors, and repeated ones are rate-limited."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     handler.addFilter(RepeatLimit())

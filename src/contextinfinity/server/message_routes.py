@@ -253,5 +253,6 @@ def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
         usage=turn.usage,
         error=turn.error,
         latency_ms=turn.latency_ms,
+        tool_calls=turn.tool_calls,
     )
     return asked, told

@@ -1,7 +1,8 @@
-"""Figures for Prometheus: what the routes see, what the rest of the process counts, what the ledger says.
+"""Prometheus metrics: of the routes, of the process, and of the ledger.
 
-With several workers each keeps its figures in files of one folder, and any of them adds all up (prometheus-client's
-way: the folder is named in the environment before it is imported). Nothing leaves the machine unless it is fetched.
+Several workers keep their metrics in files of one folder, and each of them can add all up (the multiprocess mode of
+prometheus-client, whose folder is set in the environment before it is imported). Nothing is sent anywhere; metrics are
+only scraped.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ COUNTED = frozenset(get_args(Counted))
 
 
 def forget_worker(folder: str, pid: int) -> None:
-    """Take out of the figures of all what a worker that is gone had open; what it counted stays."""
+    """Remove the gauges of a worker that is gone; its counters are kept."""
     mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The figures of one process."""
+    """The metrics of one process."""
 
     def __init__(self, *, shared: bool = False) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each, which nobody reads
@@ -79,9 +80,9 @@ class Metrics:
         self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "livemostrecent")
 
     def mirror(self) -> None:
-        """Take over what the process counted since the last time, and how much it holds.
+        """Copy the process's counters and gauges into the metrics.
 
-        Done after every request and now and then: the others tell it too, and know only what was taken over.
+        Runs after every request and periodically, because other workers report only what was copied.
         """
         now = counters()
         for figures in noted():
@@ -95,7 +96,7 @@ class Metrics:
                 self._mirrored[what] = now[what]
 
     async def keep_in_step(self) -> None:
-        """Take over, again and again, what is done while nobody asks anything."""
+        """Copy the counters periodically while no request arrives."""
         while True:
             await asyncio.sleep(IN_STEP_SECONDS)
             self.mirror()
@@ -124,7 +125,7 @@ class Metrics:
                 assert_never(figures)
 
     def text(self, health: Health) -> bytes:
-        """Write them down, with what the ledger says now."""
+        """Return the metrics in the text format, including those of the ledger."""
         self.mirror()
         backlog = health.backlog
         for state, many in (("queued", backlog.queued), ("running", backlog.running), ("failed", backlog.failed)):

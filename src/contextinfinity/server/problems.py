@@ -1,7 +1,7 @@
-"""What a caller is told when something goes wrong: RFC 9457 problem documents, from one table of our errors.
+"""RFC 9457 problem documents, made from one table of our errors.
 
-``type`` names the error for programs, ``title`` says what kind of thing it is, ``detail`` what happened and ``hint``
-what to do about it. Nothing of the inside is shown: what we did not foresee is a 500 that says so, and the log has it.
+``type`` identifies the error for programs, ``title`` names its kind, ``detail`` says what happened and ``hint`` what to
+do. Internals are not shown: an unexpected error is a 500 that says so, and the log has the traceback.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def problem_of(error: ContextInfinityError) -> ProblemDocument:
-    """Describe an error of ours."""
+    """Return the problem document of one of our errors."""
     status, title = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     running = error.running if isinstance(error, QueueFull) else None
     return ProblemDocument(
@@ -102,18 +102,18 @@ def problem_of(error: ContextInfinityError) -> ProblemDocument:
 
 
 def plain_problem(status: int, code: str, detail: str, hint: str = "") -> ProblemDocument:
-    """Describe what is no error of ours: an unknown path, a host that is not ours."""
+    """Return a problem document that no error of ours describes: an unknown path, a wrong host."""
     title = TITLES.get(status, "Refused")
     return ProblemDocument(type=TYPE + code, title=title, status=status, detail=detail, code=code, hint=hint)
 
 
 def response(problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    """Write a problem document."""
+    """Return the response with a problem document."""
     return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)
 
 
 def answer(scope: Scope, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    """Write a problem as who asks can read it: a client of another vendor in that vendor's shape."""
+    """Return a problem in the form the client can read: clients of another vendor get that vendor's error format."""
     if not is_theirs(scope):
         return response(problem, headers)
     told = Problem(code=problem.code, message=problem.detail, hint=problem.hint)
@@ -121,13 +121,13 @@ def answer(scope: Scope, problem: ProblemDocument, headers: dict[str, str] | Non
 
 
 async def tell(request: Request, error: Exception) -> Response:
-    """Answer with what an error of ours says."""
+    """Handle one of our errors."""
     assert isinstance(error, ContextInfinityError)  # noqa: S101  registered for these only
     return answer(request.scope, problem_of(error), headers_of(error))
 
 
 def headers_of(error: ContextInfinityError) -> dict[str, str]:
-    """Give the headers that go with an error."""
+    """Return the headers that go with an error."""
     headers = {}
     if isinstance(error, TokenNeeded):
         headers["www-authenticate"] = "Bearer"
@@ -139,7 +139,7 @@ def headers_of(error: ContextInfinityError) -> dict[str, str]:
 
 
 async def tell_parameters(request: Request, error: Exception) -> Response:
-    """Answer a path or a query that breaks a rule; what was sent is not repeated."""
+    """Handle an invalid path or query; the response does not repeat what was sent."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  registered for these only
     said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
     told = InvalidInput(f"{'; '.join(said)}.", hint="The parameters are in /openapi.json.")
@@ -147,7 +147,7 @@ async def tell_parameters(request: Request, error: Exception) -> Response:
 
 
 async def tell_routing(request: Request, error: Exception) -> Response:
-    """Answer a path or method that there is not."""
+    """Handle an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101  registered for these only
     said = {404: "There is no such path.", 405: f"This path takes no {request.method}."}
     detail = said.get(error.status_code, str(error.detail))
@@ -158,19 +158,19 @@ async def tell_routing(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Name the methods that a path takes, on whichever route."""
+    """Return the methods that a path accepts, on any route."""
     routes = [*request.app.state.flat_routes, *(each for each in request.app.routes if isinstance(each, Route))]
     fitting = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in fitting for method in route.methods})
 
 
 async def tell_nobody(request: Request, error: Exception) -> Response:
-    """Answer a request that broke off: nobody hears it, and it is no trouble of ours."""
+    """Handle a request whose client disconnected: nobody reads the response, and it is not logged as an error."""
     return answer(request.scope, plain_problem(400, "broken_off", "The request broke off before its end."))
 
 
 async def tell_unforeseen(request: Request, error: Exception) -> Response:
-    """Answer what nobody foresaw, without a word of the inside."""
+    """Handle an unexpected error without showing internals."""
     unforeseen = ContextInfinityError(
         "Something went wrong that nobody foresaw.", hint="What it was stands in the server's log, under this time."
     )

@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 from fastapi import Request
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock, ToolResultBlock
 from contextinfinity.domain.unicode import has_nul, unreadable
@@ -48,9 +48,10 @@ class NewThread(Body, frozen=True, kw_only=True):
 
 
 class ThreadChange(Body, frozen=True, kw_only=True):
-    """Changes to a conversation."""
+    """Changes to a conversation: its title, and the time to live of its turns; ``null`` removes them."""
 
-    title: Title | None
+    title: Title | UnsetType | None = UNSET
+    ttl_hours: Annotated[float, Meta(gt=0, le=876_000)] | UnsetType | None = UNSET
 
 
 class NewMessage(Body, frozen=True, kw_only=True):

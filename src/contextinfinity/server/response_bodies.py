@@ -63,6 +63,7 @@ class ShownMessage(Struct, frozen=True, kw_only=True):
     error: Problem | None = None
     latency_ms: dict[str, float] | None = None
     images: int = 0
+    tool_calls: int = 0
 
 
 class MessagePage(Struct, frozen=True, kw_only=True):

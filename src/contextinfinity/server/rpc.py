@@ -1,8 +1,8 @@
 """JSON-RPC 2.0 on the WebSocket ``/rpc``: conversations for editors and pages that keep one connection open.
 
-A connection acts for one owner, like any request (``callers``); a browser, which cannot set headers, gives its token as
-``?token=``. The state of an owner (the current session, running answers, open files) belongs to the process, not to
-the connection: whoever connects again gets the notifications of an answer that is still running. Notifications are
+A connection acts for one owner, like any request (``auth``); a browser, which cannot set headers, passes its token as
+``?token=``. The state of an owner (the current session, running answers, open files) belongs to the process, not to the
+connection: a client that reconnects receives the notifications of an answer that is still running. Notifications are
 ``streamChunk``, ``streamComplete``, ``compactionEvent`` and ``filesChanged``.
 """
 
@@ -39,7 +39,7 @@ CHECK_SECONDS = 30.0
 
 
 class RpcError(Exception):
-    """An error that is answered as such."""
+    """An error that is sent as a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ async def rpc(websocket: WebSocket, user_id: str | None = None, token: str | Non
 
 
 class RpcConnection:
-    """One WebSocket: reads requests, answers each when it is done, and passes notifications on."""
+    """One WebSocket: reads requests, answers each when it is done, and forwards notifications."""
 
     def __init__(self, websocket: WebSocket, act: Acting, service: LLMService) -> None:
         self._websocket, self._act, self._service = websocket, act, service
@@ -81,7 +81,7 @@ class RpcConnection:
         """Raises ``TooMany`` when the owner sends too many requests."""
 
     async def serve(self, closing: asyncio.Event) -> None:
-        """Serve until one side ends it, or the token is revoked."""
+        """Serve until one side closes the connection, or the token is revoked."""
         listen = self._service.state.listen(self._notify)
         works = (self._read(), self._write(), self._check(), closing.wait(), self._service.follow_folds(self._notify))
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work) for work in works]

@@ -64,7 +64,7 @@ class UserState:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Pass notifications on; returns what ends that."""
+        """Subscribe to notifications; returns the function that unsubscribes."""
         self.listeners.add(listener)
         return lambda: self.listeners.discard(listener)
 
@@ -108,7 +108,7 @@ class LLMService:
             return []
 
     async def history_list_sessions(self, limit: int = 50) -> list[dict[str, Any]]:
-        """Return the sessions, the one spoken in last first."""
+        """Return the sessions, most recently used first."""
         found = await self._client.threads.list(limit=max(1, min(limit, MOST_LISTED)))
         return [
             {
@@ -122,7 +122,7 @@ class LLMService:
         ]
 
     async def history_new_session(self) -> dict[str, Any]:
-        """Begin a session."""
+        """Start a session."""
         made = await self._client.threads.create(NewSession())
         self.state.session_id = made.thread_id
         return {"session_id": made.thread_id}
@@ -161,7 +161,7 @@ class LLMService:
         images: list[str] | None = None,
         model: str | None = None,
     ) -> dict[str, Any]:
-        """Ask; the answer comes as ``streamChunk`` and ``streamComplete`` with this ``request_id``."""
+        """Send a message; the answer arrives as ``streamChunk`` and ``streamComplete`` with this ``request_id``."""
         if request_id in self.state.streams:
             raise InvalidInput(f"The request {request_id} is running.", hint="Give each request an id of its own.")
         if len(message) > self._longest:
@@ -184,7 +184,7 @@ class LLMService:
         return {"status": "started", "request_id": request_id, **shown}
 
     async def _pass_on(self, stream: RpcStream, events: AsyncIterator[StampedEvent]) -> None:
-        """Notify of an answer as it grows; whoever connects meanwhile gets all of it with the next chunk."""
+        """Send notifications as an answer grows; a new connection gets the whole text with the next chunk."""
         sent, result = 0.0, None
         try:
             async for stamped in events:
@@ -234,13 +234,13 @@ class LLMService:
     # --- behind them ---
 
     async def follow_folds(self, listener: Listener) -> None:
-        """Pass compaction on to one connection as ``compactionEvent``."""
+        """Forward compaction events to one connection as ``compactionEvent``."""
         async for event in self._client.folds.follow():
             shown = msgspec.to_builtins(event)
             listener("compactionEvent", {"request_id": None, "event": {**shown, "type": event.__struct_config__.tag}})
 
     def watch_files(self, listener: Listener) -> Coroutine[Any, Any, None] | None:
-        """Return what notifies a connection of changed files; None without a workspace or the optional extra."""
+        """Return the watcher that reports changed files to a connection; None without a workspace or the extra."""
         if not self._root:
             return None
         try:
@@ -266,7 +266,7 @@ class LLMService:
         return self.state.conversations
 
     def _folder(self) -> str:
-        """Name the folder of an owner's history: each owner but the local one has their own."""
+        """Return the folder of an owner's history: each owner except the local one has its own."""
         owner = self._client.owner
         if owner is None or (owner.user_id, owner.org_id) == ("local", ""):
             return ""
@@ -276,7 +276,7 @@ class LLMService:
         return self._workspace() if self._root else self._client.conversations
 
     async def _restored(self) -> str | None:
-        """Return the current session; at first the one that was spoken in last."""
+        """Return the current session; initially the most recently used one."""
         if self.state.session_id is None:
             newest = await self._client.threads.list(limit=1)
             self.state.session_id = newest[0].thread_id if newest else None

@@ -1,8 +1,8 @@
-"""Running the server: one process, or several that share the listening socket.
+"""Run the server: one process, or several workers that share the listening socket.
 
-The parent of several does nothing but watch: a worker that dies is replaced, and when the parent is told to end, it
-tells them and waits. When it is killed they end by themselves, and the port is free again. A process that is told to
-end takes no new connections, gives what runs its time, lets the rest go, and closes its engine.
+The parent of several workers only supervises: it replaces a worker that dies, and on a signal it signals the workers
+and waits. If the parent is killed, the workers end by themselves and the port is free again. A process that is asked to
+end accepts no new connections, gives running requests their shutdown time, cancels the rest, and closes its engine.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class KeepAliveProtocol(H11Protocol):
-    """Closes a connection whose request does not arrive in time, however slowly it drips."""
+    """Closes a connection whose request headers do not arrive in time, however slowly they trickle in."""
 
     header_seconds = 10.0
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start the timer for a request."""
         super().connection_made(transport)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop the timer."""
         self._stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; wait on while the headers of a request are not whole."""
+        """Process received bytes; the timer keeps running while the headers of a request are incomplete."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._wait()
@@ -80,7 +80,7 @@ class KeepAliveProtocol(H11Protocol):
             self.scope["state"]["abort"] = self.transport.abort
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP as everything is refused: with a problem document, unless an answer is under way."""
+        """Reject invalid HTTP with a problem document, unless a response has already started."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and self.conn.their_state is h11.ERROR:
             for part in _refusal(sys.exc_info()[1]):
                 self.transport.write(self.conn.send(part) or b"")
@@ -97,7 +97,7 @@ class KeepAliveProtocol(H11Protocol):
 
 
 def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
-    """Write what is said of bytes that cannot be read as a request."""
+    """Return the response to bytes that are not a valid request."""
     if getattr(error, "error_status_hint", 400) == 431:
         told = problems.plain_problem(431, "headers_too_large", "The headers take more than is allowed.")
     else:
@@ -110,7 +110,7 @@ def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
 class ServerProcess(uvicorn.Server):
     """One process of the server.
 
-    It opens its client before the application starts: what goes wrong then is raised by ``run`` as it is. ``ready`` is
+    It opens its client before the application starts, so errors while opening are raised by ``run``. ``ready`` is
     called once the client is open.
     """
 
@@ -143,7 +143,7 @@ class ServerProcess(uvicorn.Server):
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen; what is there by now stays, and need not be looked through for garbage again and again."""
+        """Start listening; objects that exist by now are excluded from garbage collection."""
         self._client = await self._open.enter_async_context(self._opening)
         self._ready()
         await super().startup(sockets)
@@ -153,17 +153,17 @@ class ServerProcess(uvicorn.Server):
 
     @asynccontextmanager
     async def _opened(self, _: Settings) -> AsyncIterator[LocalClient]:
-        """Give the application the client that is open, and close it with the application."""
+        """Give the application the open client, and close it with the application."""
         async with self._open:
             yield self._client
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Do as a signal says."""
+        """Handle a signal."""
         super().handle_exit(sig, frame)
         self.end()
 
     def end(self) -> None:
-        """Take no new connections, and give what runs its time."""
+        """Accept no new connections, and give running requests their shutdown time."""
         self.should_exit = True
         door: AppState | None = getattr(self._app.state, "door", None)
         if door is not None:
@@ -173,9 +173,10 @@ class ServerProcess(uvicorn.Server):
 def serve(
     settings: Settings, open_client: OpenClient, *, tell: Callable[[str], None], log_format: LogFormat = "json"
 ) -> None:
-    """Serve until told to end; ``tell`` is given the address once connections are taken.
+    """Serve until asked to end; ``tell`` receives the address once connections are accepted.
 
-    What keeps the ledger from being opened (``LedgerBusy`` and others) is raised, or logged by the worker it befalls.
+    Errors that keep the ledger from being opened (``LedgerBusy`` and others) are raised, or logged by the worker
+    concerned.
     """
     server = settings.server
     if not is_loopback(server.host) and not asyncio.run(_has_token(open_client(settings))):
@@ -210,7 +211,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def address_of(host: str, sock: socket.socket) -> str:
-    """Write where the server is found."""
+    """Return the URL of the server."""
     return f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
 
 
@@ -222,7 +223,7 @@ async def _has_token(opening: AbstractAsyncContextManager[Client]) -> bool:
 def _work_beside(
     settings: Settings, open_client: OpenClient, sock: socket.socket, log_format: LogFormat, share: Share
 ) -> None:
-    """Be one of several workers; one that cannot start logs why and exits with 1."""
+    """Run as one of several workers; a worker that cannot start logs why and exits with 1."""
     try:
         _work(settings, open_client, sock, log_format, share)
     except ContextInfinityError as error:

@@ -1,8 +1,8 @@
-"""Server-sent events: what a turn says, as it says it, over one connection.
+"""Server-sent events: the events of a turn over one connection.
 
-A reader goes through the journal at its own speed; nothing waits for it, and no more than a handful of events is read
-ahead of it. Whoever was cut off comes back with the last id it saw. Events are named as in ``domain.events``; ``done``
-holds the finished turn itself.
+A reader goes through the journal at its own speed; nothing waits for it, and only a few events are read ahead of it. A
+client that was disconnected resumes with the last id it received. Events are named as in ``domain.events``; ``done``
+contains the finished turn.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _encoder = msgspec.json.Encoder()
 
 
 def frame(stamped: StampedEvent) -> bytes:
-    """Write one event of a turn."""
+    """Format one event of a turn."""
     event = stamped.event
     said = event.turn if isinstance(event, TurnDone) else event
     return _block(str(event.__struct_config__.tag), said, stamped.id)
 
 
 def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:
-    """Write an event; JSON has no line ends, so its data is always one line."""
+    """Format an event; JSON has no line breaks, so its data is always one line."""
     data = _encoder.encode(said)
     if said.__struct_config__.tag is not None:
         data = data.replace(b'"type":"%b",' % name.encode(), b"", 1)  # the name stands beside the data already
@@ -63,7 +63,7 @@ def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:
 async def frames(
     door: AppState, first: StampedEvent | None, events: AsyncIterator[StampedEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
-    """Write events as they come, and a comment when none does; to their end, the server's, or the token's."""
+    """Yield events as they come, and comments as keep-alive, until the turn, the server or the token ends."""
     yield COME_BACK + (KEEP_ALIVE if first is None else frame(first))
     try:
         async with aclosing(handfuls(door, events, check=check)) as coming:
@@ -78,7 +78,7 @@ async def frames(
 
 
 async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check | None = None) -> FinishedTurn:
-    """Wait for the end of a turn; raise ``Ending`` when the server ends before it, or what ``check`` raises."""
+    """Wait for the end of a turn; raises ``Ending`` when the server ends first, or what ``check`` raises."""
     end, ending = asyncio.ensure_future(end_of(events)), asyncio.ensure_future(door.ending.wait())
     checking = [] if check is None else [asyncio.ensure_future(_checked(check))]
     try:
@@ -96,9 +96,9 @@ async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check
 async def told_frames(
     door: AppState, events: AsyncIterator[CompactionEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
-    """Write what happens as it happens, and comments between; there is no end but the reader's or the server's.
+    """Yield events as they happen, with keep-alive comments, until the client or the server ends.
 
-    A server that is told to end does not wait: nothing would come that the reader could not hear later.
+    A server that is shutting down does not wait: the client misses nothing that it could not read later.
     """
     yield COME_BACK + KEEP_ALIVE
     with suppress(TokenNeeded):
@@ -111,11 +111,11 @@ async def told_frames(
 async def handfuls(
     door: AppState, events: AsyncIterator[E], *, end: asyncio.Event | None = None, check: Check | None = None
 ) -> AsyncGenerator[list[E]]:
-    """Give events in the handfuls they come in, and an empty one now and then while none come.
+    """Yield events in batches as they arrive, and an empty batch periodically while none arrive.
 
-    What comes at once is sent at once: a task and a packet for each word would cost more than answering it. It ends
-    with the events, or when ``end`` is set; none: when the server lets go of what runs. ``check`` is called twice
-    a second, and what it raises is raised here.
+    Events that arrive together are sent together: a task and a packet for each token would cost more than answering. It
+    ends with the events, or when ``end`` is set; None: when the server cancels running requests. ``check`` is called
+    twice a second, and what it raises is raised here.
     """
     held: list[E] = []
     news, room = asyncio.Event(), asyncio.Event()
@@ -153,7 +153,7 @@ async def handfuls(
 
 
 async def _checked(check: Check) -> None:
-    """Call ``check`` twice a second until it raises; a ledger that is away says nothing about a token."""
+    """Call ``check`` twice a second until it raises; an unavailable ledger proves nothing about a token."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         with suppress(LedgerError):
@@ -161,7 +161,7 @@ async def _checked(check: Check) -> None:
 
 
 async def _beat(news: asyncio.Event, seconds: float) -> None:
-    """Ring now and then: one timer for a whole stream, and not one for each of its words."""
+    """Set an event periodically: one timer per stream instead of one per token."""
     while True:
         await asyncio.sleep(seconds)
         news.set()
@@ -174,7 +174,7 @@ async def _let_go(*tasks: asyncio.Future[Any]) -> None:
 
 
 class _Patience:
-    """Gives a reader up that takes nothing: one clock for a stream, since one for each word would cost."""
+    """Gives up a reader that takes nothing: one timer per stream, because one per token would cost too much."""
 
     def __init__(self, send: Send, seconds: float, give_up: Callable[[], None]) -> None:
         self._send = send
@@ -185,13 +185,13 @@ class _Patience:
         self._clock = self._loop.call_later(seconds, self._look)
 
     async def send(self, message: Message) -> None:
-        """Send, and note for how long that takes."""
+        """Send, and record how long it takes."""
         self._since = self._loop.time()
         await self._send(message)
         self._since = None
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         self._clock.cancel()
 
     def _look(self) -> None:
@@ -203,7 +203,7 @@ class _Patience:
 
 
 class EventStream(StreamingResponse):
-    """A stream that is counted while it is open, and let go when its reader takes nothing any more."""
+    """A response that is counted while it is open, and ended when its reader stops reading."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class EventStream(StreamingResponse):
         self._stall_seconds = stall_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, to its end or to the end of a reader's patience."""
+        """Send the stream until it ends or its reader is given up."""
         patience = _Patience(send, self._stall_seconds, scope["state"]["abort"])
         try:
             await super().__call__(scope, receive, patience.send)

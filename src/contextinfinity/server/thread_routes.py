@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query
+from msgspec import UNSET
 from starlette.responses import Response
 
 from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.results import ShownThread
 from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.session import NewSession
-from contextinfinity.server.auth import ActingUser, ActingWith, ThreadId, acting_with, check_thread_name
+from contextinfinity.errors import InvalidInput
+from contextinfinity.server.auth import ActingUser, ActingWith, ThreadId, TurnId, acting_with, check_thread_name
 from contextinfinity.server.request_bodies import NewThread, ThreadChange
 from contextinfinity.server.response_bodies import WITH_BODY, MadeThread, ThreadPage, answer, gives, takes
 
@@ -26,6 +28,7 @@ Key = Annotated[
         max_length=255,
     ),
 ]
+Scan = Annotated[bool, Query(description="Count the rows of every table that are left, and list what was searched.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
 
 
@@ -67,11 +70,37 @@ async def get_thread(act: ActingUser, thread_id: ThreadId) -> Response:
 async def change_thread(
     thread_id: ThreadId, act: Annotated[ActingWith[ThreadChange], Depends(acting_with(ThreadChange))]
 ) -> Response:
-    """Change the title of a conversation."""
-    return answer(await act.client.threads.rename(thread_id, act.body.title))
+    """Change the title of a conversation, or how long its turns are kept."""
+    title, ttl_hours = act.body.title, act.body.ttl_hours
+    shown = await act.client.threads.get(thread_id)
+    if ttl_hours is not UNSET:
+        shown = await act.client.threads.retain(thread_id, ttl_hours)
+    if title is not UNSET:
+        shown = await act.client.threads.rename(thread_id, title)
+    return answer(shown)
 
 
 @routes.delete("/threads/{thread_id}", responses=gives(Deleted, 404, 409))
-async def delete_thread(act: ActingUser, thread_id: ThreadId) -> Response:
+async def delete_thread(act: ActingUser, thread_id: ThreadId, scan: Scan = False) -> Response:
     """Delete a conversation and everything derived from it, permanently."""
-    return answer(await act.client.threads.delete(thread_id))
+    return answer(await act.client.threads.delete(thread_id, scan=scan))
+
+
+@routes.delete("/threads/{thread_id}/turns/{turn_id}", responses=gives(Deleted, 404, 409))
+async def delete_turn(act: ActingUser, thread_id: ThreadId, turn_id: TurnId, scan: Scan = False) -> Response:
+    """Delete one finished turn and everything derived from it, permanently; later turns stay."""
+    return answer(await act.client.threads.delete_turn(thread_id, turn_id, scan=scan))
+
+
+@routes.delete("/threads", responses=gives(Deleted, 400))
+async def delete_all_threads(
+    act: ActingUser,
+    confirm: Annotated[str, Query(description="The acting user's id, so that nobody deletes everything by mistake.")],
+    scan: Scan = False,
+) -> Response:
+    """Delete all conversations and memories of the acting user, permanently."""
+    if confirm != act.owner.user_id:
+        raise InvalidInput(
+            f"Nothing was deleted: confirm is {confirm!r}.", hint=f"Send confirm={act.owner.user_id} to delete all."
+        )
+    return answer(await act.client.threads.delete_all(act.owner, scan=scan))

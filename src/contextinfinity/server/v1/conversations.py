@@ -18,9 +18,9 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import NotFound
-from contextinfinity.server.auth import Acting, ActingUser, Asking, ForUser
+from contextinfinity.server.auth import Acting, Asking
 from contextinfinity.server.v1.item_references import ITEMS, items_of, with_items
-from contextinfinity.server.v1.request_mapping import whose
+from contextinfinity.server.v1.request_mapping import ActingInV1, NamedUser, whose
 from contextinfinity.server.v1.responses import After, Include, Limit, Order, page
 from contextinfinity.server.v1.routes import TAKES, as_json, body_of, gives
 from contextinfinity.server.v1.shapes import RequestShape
@@ -34,7 +34,7 @@ ItemId = Annotated[str, Path(description="The id of an item.")]
 
 
 @routes.post("/conversations", responses=gives("The conversation."), openapi_extra=TAKES)
-async def create_conversation(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+async def create_conversation(request: Request, caller: Asking, user_id: NamedUser) -> Response:
     """Make a conversation, with items or without; `metadata.user_id` names the end user."""
     given = await _given(request)
     metadata = _read(lambda: wanted(given, "metadata", a_metadata)) or {}
@@ -46,13 +46,13 @@ async def create_conversation(request: Request, caller: Asking, user_id: ForUser
 
 
 @routes.get("/conversations/{conversation_id}", responses=gives("The conversation."))
-async def get_conversation(act: ActingUser, conversation_id: ConversationId) -> Response:
+async def get_conversation(act: ActingInV1, conversation_id: ConversationId) -> Response:
     """Read a conversation."""
     return as_json(_written(await act.client.kept_conversations.get(conversation_id)))
 
 
 @routes.post("/conversations/{conversation_id}", responses=gives("The conversation."), openapi_extra=TAKES)
-async def update_conversation(request: Request, act: ActingUser, conversation_id: ConversationId) -> Response:
+async def update_conversation(request: Request, act: ActingInV1, conversation_id: ConversationId) -> Response:
     """Replace the metadata of a conversation."""
     given, conversations = await _given(request), act.client.kept_conversations
     metadata = _read(lambda: wanted(given, "metadata", a_metadata)) or {}
@@ -61,7 +61,7 @@ async def update_conversation(request: Request, act: ActingUser, conversation_id
 
 
 @routes.delete("/conversations/{conversation_id}", responses=gives("That it is deleted."))
-async def delete_conversation(act: ActingUser, conversation_id: ConversationId) -> Response:
+async def delete_conversation(act: ActingInV1, conversation_id: ConversationId) -> Response:
     """Delete a conversation with everything that was made from it."""
     session = await act.client.kept_conversations.get(conversation_id)
     await act.client.kept_conversations.delete(session)
@@ -70,7 +70,7 @@ async def delete_conversation(act: ActingUser, conversation_id: ConversationId) 
 
 @routes.get("/conversations/{conversation_id}/items", responses=gives("A page of items."))
 async def list_items(
-    act: ActingUser,
+    act: ActingInV1,
     conversation_id: ConversationId,
     order: Order = "desc",
     after: After = None,
@@ -90,7 +90,7 @@ async def list_items(
 
 
 @routes.post("/conversations/{conversation_id}/items", responses=gives("The new items."), openapi_extra=TAKES)
-async def add_items(request: Request, act: ActingUser, conversation_id: ConversationId) -> Response:
+async def add_items(request: Request, act: ActingInV1, conversation_id: ConversationId) -> Response:
     """Add items at the end of a conversation; nothing is answered."""
     given = await _given(request)
     session = await act.client.kept_conversations.get(conversation_id)
@@ -104,7 +104,7 @@ async def add_items(request: Request, act: ActingUser, conversation_id: Conversa
 
 @routes.get("/conversations/{conversation_id}/items/{item_id}", responses=gives("The item."))
 async def get_item(
-    act: ActingUser, conversation_id: ConversationId, item_id: ItemId, include: Include = None
+    act: ActingInV1, conversation_id: ConversationId, item_id: ItemId, include: Include = None
 ) -> Response:
     """Read an item of a conversation."""
     session = await act.client.kept_conversations.get(conversation_id)
@@ -114,7 +114,7 @@ async def get_item(
 
 
 @routes.delete("/conversations/{conversation_id}/items/{item_id}", responses=gives("The conversation."))
-async def delete_item(act: ActingUser, conversation_id: ConversationId, item_id: ItemId) -> Response:
+async def delete_item(act: ActingInV1, conversation_id: ConversationId, item_id: ItemId) -> Response:
     """Go on without an item: on a branch without it, where the items behind it have new ids."""
     conversations = act.client.kept_conversations
     session = await conversations.get(conversation_id)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from hashlib import sha256
+from typing import Annotated
 
-from fastapi import Request
+import msgspec
+from fastapi import Depends, Request
 from msgspec import Struct
 
 from contextinfinity.client.drop_in import DropIn, SendOptions, SentConversation, Terms, number_of
 from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.domain.ids import is_id
 from contextinfinity.errors import InvalidInput
-from contextinfinity.server.auth import NEW, Acting, Caller, acting, check_name, check_thread_name
+from contextinfinity.server.auth import NEW, Acting, Asking, Caller, ForUser, acting, check_name, check_thread_name
 
 THREAD = "x-thread-id"
 ENDLESS = "x-endless-context"
@@ -25,6 +27,30 @@ RETRIED = "x-stainless-retry-count"
 """Where SDKs say how often they have sent a request before."""
 
 _HASHED = re.compile("user-[0-9a-f]{32}")
+
+
+class _NamedUser(Struct):
+    user_id: str | None = None
+
+
+async def named_user(request: Request, user_id: ForUser = None) -> str | None:
+    """Return the ``user_id`` of the body, else of the query: the vendors' requests have none of that name."""
+    body = await request.body() if request.method == "POST" else b""
+    if b'"user_id"' in body:
+        with suppress(msgspec.DecodeError):  # reported where the whole body is read
+            return msgspec.json.decode(body, type=_NamedUser).user_id or user_id
+    return user_id
+
+
+NamedUser = Annotated[str | None, Depends(named_user)]
+
+
+async def acting_in_v1(request: Request, caller: Asking, user_id: NamedUser) -> Acting:
+    """Resolve the owner that a request of a vendor's client acts for."""
+    return acting(request, caller, user_id)
+
+
+ActingInV1 = Annotated[Acting, Depends(acting_in_v1)]
 
 
 class MappedRequest(Struct, frozen=True, kw_only=True):
@@ -43,7 +69,7 @@ class MappedRequest(Struct, frozen=True, kw_only=True):
 async def question_of(
     request: Request, caller: Caller, incoming: IncomingRequest, body: bytes, user_id: str | None
 ) -> MappedRequest:
-    """Put a request in our terms; ``user_id``: the user that the query names."""
+    """Map a request to ours; ``user_id``: the user that body or query names."""
     act, stranger = whose(request, caller, incoming.end_user, user_id)
     thread_id = incoming.thread_id if incoming.appends else request.headers.get(THREAD) or incoming.thread_id
     if thread_id is not None:

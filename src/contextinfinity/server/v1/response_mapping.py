@@ -29,6 +29,7 @@ from contextinfinity.server.app_state import AppState, door_of
 from contextinfinity.server.problems import problem_of
 from contextinfinity.server.streams import KEEP_ALIVE, EventStream, handfuls, last
 from contextinfinity.server.v1.request_mapping import MappedRequest
+from contextinfinity.server.v1.vendors import in_own_words
 
 T = TypeVar("T")
 
@@ -231,7 +232,14 @@ async def pieces(
         yield head + writer.end(replace(answers[0], others=tuple(answers[1:])))
     except Exception as error:
         if writer is None:
-            raise
+            if not (
+                dialect.streams_size_errors and isinstance(error, UnansweredRequest) and error.problem.code == "size"
+            ):
+                raise
+            head, writer = await _begin(question, dialect, incoming, turn)
+            words = in_own_words(dialect, error.problem, error.upstream).get("message") or error.problem.message
+            yield head + writer.fail(replace(error.problem, message=words, hint=""), error.status)
+            return
         if isinstance(error, Ending):
             await question.drop_in.note_broken(turn.id)
         yield writer.fail(*_told(error))
@@ -239,7 +247,7 @@ async def pieces(
 
 def _written(writer: SseWriter, event: Delta | Reasoned | CallStreamed) -> bytes:
     if isinstance(event, Delta):
-        return writer.text(event.text)
+        return writer.text(event.text, event.logprobs)
     if isinstance(event, CallStreamed):
         return writer.call(event.piece)
     return writer.reasoning(ReasoningBlock(encrypted_content=event.item.encrypted_content, raw=event.item.raw))

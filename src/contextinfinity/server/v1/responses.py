@@ -20,10 +20,10 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.errors import NotFound
 from contextinfinity.server.app_state import door_of
-from contextinfinity.server.auth import Acting, ActingUser, Asking, Caller, ForUser
+from contextinfinity.server.auth import Acting, Asking, Caller
 from contextinfinity.server.streams import EventStream
 from contextinfinity.server.v1.item_references import with_items
-from contextinfinity.server.v1.request_mapping import MappedRequest, whose
+from contextinfinity.server.v1.request_mapping import ActingInV1, MappedRequest, NamedUser, whose
 from contextinfinity.server.v1.response_mapping import (
     UnansweredRequest,
     answer,
@@ -47,7 +47,7 @@ Limit = Annotated[int, Query(ge=1, le=100, description="How many items a page ha
 
 
 @routes.post("/responses", responses=gives("A response.", stream=True), openapi_extra=TAKES)
-async def create_response(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+async def create_response(request: Request, caller: Asking, user_id: NamedUser) -> Response:
     """Answer as OpenAI's Responses do: after a response, in a conversation, or where the input's messages lead."""
     body = await body_of(request)
     asked = await _asked(request, caller, body, user_id)
@@ -65,7 +65,7 @@ async def create_response(request: Request, caller: Asking, user_id: ForUser = N
 @routes.get("/responses/{response_id}", responses=gives("A response.", stream=True))
 async def get_response(
     request: Request,
-    act: ActingUser,
+    act: ActingInV1,
     response_id: ResponseId,
     include: Include = None,
     stream: Annotated[bool, Query(description="As a stream of events.")] = False,
@@ -84,14 +84,14 @@ async def get_response(
 
 
 @routes.delete("/responses/{response_id}", responses=gives("That it is deleted."))
-async def delete_response(act: ActingUser, response_id: ResponseId) -> Response:
+async def delete_response(act: ActingInV1, response_id: ResponseId) -> Response:
     """Delete a response; what was said in a thread that goes on without it stays there."""
     await act.client.responses.delete(response_id)
     return as_json({"id": response_id, "object": "response", "deleted": True})
 
 
 @routes.post("/responses/{response_id}/cancel", responses=gives("The response that was cancelled."))
-async def cancel_response(act: ActingUser, response_id: ResponseId) -> Response:
+async def cancel_response(act: ActingInV1, response_id: ResponseId) -> Response:
     """Stop a response; one that is over stays as it is."""
     found = await act.client.responses.get(response_id)
     await act.client.conversations.cancel(found.turn.id)
@@ -101,7 +101,7 @@ async def cancel_response(act: ActingUser, response_id: ResponseId) -> Response:
 
 @routes.get("/responses/{response_id}/input_items", responses=gives("The items that a response was made from."))
 async def list_input_items(
-    act: ActingUser, response_id: ResponseId, order: Order = "desc", after: After = None, limit: Limit = 20
+    act: ActingInV1, response_id: ResponseId, order: Order = "desc", after: After = None, limit: Limit = 20
 ) -> Response:
     """List the items of a request."""
     found = await act.client.responses.get(response_id)

@@ -14,10 +14,10 @@ from contextinfinity.dialects.openai_chat import read_embeddings, write_embeddin
 from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
 from contextinfinity.server.app_state import door_of
-from contextinfinity.server.auth import ActingUser, Asking, Caller, ForUser
+from contextinfinity.server.auth import Asking, Caller
 from contextinfinity.server.request_bodies import check_media_type
 from contextinfinity.server.response_bodies import note
-from contextinfinity.server.v1.request_mapping import MappedRequest, question_of
+from contextinfinity.server.v1.request_mapping import ActingInV1, MappedRequest, NamedUser, question_of
 from contextinfinity.server.v1.response_mapping import answer
 from contextinfinity.server.v1.shapes import RequestShape
 from contextinfinity.server.v1.vendors import ANTHROPIC, COMPLETIONS, OPENAI, PREFIX, dialect_of
@@ -57,25 +57,25 @@ TAKES = {"requestBody": {"required": True, "content": {"application/json": {"sch
 
 
 @routes.post("/chat/completions", responses=gives("A chat completion.", stream=True), openapi_extra=TAKES)
-async def complete(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+async def complete(request: Request, caller: Asking, user_id: NamedUser) -> Response:
     """Answer as OpenAI's chat completions do; the conversation's thread is found by what was said in it."""
     return await _answered(request, caller, OPENAI, user_id)
 
 
 @routes.post("/completions", responses=gives("A completion.", stream=True), openapi_extra=TAKES)
-async def complete_text(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+async def complete_text(request: Request, caller: Asking, user_id: NamedUser) -> Response:
     """Answer as OpenAI's old completions do: the prompt is a message of the user."""
     return await _answered(request, caller, COMPLETIONS, user_id)
 
 
 @routes.post("/messages", responses=gives("A message.", stream=True), openapi_extra=TAKES)
-async def create_message(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+async def create_message(request: Request, caller: Asking, user_id: NamedUser) -> Response:
     """Answer as Anthropic's messages do; the conversation's thread is found by what was said in it."""
     return await _answered(request, caller, ANTHROPIC, user_id)
 
 
 @routes.post("/messages/count_tokens", responses=gives("How many tokens a request has."), openapi_extra=TAKES)
-async def count_tokens(request: Request, act: ActingUser) -> Response:
+async def count_tokens(request: Request, act: ActingInV1) -> Response:
     """Count the tokens of a request as it was sent; what a model is shown of it may be less."""
     drop_in, incoming = act.client.drop_in, ANTHROPIC.read_to_count(await body_of(request))
     model = drop_in.model_named(incoming.model)
@@ -84,20 +84,20 @@ async def count_tokens(request: Request, act: ActingUser) -> Response:
 
 
 @routes.get("/models", responses=gives("The models that can be asked for."))
-async def list_models(request: Request, act: ActingUser) -> Response:
+async def list_models(request: Request, act: ActingInV1) -> Response:
     """Name the models; `auto` lets the router choose."""
     return as_json(dialect_of(request.scope).models(act.client.drop_in.models()))
 
 
 @routes.get("/models/{name:path}", responses=gives("A model."))
-async def get_model(request: Request, act: ActingUser, name: Annotated[str, Path(description="Its name.")]) -> Response:
+async def get_model(request: Request, act: ActingInV1, name: Annotated[str, Path(description="Its name.")]) -> Response:
     """Read one model."""
     act.client.drop_in.model_named(name)
     return as_json(ANTHROPIC.model(name) if dialect_of(request.scope) is ANTHROPIC else OPENAI.model(name))
 
 
 @routes.post("/embeddings", responses=gives("Vectors of texts."), openapi_extra=TAKES)
-async def embed(request: Request, act: ActingUser) -> Response:
+async def embed(request: Request, act: ActingInV1) -> Response:
     """Place texts with the embedder that searches here, whichever model is named."""
     drop_in, asked = act.client.drop_in, read_embeddings(await body_of(request))
     _, rows = await drop_in.embed(asked.texts)

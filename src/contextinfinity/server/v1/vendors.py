@@ -11,17 +11,24 @@ from contextinfinity.dialects.anthropic import AnthropicMessages
 from contextinfinity.dialects.contract import Dialect
 from contextinfinity.dialects.openai_chat import OpenAIChat
 from contextinfinity.dialects.openai_completions import OpenAICompletions
+from contextinfinity.dialects.openai_responses import OpenAIResponses
+from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.dialects.openai_responses.writing import ResponseView
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
 PREFIX = "/v1"
 OPENAI, ANTHROPIC, COMPLETIONS = OpenAIChat(), AnthropicMessages(), OpenAICompletions()
+RESPONSES = OpenAIResponses(ResponseView(echo={}, tools=ToolNames()))
+"""Writes errors; each request has a dialect of its own."""
 
 
 def dialect_of(scope: Scope) -> Dialect:
     """Tell whose client asks: what only Anthropic's say tells it from the others."""
     is_its_own = "/messages" in scope["path"] or "anthropic-version" in Headers(scope=scope)
-    return ANTHROPIC if is_its_own else OPENAI
+    if is_its_own:
+        return ANTHROPIC
+    return RESPONSES if scope["path"].startswith(f"{PREFIX}/responses") else OPENAI
 
 
 def is_theirs(scope: Scope) -> bool:
@@ -50,19 +57,15 @@ def refusal(
     else:
         told = dialect.error(problem, status)
     if upstream and "error" in told:
-        told = {**told, "error": {**told["error"], **_own_words(dialect, problem, upstream)}}
+        told = {**told, "error": {**told["error"], **in_own_words(dialect, problem, upstream)}}
     return Response(msgspec.json.encode(told), status, headers, media_type="application/json")
 
 
-def _own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) -> dict[str, Json]:
-    """Say it as the client's vendor does: a size that cannot be sent in the words by which clients know it."""
+def in_own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) -> dict[str, Json]:
+    """Return the fields of an error as the client's vendor would write them."""
     tokens, limit, tools = (upstream.get(name) for name in ("tokens", "limit", "tools"))
-    if problem.code == "size" and tokens is not None:
-        if dialect is ANTHROPIC:
-            return {"message": f"prompt is too long: {tokens} tokens > {limit} maximum"}
-        said = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens}"
-        of_tools = f" tokens ({tools} of them in the tools)" if tools else " tokens"
-        return {"message": f"{said}{of_tools}. Please reduce the length of the messages.", "param": "messages"}
+    if problem.code == "size" and isinstance(tokens, int) and isinstance(limit, int):
+        return dialect.size_error(tokens, limit, tools if isinstance(tools, int) else 0)
     is_own = (upstream.get("vendor") == "anthropic") is (dialect is ANTHROPIC)
     told = {name: upstream[name] for name in ("type", "code", "message") if upstream.get(name)}
     return told if is_own else {name: value for name, value in told.items() if name == "message"}

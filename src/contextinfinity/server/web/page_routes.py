@@ -31,12 +31,13 @@ POLICY = (
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types cix-server-html"
 )
+NO_CACHE = {"cache-control": "no-cache"}
+FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
 HEADERS = {
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
 }
 COOKIE_SECONDS = 30 * 24 * 3600
 
@@ -78,23 +79,37 @@ def page_files() -> dict[str, PageFile]:
     return found
 
 
+@cache
+def page_version() -> str:
+    """Return a name for the files as they are: it is part of their addresses, so browsers may keep them for ever."""
+    tags = "".join(found.tag for _, found in sorted(page_files().items()))
+    return sha256(tags.encode()).hexdigest()[:16]
+
+
+@cache
+def index() -> PageFile:
+    """Return the page, with the addresses of this version's files."""
+    body = page_files()["index.html"].body.replace(b'"/web/', f'"/web/{page_version()}/'.encode())
+    return PageFile(body, TYPES["html"], f'"{page_version()}"')
+
+
 @routes.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
 async def page(request: Request) -> Response:
     """Return the page."""
-    return _file(request, "index.html")
+    return _file(request, index(), NO_CACHE)
 
 
-@routes.api_route("/web/{name}", methods=["GET", "HEAD"], include_in_schema=False)
-async def page_file(request: Request, name: str) -> Response:
-    """Return a file of the page."""
-    return _file(request, name)
-
-
-def _file(request: Request, name: str) -> Response:
+@routes.api_route("/web/{version}/{name}", methods=["GET", "HEAD"], include_in_schema=False)
+async def page_file(request: Request, version: str, name: str) -> Response:
+    """Return a file of the page; a page that was loaded from another release gets the file of this one."""
     found = page_files().get(name)
     if found is None:
         raise NotFound(f"The web page has no file {name[:80]!r}.")
-    headers = {**HEADERS, "etag": found.tag}
+    return _file(request, found, FOR_EVER if version == page_version() else NO_CACHE)
+
+
+def _file(request: Request, found: PageFile, caching: dict[str, str]) -> Response:
+    headers = {**HEADERS, **caching, "etag": found.tag}
     if request.headers.get("if-none-match") == found.tag:
         return Response(status_code=304, headers=headers)
     return Response(found.body, headers=headers, media_type=found.media_type)

@@ -1,12 +1,12 @@
 // The page: addresses, the login, panels, keyboard, drag and drop.
 
-import { Problem, get, gone } from "/web/api.js";
-import { Chat } from "/web/chat.js";
-import { Composer } from "/web/composer.js";
-import { $, confirm, dialog, h, short, toast } from "/web/dom.js";
-import { unsent } from "/web/live.js";
-import { importFiles, loadSettings, logIn, showSettings } from "/web/settings.js";
-import { Sidebar } from "/web/sidebar.js";
+import { Problem, get, gone } from "./api.js";
+import { Chat } from "./chat.js";
+import { Composer } from "./composer.js";
+import { $, confirm, dialog, h, short, toast } from "./dom.js";
+import { unsent } from "./live.js";
+import { chooseImport, importFiles, loadSettings, logIn, showSettings } from "./settings.js";
+import { Sidebar } from "./sidebar.js";
 
 const settings = loadSettings();
 const chat = new Chat(settings);
@@ -32,13 +32,28 @@ async function route() {
 
 /** Return the branch on which a found turn is seen; null: the active one sees it. */
 async function branchOf(id, turnId, seq) {
-  const { messages } = await get(`/threads/${id}/messages`, { limit: 2, before: seq + 1 });
+  const { messages } = await get(`/threads/${encodeURIComponent(decodeURIComponent(id))}/messages`, { limit: 2, before: seq + 1 });
   if (messages.some((message) => message.turn_id === turnId)) return null;
-  return (await get(`/threads/-/turns/${turnId}`)).branch_id;
+  return (await get(`/threads/-/turns/${encodeURIComponent(turnId)}`)).branch_id;
+}
+
+/** Whether another user logged in on this tab: what the one before wrote or read here must not be left. */
+function isAnotherUser() {
+  const who = JSON.stringify([me.org_id, me.user_id]);
+  try {
+    const before = sessionStorage.getItem("cix-user");
+    if (before === who) return false;
+    sessionStorage.clear();
+    sessionStorage.setItem("cix-user", who);
+    return before !== null;
+  } catch {
+    return false; // no storage: nothing is left in it
+  }
 }
 
 async function start() {
   me = await get("/login");
+  if (isAnotherUser()) return location.reload();
   $("user").textContent = me.user_id;
   await Promise.all([composer.models(), sidebar.load(), route()]);
   const waiting = unsent();
@@ -76,7 +91,7 @@ $("rename").addEventListener("click", async () => {
   }
 });
 
-const PANELS = { context: "/web/context.js", branches: "/web/branches.js", usage: "/web/usage.js", pins: "/web/pins.js", memories: "/web/memories.js" };
+const PANELS = { context: "./context.js", branches: "./branches.js", usage: "./usage.js", pins: "./pins.js", memories: "./memories.js" };
 let panel = null;
 
 /** Show a panel beside the conversation; the same one again closes it. */
@@ -117,7 +132,12 @@ function closeMenu() {
   $("menu").setAttribute("aria-expanded", "false");
 }
 
-$("tools").addEventListener("click", (event) => { if (event.target.dataset.panel) showPanel(event.target.dataset.panel); });
+$("tools").addEventListener("click", (event) => {
+  const button = event.target.closest("[data-panel]");
+  if (button) showPanel(button.dataset.panel);
+});
+$("import").addEventListener("click", () => chooseImport(chat));
+$("keys").addEventListener("click", () => showSettings(settings, chat, me));
 $("branch").addEventListener("click", () => showPanel("branches"));
 $("menu").addEventListener("click", () => (document.body.classList.contains("with-menu") ? closeMenu() : openMenu()));
 $("main").addEventListener("click", (event) => { if (!event.target.closest("#menu")) closeMenu(); });

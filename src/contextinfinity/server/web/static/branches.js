@@ -1,6 +1,6 @@
 // The branches of a conversation as a graph: one lane each, leaving its parent at the turn where it was forked.
 
-import { ago, h, s, toast } from "/web/dom.js";
+import { ago, h, s, short, toast } from "./dom.js";
 
 const LANE = 34, ROW = 46, LEFT = 22, TOP = 26, RADIUS = 8;
 
@@ -37,7 +37,7 @@ function layout(branches) {
 
 function picture(graph, rows, chat, shown) {
   const y = (row) => TOP + row * ROW;
-  const width = Math.max(340, LEFT * 2 + graph.length * LANE + 60), height = TOP + rows.size * ROW;
+  const width = Math.max(384, LEFT * 2 + graph.length * LANE + 190), height = TOP + rows.size * ROW;
   const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "graph", role: "group", "aria-label": "Branches" });
   for (const [seq, row] of rows) {
     svg.append(s("line", { x1: 0, x2: width, y1: y(row), y2: y(row), class: "grid" }), s("text", { x: width - 4, y: y(row) - 4, class: "seq", "text-anchor": "end" }, seq ? `turn ${seq}` : "start"));
@@ -57,7 +57,7 @@ function picture(graph, rows, chat, shown) {
       class: `node c${lane.index % 8}${lane.branch.branch_id === shown ? " shown" : ""}`, tabindex: 0, role: "button",
       "aria-label": `${name}, ${lane.branch.last_turn_seq} turns${lane.branch.active ? ", active" : ""}`,
       onclick: open, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(); } },
-    }, s("circle", { cx: lane.x, cy: at, r: RADIUS }), s("title", {}, name)));
+    }, s("circle", { cx: lane.x, cy: at, r: RADIUS }), s("text", { x: lane.x + RADIUS + 6, y: at + 4, class: "label" }, short(name, 22)), s("title", {}, name)));
   }
   return svg;
 }

@@ -4,11 +4,11 @@
 // it was asked for, also when another conversation is open by then. A message is sent to the branch that is shown when
 // its place in the queue comes; when something queued before it fails, it goes back to the message box.
 
-import { Problem, gone, get, post, rendered, request } from "/web/api.js";
-import { $, announce, confirm, toast } from "/web/dom.js";
-import { Feed } from "/web/feed.js";
-import { follow, send } from "/web/live.js";
-import { drawAnswer, turnRow } from "/web/turn.js";
+import { Problem, gone, get, post, rendered, request } from "./api.js";
+import { $, announce, confirm, copy, toast } from "./dom.js";
+import { Feed } from "./feed.js";
+import { follow, send } from "./live.js";
+import { drawAnswer, turnRow } from "./turn.js";
 
 const PAGE = 40;
 const POLL = 4000;
@@ -20,7 +20,7 @@ export class Chat extends EventTarget {
     this.following = new Map();
     this.places = new Map();
     this.feed = new Feed($("scroll"), $("feed"), $("window"), {
-      build: (seq) => turnRow(this.turns.get(seq), (...what) => this.act(...what)),
+      build: (seq) => turnRow(this.turns.get(seq), (...what) => this.act(...what), this.versions(seq)),
       want: (first, last) => this.want(first, last),
       atEnd: (is) => { $("to-end").hidden = is || !this.feed.count; },
     });
@@ -75,6 +75,16 @@ export class Chat extends EventTarget {
 
   get branch() {
     return this.branches.find((one) => one.branch_id === (this.viewed ?? this.thread?.branch_id)) ?? null;
+  }
+
+  /** Return the branches that part at a turn, oldest first, and which of them is shown; null if there is only one. */
+  versions(seq) {
+    if (this.branches.length < 2) return null;
+    const byId = new Map(this.branches.map((one) => [one.branch_id, one]));
+    const climb = (one, until) => { while (one?.parent_id && one.fork_seq >= until) one = byId.get(one.parent_id); return one; };
+    const own = climb(this.branch, seq), base = climb(own, seq - 1);
+    const all = this.branches.filter((one) => one.last_turn_seq >= seq && (one === base || one.fork_seq === seq - 1) && climb(one, seq - 1) === base);
+    return all.length > 1 ? { all, at: all.indexOf(own) } : null;
   }
 
   get running() {
@@ -144,6 +154,7 @@ export class Chat extends EventTarget {
         } else if (read.includes(seq)) {
           const { model, usage, error, outcome, content } = message;
           Object.assign(this.turns.get(seq), { model, usage, error, outcome, text: content, shown: 0 });
+          if (outcome === "paused" || message.tool_calls) this.loadTools(this.turns.get(seq));
         }
       }
       const shown = read.map((seq) => this.turns.get(seq));
@@ -151,15 +162,22 @@ export class Chat extends EventTarget {
       if (mine !== this.opening) return;
       shown.forEach((turn, index) => {
         if (turn.outcome) Object.assign(turn, { html: made[index], shown: turn.text.length });
-        this.feed.refresh(turn.seq);
-        if (!turn.outcome) this.join(turn);
       });
+      this.feed.refresh(...read);
+      for (const turn of shown) if (!turn.outcome) this.join(turn);
       this.changed("loaded");
     } catch (error) {
       this.pages.delete(page);
       if (!(error instanceof Problem)) throw error;
       if (error.status !== 401) toast(error.told, "error");
     }
+  }
+
+  /** Read the tool calls of a turn, with the results that are there. */
+  async loadTools(turn) {
+    const { steps } = await get(`/threads/${turn.thread_id}/turns/${turn.turn_id}`).catch(() => ({ steps: [] }));
+    turn.tools = steps.flatMap((step) => step.calls);
+    this.update(turn);
   }
 
   /** Look whether something was said elsewhere: in another tab, on another device. */
@@ -179,6 +197,8 @@ export class Chat extends EventTarget {
     Object.assign(this, { thread, branches });
     if (isSame) return;
     this.grow(this.branch?.last_turn_seq ?? thread.turns);
+    const parting = new Set(branches.map((one) => one.fork_seq + 1));
+    this.feed.refresh(...[...parting].filter((seq) => !this.turns.get(seq)?.editing));
     this.changed();
   }
 
@@ -296,7 +316,7 @@ export class Chat extends EventTarget {
         turn.text += data.text;
         turn.status = null;
         drawing ??= setTimeout(render, 60);
-      } else if (name === "tool") turn.tools = [...(turn.tools ?? []).filter((one) => one.call_id !== data.call_id), data];
+      } else if (name === "tool") turn.tools = withCall(turn.tools ?? [], data);
       else if (name === "retry") turn.status = `${data.reason}; trying again`;
       else if (name === "clarification") turn.candidates = data.candidates;
       else if (name === "durability") turn.durable = data;
@@ -363,8 +383,7 @@ export class Chat extends EventTarget {
   }
 
   async do_copy(turn) {
-    await navigator.clipboard.writeText(turn.text);
-    toast("Copied.");
+    await copy(turn.text);
   }
 
   do_edit(turn) {
@@ -419,6 +438,11 @@ export class Chat extends EventTarget {
     await post(`${this.path}/pins`, { fact: chosen, branch_id: this.aside });
     toast("Pinned: every prompt of this branch holds it.");
     this.changed("pinned");
+  }
+
+  do_version(turn, branch) {
+    const query = new URLSearchParams({ ...(branch.active ? {} : { branch: branch.branch_id }), turn: turn.seq });
+    location.hash = `#/t/${this.id}?${query}`;
   }
 
   do_inspect(turn) {
@@ -485,6 +509,12 @@ export class Chat extends EventTarget {
     this.clear();
     location.hash = "#/";
   }
+}
+
+/** Return the calls with one added, or with its result where the call is there already. */
+function withCall(calls, call) {
+  const old = calls.find((one) => one.call_id === call.call_id);
+  return old ? calls.map((one) => (one === old ? { ...call, arguments: call.arguments ?? old.arguments } : one)) : [...calls, call];
 }
 
 function pathOf(place) {

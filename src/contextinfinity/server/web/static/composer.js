@@ -1,7 +1,7 @@
 // The message box: text, attached files and images, the model, send and stop.
 
-import { get } from "/web/api.js";
-import { $, h, toast } from "/web/dom.js";
+import { get } from "./api.js";
+import { $, h, toast } from "./dom.js";
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MOST_BYTES = 10_000_000;

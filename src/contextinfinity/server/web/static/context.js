@@ -1,7 +1,7 @@
 // What the model saw: the exact request of a turn, its token budget drawn, and two requests compared.
 
-import { get } from "/web/api.js";
-import { h, number, s, short } from "/web/dom.js";
+import { get } from "./api.js";
+import { h, number, s, short } from "./dom.js";
 
 const COLOURS = 8;
 

@@ -29,7 +29,25 @@ function fill(element, props, children) {
 /** Show HTML that POST /render returned. This is the only place where a string becomes HTML. */
 export function showRendered(element, html) {
   element.innerHTML = policy ? policy.createHTML(html) : html;
-  for (const block of element.querySelectorAll("pre")) block.tabIndex = 0;
+  for (const block of element.querySelectorAll("pre")) {
+    block.tabIndex = 0;
+    const frame = h("div", { class: "code" });
+    block.replaceWith(frame);
+    frame.append(block, h("button", { type: "button", class: "copy", "data-icon": "copy", title: "Copy", "aria-label": "Copy the code", onclick: () => copy(block.textContent) }));
+  }
+}
+
+/** Copy a text; the clipboard's own API exists on https and loopback only. */
+export async function copy(text) {
+  if (navigator.clipboard) await navigator.clipboard.writeText(text);
+  else {
+    const area = h("textarea", { value: text, class: "hidden" });
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  toast("Copied.");
 }
 
 export function toast(text, kind = "info") {

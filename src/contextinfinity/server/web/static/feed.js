@@ -45,15 +45,16 @@ export class Feed {
     this.draw();
   }
 
-  /** Build the row of a turn again, if it is shown. */
-  refresh(seq) {
-    const old = this.rows.get(seq);
-    if (!old) return;
-    const row = this.make(seq);
-    this.sizes.unobserve(old);
-    old.replaceWith(row);
-    this.rows.set(seq, row);
-    this.measure();
+  /** Build the rows of turns again, those that are shown; measure once, because each measurement forces a layout. */
+  refresh(...seqs) {
+    const shown = seqs.filter((seq) => this.rows.has(seq));
+    for (const seq of shown) {
+      const old = this.rows.get(seq), row = this.make(seq);
+      this.sizes.unobserve(old);
+      old.replaceWith(row);
+      this.rows.set(seq, row);
+    }
+    if (shown.length) this.measure();
   }
 
   row(seq) {

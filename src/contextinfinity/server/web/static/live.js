@@ -3,7 +3,7 @@
 // A message is sent under an Idempotency-Key and kept in sessionStorage until the server has named its turn: sent again
 // after a loss it is accepted once. From then on the turn is followed by its id, each time after the last event seen.
 
-import { Problem, eventsOf, gone, newKey, request } from "/web/api.js";
+import { Problem, eventsOf, gone, newKey, request } from "./api.js";
 
 const UNSENT = "cix-unsent";
 const LONGEST_WAIT = 5000;

@@ -1,7 +1,7 @@
 // The memory manager: what is remembered across conversations, where it came from, and forgetting it for good.
 
-import { call, get, post } from "/web/api.js";
-import { ago, ask, confirm, h, toast } from "/web/dom.js";
+import { call, get, post } from "./api.js";
+import { ago, ask, confirm, h, toast } from "./dom.js";
 
 export function show(body, chat) {
   const query = h("input", { type: "search", "aria-label": "Search memories", placeholder: "Search memories", class: "grow" });

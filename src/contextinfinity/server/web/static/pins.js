@@ -1,7 +1,7 @@
 // Pinned facts, and folds: what would leave the word-for-word part, doing it, and undoing it.
 
-import { call, get, post } from "/web/api.js";
-import { h, number, toast } from "/web/dom.js";
+import { call, get, post } from "./api.js";
+import { h, number, toast } from "./dom.js";
 
 export function show(body, chat) {
   const fact = h("input", { type: "text", "aria-label": "A fact to pin", placeholder: "A fact every prompt must hold", class: "grow" });
@@ -45,7 +45,7 @@ async function act(work, failed = () => {}) {
 }
 
 function view(fold) {
-  if (fold.case === "none") return [h("p", {}, "Nothing can be folded yet."), summary("Summary", fold.summary)];
+  if (fold.case === "none") return [h("p", {}, "Nothing can be folded yet."), summary("Summary", fold.summary)].filter(Boolean);
   const what = fold.case === "unfold" ? "Undone: the summary before is back." : fold.committed ? "Folded." : "Preview: nothing has changed yet.";
   return [
     h("p", { class: "ok" }, what),

@@ -1,7 +1,7 @@
 // Settings of this browser, the login, import and export.
 
-import { get, post, request } from "/web/api.js";
-import { $, dialog, h, toast } from "/web/dom.js";
+import { get, post, request } from "./api.js";
+import { $, dialog, h, toast } from "./dom.js";
 
 const NAME = "cix-settings";
 const DEFAULTS = { theme: "system", enterSends: true, useMemory: true, useRewriter: true, mayAskBack: true, model: "" };
@@ -44,14 +44,13 @@ export async function showSettings(settings, chat, me) {
   const health = await get("/healthz").catch(() => null);
   const theme = h("select", { id: "theme", onchange: () => { settings.theme = theme.value; } },
     ["system", "light", "dark"].map((name) => h("option", { value: name, selected: settings.theme === name }, name)));
-  const file = h("input", { type: "file", hidden: true, onchange: () => importFiles([...file.files], chat) });
   dialog("Settings", [
     h("h3", {}, "Appearance"), h("label", { class: "line" }, "Theme ", theme), check(settings, "enterSends", "Enter sends, Shift+Enter begins a line"),
     h("h3", {}, "Answers"), check(settings, "useMemory", "Use memories"), check(settings, "useRewriter", "Make follow-up questions explicit"),
     check(settings, "mayAskBack", "May ask back when a reference is ambiguous"),
     h("h3", {}, "Conversations"),
     h("div", { class: "row" },
-      h("button", { type: "button", onclick: () => file.click() }, "Import…"), file,
+      h("button", { type: "button", "data-icon": "upload", onclick: () => chooseImport(chat) }, "Import…"),
       chat.thread ? h("a", { class: "button", href: exportPath(chat.thread.thread_id, "markdown"), download: "" }, "Export this as Markdown") : null,
       chat.thread ? h("a", { class: "button", href: exportPath(chat.thread.thread_id, "cix"), download: "" }, "Export this") : null,
       h("a", { class: "button", href: exportPath(null, "cix"), download: "" }, "Export all")),
@@ -64,6 +63,11 @@ export async function showSettings(settings, chat, me) {
 
 export function exportPath(threadId, format) {
   return `/export?${new URLSearchParams({ ...(threadId ? { thread_id: threadId } : {}), format })}`;
+}
+
+export function chooseImport(chat) {
+  const file = h("input", { type: "file", multiple: true, onchange: () => importFiles([...file.files], chat) });
+  file.click();
 }
 
 export async function importFiles(files, chat) {

@@ -1,7 +1,7 @@
 // The list of conversations, newest first, and the search through everything that was said.
 
-import { get } from "/web/api.js";
-import { $, ago, h, short, toast } from "/web/dom.js";
+import { get } from "./api.js";
+import { $, ago, h, number, short, toast } from "./dom.js";
 
 export class Sidebar {
   constructor(chat) {
@@ -43,7 +43,13 @@ export class Sidebar {
   }
 
   draw() {
-    const items = [...this.threads.values()].map((thread) => this.item(thread));
+    const items = [];
+    let last = "";
+    for (const thread of this.threads.values()) {
+      const day = dayOf(thread.updated_at);
+      if (day !== last) items.push(h("li", { class: "day" }, last = day));
+      items.push(this.item(thread));
+    }
     if (!items.length) items.push(h("li", { class: "none" }, "No conversations yet."));
     $("threads").replaceChildren(...items);
     this.mark();
@@ -53,7 +59,7 @@ export class Sidebar {
     const title = thread.title || thread.opening || thread.said || "Untitled";
     return h("li", {}, h("a", { href: `#/t/${thread.thread_id}`, "data-thread": thread.thread_id },
       h("span", { class: "name" }, short(title, 70)),
-      h("span", { class: "facts" }, `${ago(thread.updated_at)} · ${thread.turns} turn${thread.turns === 1 ? "" : "s"}`)));
+      h("span", { class: "facts" }, `${ago(thread.updated_at)} · ${number(thread.turns)} turn${thread.turns === 1 ? "" : "s"}`)));
   }
 
   mark() {
@@ -99,6 +105,11 @@ export class Sidebar {
     const links = [...$("threads").querySelectorAll("a")];
     links[links.indexOf(document.activeElement) + step]?.focus();
   }
+}
+
+function dayOf(iso) {
+  const days = (new Date().setHours(0, 0, 0, 0) - new Date(iso).setHours(0, 0, 0, 0)) / 86400000;
+  return days < 0.5 ? "Today" : days < 1.5 ? "Yesterday" : days < 7.5 ? "Last 7 days" : days < 30.5 ? "Last 30 days" : "Earlier";
 }
 
 /** Return the part of a text around the first word of the query. */

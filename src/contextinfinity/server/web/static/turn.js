@@ -1,6 +1,6 @@
 // One turn as a row: the message, the answer, what it cost, and what can be done with it.
 
-import { ago, dollars, h, number, short, showRendered } from "/web/dom.js";
+import { ago, dollars, h, number, short, showRendered } from "./dom.js";
 
 const ENDINGS = {
   incomplete: "cut off", paused: "waiting for tools", failed: "failed", cancelled: "stopped", clarification: "asked back",
@@ -39,11 +39,18 @@ export function drawAnswer(place, turn) {
   place.classList.toggle("running", Boolean(turn.running));
 }
 
+function shown(value) {
+  if (Array.isArray(value) && value.every((block) => block?.type === "text")) value = value.map((block) => block.text).join("");
+  return short((typeof value === "string" ? value : JSON.stringify(value, null, 1)) ?? "", 4000);
+}
+
 function notes(turn, act) {
   const made = [];
   for (const tool of turn.tools ?? []) {
-    made.push(h("details", { class: "tool" }, h("summary", {}, `tool ${tool.name}${tool.is_error ? " failed" : ""}`),
-      h("pre", { tabIndex: 0 }, short(JSON.stringify(tool.output ?? tool.arguments, null, 1) ?? "", 4000))));
+    const output = tool.output ?? null;
+    made.push(h("details", { class: "tool" }, h("summary", {}, `Tool ${tool.name}`, output === null ? "" : tool.is_error ? " · failed" : " · done"),
+      h("pre", { tabIndex: 0, "aria-label": "Arguments" }, shown(tool.arguments)),
+      output === null ? null : h("pre", { tabIndex: 0, class: tool.is_error ? "wrong" : "", "aria-label": "Result" }, shown(output))));
   }
   if (turn.status) made.push(h("p", { class: "status" }, turn.status));
   if (turn.outcome && ENDINGS[turn.outcome] && turn.outcome !== "clarification") {
@@ -68,7 +75,7 @@ const ACTIONS = [
 ];
 
 /** Build the row of a turn; `act(name, turn, value)` is called for its buttons. */
-export function turnRow(turn, act) {
+export function turnRow(turn, act, versions = null) {
   if (!turn) return h("article", { class: "turn loading", "aria-label": "Loading", "aria-busy": "true", tabIndex: -1 }, h("p", {}, " "));
   const answer = h("div", { class: "answer prose" });
   const row = h("article", { class: "turn", tabIndex: -1, "aria-label": `Turn ${turn.seq ?? ""}` },
@@ -78,15 +85,23 @@ export function turnRow(turn, act) {
     answer,
     h("div", { class: "notes" }, notes(turn, act)),
     h("footer", {},
-      h("span", { class: "facts" }, facts(turn)),
+      versions && !turn.running ? pager(turn, act, versions) : null,
+      h("span", { class: "facts", title: facts(turn) }, facts(turn)),
       turn.turn_id && !turn.running ? h("span", { class: "actions", role: "group", "aria-label": `Turn ${turn.seq}` },
         ACTIONS.map(([name, label, title]) =>
-          h("button", { type: "button", title, "data-act": name, onclick: () => act(name, turn) }, label)),
+          h("button", { type: "button", title, "aria-label": label, "data-act": name, onclick: () => act(name, turn) })),
         turn.outcome === "failed" ? h("button", { type: "button", "data-act": "retry", onclick: () => act("retry", turn) }, "Try again") : null)
         : null));
   drawAnswer(answer, turn);
   row.answer = answer;
   return row;
+}
+
+/** Step through the versions of a turn: each is on a branch of its own. */
+function pager(turn, act, { all, at }) {
+  const step = (by, sign, label) => h("button", { type: "button", "aria-label": label, disabled: !all[at + by], onclick: () => act("version", turn, all[at + by]) }, sign);
+  return h("span", { class: "pager", role: "group", "aria-label": `Version ${at + 1} of ${all.length}` },
+    step(-1, "‹", "Older version"), `${at + 1} / ${all.length}`, step(1, "›", "Newer version"));
 }
 
 function editor(turn, act) {

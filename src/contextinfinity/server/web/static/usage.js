@@ -1,7 +1,7 @@
 // Tokens, cache hits and cost over the conversation, as a plot.
 
-import { get } from "/web/api.js";
-import { dollars, h, number, s } from "/web/dom.js";
+import { get } from "./api.js";
+import { dollars, h, number, s } from "./dom.js";
 
 const WIDTH = 400, HEIGHT = 180, MOST_BARS = 320;
 

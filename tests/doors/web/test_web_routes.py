@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from contextinfinity.server.web.page_routes import page_files
+from contextinfinity.server.web.page_routes import page_files, page_version
 from tests.doors.cix import Cix
 from tests.doors.server import Server
+from tests.doors.web.conftest import Guarded
 
 SCRIPT_BYTES = 100_000
 PIXEL = base64.b64decode(
@@ -21,23 +20,12 @@ PIXEL = base64.b64decode(
 )
 
 
-class Guarded:
-    """A server that needs tokens, and the tokens of two users."""
-
-    def __init__(self, folder: Path) -> None:
-        self.server, cix = Server(folder), Cix(folder)
-        self.ann, self.bob = (cix.json("token", "create", "--user", user) for user in ("ann", "bob"))
-
-    def login(self, token: str, **headers: str) -> httpx2.Response:
-        """Log in as a browser does."""
-        return self.server.post("/login", {"token": token}, **headers)
+pytestmark = pytest.mark.xdist_group("browser")  # the tests of the page use the same server
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    made = Guarded(tmp_path_factory.mktemp("guarded"))
-    yield made
-    made.server.stop()
+def login(guarded: Guarded, token: str, **headers: str) -> httpx2.Response:
+    """Log in as a browser does."""
+    return guarded.server.post("/login", {"token": token}, **headers)
 
 
 def cookie_of(response: httpx2.Response) -> dict[str, str]:
@@ -47,7 +35,7 @@ def cookie_of(response: httpx2.Response) -> dict[str, str]:
 
 @pytest.mark.req("WEB-1")
 def test_the_page_and_its_files_are_open_and_forbid_every_foreign_script(guarded: Guarded) -> None:
-    for path in ("/", *(f"/web/{name}" for name in page_files())):
+    for path in ("/", *(f"/web/{page_version()}/{name}" for name in page_files())):
         answer = guarded.server.http.get(path)
         policy = answer.headers["content-security-policy"]
         assert answer.status_code == 200, path
@@ -57,8 +45,20 @@ def test_the_page_and_its_files_are_open_and_forbid_every_foreign_script(guarded
         assert "frame-ancestors 'none'" in policy
         again = guarded.server.http.get(path, headers={"If-None-Match": answer.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
-    for path in ("/web/..%2fpage_routes.py", "/web/markdown.py", "/web/", "/web/%2e%2e"):
+    for path in ("/web/1/..%2fpage_routes.py", "/web/1/markdown.py", "/web/", "/web/1/%2e%2e"):
         assert guarded.server.http.get(path).status_code == 404
+
+
+@pytest.mark.req("WEB-1")
+def test_a_browser_keeps_the_files_of_this_release_and_asks_for_the_page_again(guarded: Guarded) -> None:
+    get = guarded.server.http.get
+    page = get("/")
+    addresses = re.findall(r'(?:src|href)="(/web/[^"]+)"', page.text)
+    assert page.headers["cache-control"] == "no-cache"
+    assert {address.split("/")[2] for address in addresses} == {page_version()}
+    assert "immutable" in get(addresses[0]).headers["cache-control"]
+    old = get("/web/0123456789abcdef/app.js")
+    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
 
 
 @pytest.mark.req("WEB-1")
@@ -67,7 +67,7 @@ def test_the_script_of_the_page_is_small_and_all_its_own() -> None:
     assert sum(map(len, scripts.values())) <= SCRIPT_BYTES
     for name, body in {**scripts, "index.html": page_files()["index.html"].body}.items():
         loaded = re.findall(rb'(?:from|import\(|src=|href=)\s*"([^"]+)"', body)
-        assert [address for address in loaded if not address.startswith((b"/web/", b"#"))] == [], name
+        assert [address for address in loaded if not address.startswith((b"./", b"/web/", b"#"))] == [], name
         assert b"eval(" not in body
         assert body.count(b"innerHTML") == (name == "dom.js"), name
     assert b"<script>" not in page_files()["index.html"].body
@@ -76,14 +76,14 @@ def test_the_script_of_the_page_is_small_and_all_its_own() -> None:
 @pytest.mark.req("WEB-1", "SAFE-5")
 def test_a_login_keeps_the_token_where_no_script_and_no_other_site_reads_it(guarded: Guarded) -> None:
     http = guarded.server.http
-    refused = guarded.login("cix_wrong")
+    refused = login(guarded, "cix_wrong")
     assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
-    answer = guarded.login(guarded.ann["token"])
+    answer = login(guarded, guarded.ann["token"])
     told = answer.headers["set-cookie"].lower()
     assert answer.json() == {"user_id": "ann", "org_id": "", "has_token": True}
     assert all(part in told for part in ("httponly", "samesite=strict", "path=/"))
     assert "secure" not in told
-    over_tls = guarded.login(guarded.ann["token"], Origin=guarded.server.url.replace("http://", "https://"))
+    over_tls = login(guarded, guarded.ann["token"], Origin=guarded.server.url.replace("http://", "https://"))
     assert "secure" in over_tls.headers["set-cookie"].lower()
     http.cookies.clear()
     cookie = cookie_of(answer)
@@ -109,7 +109,7 @@ def test_a_login_keeps_the_token_where_no_script_and_no_other_site_reads_it(guar
     ids=str,
 )
 def test_a_page_of_another_site_or_port_cannot_use_the_cookie(guarded: Guarded, headers: dict[str, str]) -> None:
-    http, cookie = guarded.server.http, cookie_of(guarded.login(guarded.ann["token"]))
+    http, cookie = guarded.server.http, cookie_of(login(guarded, guarded.ann["token"]))
     http.cookies.clear()
     made = http.post("/threads", json={}, headers=cookie).json()["thread_id"]
     for method, path, body in [
@@ -129,7 +129,7 @@ def test_a_page_of_another_site_or_port_cannot_use_the_cookie(guarded: Guarded, 
 def test_a_revoked_token_ends_the_login(guarded: Guarded) -> None:
     cix = Cix(guarded.server.folder)
     made = cix.json("token", "create", "--user", "carl")
-    cookie = cookie_of(guarded.login(made["token"]))
+    cookie = cookie_of(login(guarded, made["token"]))
     guarded.server.http.cookies.clear()
     assert guarded.server.http.get("/login", headers=cookie).status_code == 200
     cix.json("token", "revoke", made["id"])

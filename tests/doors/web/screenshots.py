@@ -9,8 +9,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from tests.doors.browser import WebPage, browsing, server_in, window
 from tests.doors.server import Server
+from tests.doors.web.browser import WebPage, browsing, server_in, window
 
 MODEL = """\
 [models.guide]

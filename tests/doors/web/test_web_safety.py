@@ -1,0 +1,124 @@
+"""The web page in a real browser against hostile content and other users; import and export."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.doors.server import Server
+from tests.doors.web.browser import BrowserThread, WebPage, needs_browser
+from tests.doors.web.conftest import HOSTILE, Guarded
+
+pytestmark = [pytest.mark.req("WEB-1"), pytest.mark.xdist_group("browser"), pytest.mark.timeout(600), needs_browser]
+
+
+def log_in(web: WebPage, token: str, user: str) -> None:
+    """Log in where the page asks for a token."""
+    web.page.fill("#token", token)
+    web.page.press("#token", "Enter")
+    expect(web.page.locator("#user")).to_have_text(user)
+
+
+def test_each_user_logs_in_and_sees_only_their_own(chromium: BrowserThread, guarded: Guarded) -> None:
+    with chromium.window(guarded.server) as web:
+        web.page.goto(web.url)
+        web.page.fill("#token", "cix_wrong")
+        web.page.press("#token", "Enter")
+        expect(web.page.locator("dialog .wrong")).not_to_be_empty()
+        log_in(web, guarded.ann["token"], "ann")
+        web.ask("How is the weather?", 1, "Let me see.", "talk")
+        assert web.page.evaluate("document.cookie") == ""
+        assert "cix_" not in web.page.evaluate("JSON.stringify({...localStorage, ...sessionStorage})")
+        web.page.reload()
+        web.answered(1, "Let me see.").locator("details.tool summary").first.click()
+        expect(web.turn(1).locator("details.tool pre").first).to_contain_text("<b>Paris")
+        web.page.fill("#input", "A draft of Ann's")
+        web.page.click("#open-settings")
+        web.page.get_by_text("Log out ann").click()
+        log_in(web, guarded.bob["token"], "bob")  # the address still names Ann's conversation
+        expect(web.page.locator(".toast")).to_contain_text("no such conversation")
+        expect(web.page.locator("#threads .none")).to_have_text("No conversations yet.")
+        expect(web.page.locator("article")).to_have_count(0)
+        assert "Ann" not in web.page.evaluate("document.getElementById('input').value + JSON.stringify(sessionStorage)")
+
+
+SAMPLES = Path(__file__).parents[2] / "samples" / "exports"
+DROP = """([name, text]) => {
+  const carried = new DataTransfer();
+  carried.items.add(new File([text], name));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+}"""
+
+
+def drop(web: WebPage, name: str, text: str) -> None:
+    """Drop an export on the page and choose to import it."""
+    web.page.evaluate(DROP, [name, text])
+    web.page.locator("dialog").get_by_role("button", name="Import").click()
+    expect(web.page.locator(".toast", has_text=name)).to_contain_text("messages added")
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize(("vendor", "title"), [("chatgpt", "title"), ("claude", "name")])
+def test_an_export_dropped_on_the_page_is_imported_and_its_title_is_text(
+    web: WebPage, served: Server, vendor: str, title: str
+) -> None:
+    name = f"{vendor}_conversations.json"
+    hostile = f"<img src=x onerror=\"document.title='owned'\"> {vendor}"
+    given = json.loads((SAMPLES / name).read_text())
+    drop(web, name, json.dumps([{**given[0], title: hostile}, *given[1:]]))
+    link = web.page.locator("#threads a", has_text=f"'owned'\"> {vendor}")
+    expect(link.locator(".name")).to_have_text(hostile)
+    link.click()
+    expect(web.page.locator("#title")).to_have_text(hostile)
+    expect(web.turn(1).locator(".said")).not_to_be_empty()
+    assert web.page.evaluate("document.querySelectorAll('img[onerror]').length") == 0
+    web.page.click("#open-settings")
+    with web.page.expect_download() as saved:
+        web.page.get_by_text("Export this as Markdown").click()
+    assert web.turn(1).locator(".said").inner_text() in saved.value.path().read_text()
+    with web.page.expect_download() as saved:
+        web.page.get_by_text("Export this", exact=True).click()
+    web.page.keyboard.press("Escape")
+    drop(web, "again.jsonl", saved.value.path().read_text())
+    expect(web.page.locator(".toast", has_text="again.jsonl")).to_contain_text(re.compile("1 conversation, 0 messages"))
+
+
+def test_a_file_that_holds_no_conversation_is_refused_with_its_name(web: WebPage) -> None:
+    web.page.evaluate(DROP, ["wrong.json", "[1"])
+    web.page.locator("dialog").get_by_role("button", name="Import").click()
+    expect(web.page.locator(".toast.error")).to_contain_text("wrong.json: ")
+
+
+INJECTED = """() => [...document.querySelectorAll("body *")].filter((one) =>
+  one.matches("script, style, base, iframe, object, embed, form[action], [srcdoc], [style*=url]") ||
+  [...one.attributes].some((attribute) => attribute.name.startsWith("on")) ||
+  (one.hasAttribute("href") && !/^(#|[/](threads|export|memories)|https?:|mailto:)/.test(one.getAttribute("href")))
+).map((one) => one.outerHTML.slice(0, 200))"""
+"""Find elements that no script of the page makes."""
+
+
+@pytest.mark.req("SAFE-10")
+def test_hostile_content_stays_text_everywhere(web: WebPage, served: Server) -> None:
+    requests: list[str] = []
+    web.page.on("request", lambda request: requests.append(request.url))
+    web.ask(HOSTILE, 1, "document.title", "hostile")
+    thread = web.thread
+    title = served.http.patch(f"/threads/{thread}", json={"title": HOSTILE})
+    assert title.status_code == 200
+    web.act(1, "pin")
+    served.post("/memories", {"content": f"The user said {HOSTILE}"})
+    web.page.reload()
+    web.answered(1, "document.title")
+    for name in ("context", "branches", "usage", "pins", "memories"):
+        expect(web.panel(name).locator("h2")).to_be_visible()
+        expect(web.page.locator("#panel .panel-body")).not_to_be_empty()
+    web.page.fill("#query", "owned onerror")
+    expect(web.page.locator("#threads a.hit").first).to_contain_text("script")
+    web.wait("document.querySelector('.memories li')")
+    assert "owned" not in web.page.evaluate("document.title").partition("–")[2]
+    assert web.page.evaluate(INJECTED) == []
+    assert [url for url in requests if not url.startswith((served.url, "data:", "blob:"))] == []
