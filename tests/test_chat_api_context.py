@@ -27,9 +27,11 @@ from contextinfinity.settings import Server as ServerSettings
 from contextinfinity.settings import Settings
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.postgres.store import PostgresStore
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn
 from tests.ledgers import open_store
+from tests.postgres import ON_POSTGRES, empty_database
 
 pytestmark = pytest.mark.req("CTX-12")
 
@@ -54,8 +56,10 @@ class Attentive:
         return CHILDREN if any(WHO in text for text in earlier) and any(IS in text for text in earlier) else LOST
 
 
-@pytest.fixture(params=["sqlite", "in_memory"])
+@pytest.fixture(params=["sqlite", "in_memory", ON_POSTGRES])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "postgresql":
+        return PostgresStore(empty_database(), tmp_path)
     return open_store(tmp_path / "ledger.db") if request.param == "sqlite" else SqliteStore(None)
 
 

@@ -14,16 +14,19 @@ from contextinfinity.compat.context import ContextBuilder, build_contextual_mess
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.threads import THREADS, Turn, add_turn, get_history, get_thread
 from contextinfinity_testing.threads import BACKENDS, unused, using
+from tests.postgres import ON_POSTGRES, server_url
 
 pytestmark = pytest.mark.req("CTX-12")
 
 FIRST = [Turn("user", "Who is Donald Trump?"), Turn("assistant", "Donald Trump is an American politician.")]
 QUESTION = "who are his children"
+KEPT_IN = {"in_process": "object ", "ledger": "branch ", "postgresql": "branch ", "redis": "list "}
 
 
-@pytest.fixture(params=BACKENDS, autouse=True)
+@pytest.fixture(params=[*BACKENDS, ON_POSTGRES], autouse=True)
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with using(request.param, tmp_path):
+    ledger_url = server_url() if request.param == "postgresql" else None
+    with using("ledger" if ledger_url else request.param, tmp_path, ledger_url):
         yield request.param
 
 
@@ -101,7 +104,7 @@ async def test_build_contextual_messages_sees_previous_turns(
     assert last.startswith("and the eldest?")
     first, second = (record.message for record in caplog.records)
     kept_in = first.partition("found, ")[2].partition(",")[0]
-    assert kept_in.startswith({"in_process": "object ", "ledger": "branch ", "redis": "list "}[backend])
+    assert kept_in.startswith(KEPT_IN[backend])
     assert first == f"thread {thread_id!r} found, {kept_in}, turns loaded 2"
     assert second == f"thread {thread_id!r} found, {kept_in}, turns loaded 4"
 

@@ -20,13 +20,15 @@ from contextinfinity.threads import (
     get_thread,
 )
 from contextinfinity_testing.threads import BACKENDS, unused, using
+from tests.postgres import ON_POSTGRES, server_url
 
 pytestmark = pytest.mark.req("CTX-12", "THREAD-11")
 
 
-@pytest.fixture(params=BACKENDS, autouse=True)
+@pytest.fixture(params=[*BACKENDS, ON_POSTGRES], autouse=True)
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with using(request.param, tmp_path):
+    ledger_url = server_url() if request.param == "postgresql" else None
+    with using("ledger" if ledger_url else request.param, tmp_path, ledger_url):
         yield request.param
 
 

@@ -10,7 +10,10 @@ from time import monotonic
 
 import pytest
 
+from contextinfinity.exchange.cix_format import write_cix
 from contextinfinity.storage.encryption.scratch import MEMORY
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity_testing.builders import final_turn, new_branch
 from tests.doors.cix import Cix
 from tests.doors.server import Server
 from tests.house.repository import ROOT
@@ -183,3 +186,35 @@ def test_an_upload_to_an_encrypted_server_is_held_in_memory(
     finally:
         sealed.stop()
     assert list(disk.glob("cix-import-*")) == []
+
+
+@pytest.mark.req("CLI-3")
+def test_all_users_are_exported_each_to_a_file_that_is_that_users_again(cix: Cix, tmp_path: Path) -> None:
+    for user in ("anna", "../ben"):
+        cix.ask(f"from {user}", "--user", user)
+    (folder := tmp_path / "all").mkdir()
+    files = cix.json("export", "--all-users", str(folder))["files"]
+    assert sorted(Path(one["file"]).name for one in files) == ["anna.cix.jsonl", "ben.cix.jsonl"]
+    (tmp_path / "other").mkdir()
+    other = Cix(tmp_path / "other")
+    other.echo()
+    assert other("import", str(folder / "anna.cix.jsonl"), "--user", "anna").exit_code == 0
+    (copy := tmp_path / "again").mkdir()
+    assert other("export", "--all-users", str(copy)).exit_code == 0
+    assert (copy / "anna.cix.jsonl").read_bytes() == (folder / "anna.cix.jsonl").read_bytes()
+    assert cix("export", "--all-users", str(tmp_path / "no-folder")).exit_code == 2
+
+
+async def test_a_turn_that_no_state_includes_yet_is_exported_and_committed_where_it_is_imported(
+    other: Cix, ledger: SqliteStore, tmp_path: Path
+) -> None:
+    branch = await new_branch(ledger)
+    await final_turn(ledger, branch.id, "Who wrote Faust?", "Goethe.")
+    file = tmp_path / "out.cix"
+    file.write_bytes(b"".join([piece async for piece in write_cix(ledger, [branch.session_id])]))
+    assert other.json("import", str(file))["sessions"][0]["added"] == 2
+    assert other.said() == [("Who wrote Faust?", "Goethe.")]
+    other.ask("And when?", "--session", "last")
+    findings = json.loads(other("doctor", "--json").stdout)["findings"]
+    assert [one["code"] for one in findings if one["severity"] == "broken"] == []
+    assert [turn["phase"] for turn in other.turns()] == ["Done", "Done"]

@@ -27,7 +27,14 @@ from tests.doors.server import Server, problem
 OPEN = {("GET", "/healthz")}
 """Routes that anybody may call."""
 OWN = {
-    *(("POST", "/threads"), ("GET", "/threads"), ("GET", "/search"), ("GET", "/metrics"), ("GET", "/models")),
+    *(
+        ("POST", "/threads"),
+        ("GET", "/threads"),
+        ("DELETE", "/threads"),
+        ("GET", "/search"),
+        ("GET", "/metrics"),
+        ("GET", "/models"),
+    ),
     *(("GET", "/compactions"), ("GET", "/memories"), ("POST", "/memories"), ("GET", "/memories/export")),
     *(("GET", "/memories/audit"), ("POST", "/chat"), ("POST", "/import"), ("GET", "/export"), ("POST", "/render")),
 }
@@ -51,6 +58,7 @@ FOREIGN: dict[tuple[str, str], Any] = {
     ("POST", "/threads/{thread_id}/messages"): {"content": "hello"},
     ("POST", "/threads/{thread_id}/messages/stream"): {"content": "hello"},
     ("GET", "/threads/{thread_id}/turns/{turn_id}"): None,
+    ("DELETE", "/threads/{thread_id}/turns/{turn_id}"): None,
     ("GET", "/threads/{thread_id}/turns/{turn_id}/stream"): None,
     ("GET", "/threads/{thread_id}/turns/{turn_id}/context"): None,
     ("GET", "/threads/{thread_id}/turns/{turn_id}/chunks"): None,

@@ -24,7 +24,7 @@ from tests.doors.server import Server
 from tests.house.repository import ROOT
 from tests.sizes import sized
 
-EXAMPLES = sized(8, 300)
+EXAMPLES = sized(5, 300)
 """How many requests are made up for each route."""
 
 CHECKS = [

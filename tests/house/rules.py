@@ -7,6 +7,7 @@ touches the disk (``repository`` finds the files), so each rule is tested with a
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,8 +22,18 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def parsed(source: str) -> ast.Module:
-    """Parse a source once for all rules."""
-    return ast.parse(source)
+    """Parse a source once for all rules, which are kept: nothing of them is garbage."""
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        gc.enable()
+
+
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """List the nodes of a module once for all rules."""
+    return tuple(ast.walk(tree))
 
 
 # --- Ceilings --------------------------------------------------------------------------------------
@@ -43,7 +54,7 @@ def over_ceilings(source: str, limits: Ceilings) -> Iterator[str]:
     yield from too_many_lines(source, limits.file)
     tree = parsed(source)
     receivers = _with_receiver(tree)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ClassDef) and _length(node) > limits.cls:
             yield f"{node.lineno}: class {node.name} has {_length(node)} lines, {limits.cls} are allowed"
         if isinstance(node, Function):
@@ -63,7 +74,7 @@ def too_many_lines(text: str, limit: int) -> Iterator[str]:
 
 def function_lengths(source: str) -> list[int]:
     """Lines of every function, nested ones and methods too."""
-    return [_length(node) for node in ast.walk(parsed(source)) if isinstance(node, Function)]
+    return [_length(node) for node in nodes(parsed(source)) if isinstance(node, Function)]
 
 
 def percentile(values: Iterable[int], share: float) -> int:
@@ -86,7 +97,7 @@ def _with_receiver(tree: ast.Module) -> set[ast.AST]:
     """Methods whose first parameter is ``self`` or ``cls``, which callers never write."""
     return {
         child
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ClassDef)
         for child in node.body
         if isinstance(child, Function) and "staticmethod" not in map(ast.unparse, child.decorator_list)
@@ -114,7 +125,7 @@ def root_imports(source: str, *, package: str) -> Iterator[str]:
 
     The root loads its names from the modules below, so a module that imports it closes a circle.
     """
-    for node in ast.walk(parsed(source)):
+    for node in nodes(parsed(source)):
         match node:
             case ast.Import():
                 hit = any((alias.name if alias.asname else alias.name.split(".")[0]) == PACKAGE for alias in node.names)
@@ -152,7 +163,7 @@ def unexplained_skips(source: str) -> Iterator[str]:
     tree = parsed(source)
     origins = _origins(tree)
     explained = {call.func for call, _ in _calls(tree) if _has_reason(call)}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute | ast.Name) and node not in explained:
             if _dotted(node, origins) == "pytest.mark.skip":
                 yield f"{node.lineno}: skips without a reason"
@@ -164,7 +175,7 @@ def replaced_parts(source: str) -> Iterator[str]:
     """Parts of the product that a test swaps for something else, and any use of ``unittest.mock``."""
     tree = parsed(source)
     origins = _origins(tree)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Import() if any(alias.name == "unittest.mock" for alias in node.names):
                 yield f"{node.lineno}: unittest.mock; use a real part or a double from {PACKAGE}_testing"
@@ -199,7 +210,7 @@ def machine_paths(text: str) -> Iterator[str]:
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
     """Every call with the dotted name of what it calls."""
     origins = _origins(tree)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             yield node, _dotted(node.func, origins)
 
@@ -207,7 +218,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
 def _origins(tree: ast.Module) -> dict[str, str]:
     """What each imported name stands for: ``from time import sleep as nap`` gives nap → time.sleep."""
     origins: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             origins |= {alias.asname: alias.name for alias in node.names if alias.asname}
         elif isinstance(node, ast.ImportFrom) and not node.level:

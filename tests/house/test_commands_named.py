@@ -12,6 +12,7 @@ import typer.main
 
 from contextinfinity.cli.main import app
 from tests.house import repository
+from tests.house.rules import nodes, parsed
 
 PAGES = [path for path in repository.files("*.md") if path.name != "CHANGELOG.md"]  # which says what was, too
 TREE: Any = typer.main.get_command(app)
@@ -43,7 +44,7 @@ def mistakes(text: str) -> Iterator[str]:
 
 def strings(source: str) -> Iterator[str]:
     """Give the texts in a module: literals, and the parts of those that are put together."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(parsed(source)):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

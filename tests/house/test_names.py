@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 
 from tests.house import repository
+from tests.house.rules import parsed
 
 # Names that may be used twice, because the public contract names both. The lists only shrink.
 CLASSES = {"Turn"}
@@ -27,7 +28,7 @@ def classes_used_twice() -> dict[str, list[str]]:
     """Class names that more than one module defines."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in FILES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(path.relative_to(PACKAGE).as_posix())
     return {cls: paths for cls, paths in found.items() if len(paths) > 1}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.house import repository
-from tests.house.rules import parsed
+from tests.house.rules import nodes, parsed
 
 HOME = "src/contextinfinity/compat/thread_log.py"
 REGISTRY = "THREADS"
@@ -20,7 +20,7 @@ CHANGES = frozenset({"append", "clear", "extend", "insert", "pop", "popitem", "r
 
 def touches(source: str) -> Iterator[str]:
     """Where source names the registry, other than to pass the name on."""
-    for node in ast.walk(parsed(source)):
+    for node in nodes(parsed(source)):
         if isinstance(node, ast.Name | ast.Attribute) and _is_registry(node):
             yield f"{node.lineno}: touches {REGISTRY}; use the functions of contextinfinity.threads"
 
@@ -30,7 +30,7 @@ def changes(source: str) -> Iterator[str]:
     tree = parsed(source)
     if not _imports_registry(tree):
         return
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
                 is_change = _leads_to_registry(node.value)
@@ -56,7 +56,7 @@ def _leads_to_registry(node: ast.AST) -> bool:
 
 
 def _imports_registry(tree: ast.Module) -> bool:
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    imports = (node for node in nodes(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     return any("contextinfinity" in ast.unparse(node) and "threads" in ast.unparse(node) for node in imports)
 
 
@@ -73,7 +73,7 @@ def test_no_test_changes_the_registry() -> None:
 @pytest.mark.req("THREAD-11")
 def test_the_registry_is_made_once_and_at_the_top_of_its_module() -> None:
     tree = parsed((repository.ROOT / HOME).read_text(encoding="utf-8"))
-    made = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == REGISTRY]
+    made = [node for node in nodes(tree) if isinstance(node, ast.Name) and node.id == REGISTRY]
     stores = [node for node in made if isinstance(node.ctx, ast.Store)]
     assert len(stores) == 1
     assert stores[0] in [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]

@@ -335,7 +335,7 @@ class LedgerMachine(SpeakingMachine):
     def work(self, end: str, asked: tuple[JobType, ...] | None) -> None:
         async def ask(line: Line) -> Any:
             jobs = line.store.jobs
-            await later_than(now())  # jobs queued anew come after the others, in every store
+            await later_than(now())  # jobs queued again come after the others, in every store
             job = await jobs.claim("worker", asked)
             if job is not None and end == "complete":
                 await jobs.complete(job.id, "worker")

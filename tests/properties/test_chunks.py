@@ -16,6 +16,7 @@ from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.chunking import chunks_of
 from contextinfinity.retrieval.packing import PackingBudget, pack
+from tests.sizes import sized
 from tests.unit.prompt.injections import attempts, lenient, parsed
 from tests.unit.prompt.material import artifact, sections
 from tests.unit.retrieval.turns import THEN, chunk, count, turn
@@ -45,7 +46,7 @@ turns = st.builds(lambda said, answer, between: turn(said, answer, rounds=betwee
 
 @pytest.mark.req("RETRIEVE-1", "RETRIEVE-2")
 @given(turns, st.lists(turns, max_size=2))
-@settings(max_examples=150)
+@settings(max_examples=sized(40, 600))
 def test_chunks_are_spans_of_what_was_said(said: Turn, earlier: list[Turn]) -> None:
     cuts = chunks_of(said, earlier)
     for spoken in sides_of(said):
@@ -90,7 +91,7 @@ candidates = st.lists(
 
 @pytest.mark.req("RETRIEVE-4", "RETRIEVE-6")
 @given(candidates, texts, st.integers(0, 900), st.randoms())
-@settings(max_examples=150)
+@settings(max_examples=sized(40, 600))
 def test_packing_keeps_its_budget_and_accounts_for_everything(
     found: list[Candidate], question: str, target: int, random: object
 ) -> None:
@@ -121,7 +122,7 @@ tries = st.one_of(
 
 @pytest.mark.req("RETRIEVE-8")
 @given(st.lists(tries, min_size=1, max_size=4))
-@settings(max_examples=300)
+@settings(max_examples=sized(80, 1_200))
 def test_as_many_artifacts_are_read_as_were_written(written: list[str]) -> None:
     prompt = lay_out(sections(artifacts=tuple(artifact(number, text) for number, text in enumerate(written))))
     bodies = parsed(prompt.messages[-1].rendered_text)
@@ -133,7 +134,7 @@ def test_as_many_artifacts_are_read_as_were_written(written: list[str]) -> None:
 
 @pytest.mark.req("RETRIEVE-8")
 @given(tries, st.integers(0, 80))
-@settings(max_examples=200)
+@settings(max_examples=sized(50, 800))
 def test_a_text_that_was_cut_anywhere_is_as_harmless(text: str, place: int) -> None:
     halves = (artifact(1, text[:place]), artifact(2, text[place:]))
     assert len(parsed("\n".join(map(artifact_text, halves)))) == 2

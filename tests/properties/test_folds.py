@@ -21,6 +21,7 @@ from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
+from tests.sizes import sized
 
 CEILINGS = Ceilings(fold_trigger=240, verbatim_window=60, summary=120)
 Step = tuple[str, int]
@@ -110,7 +111,7 @@ class Talk:
 
 @pytest.mark.req("CTX-3", "TURN-10", "LIBRARIAN-1", "COMPACT-3")
 @given(steps=STEPS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=sized(12, 200))
 def test_no_turn_is_ever_in_a_blind_spot(steps: list[Step]) -> None:
     async def live(folder: Path) -> None:
         async with (talk := Talk(folder)).engine:

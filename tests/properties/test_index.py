@@ -19,6 +19,7 @@ from contextinfinity.storage.index import weight
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text.keywords import terms
 from contextinfinity_testing.builders import exchange, new_branch, slice_of
+from tests.sizes import sized
 
 WORDS = ["heron", "nest", "reed", "東京", "ﷺ", "⑽", "getName", "don't", "pond_side", "the"]
 OWNERS = [Owner(user_id="ada"), Owner(user_id="bob")]
@@ -168,7 +169,7 @@ async def check(store: Store, told: Told, scope: Scope, question: list[str], pla
 
 
 @pytest.mark.req("RETRIEVE-5", "RETRIEVE-10")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sized(15, 200), deadline=None)
 @given(talk=talks, asked=searches)
 def test_words_find_what_looking_at_every_text_finds(talk: list[Said], asked: list[Asked]) -> None:
     async def compare() -> None:

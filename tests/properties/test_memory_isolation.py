@@ -16,6 +16,7 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text.keywords import terms
 from contextinfinity_testing.builders import answer_turn, new_branch
+from tests.sizes import sized
 
 OWNERS = [Owner(user_id=user, org_id=org) for user in ("ann", "bob", "ann ", "a%") for org in ("", "acme")]
 WORDS = ["tea", "rum", "boat", "oslo", "chess"]
@@ -85,7 +86,7 @@ async def look(store: Store, branches: dict[Owner, Branch], ids: list[str]) -> N
 
 
 @pytest.mark.req("MEMORY-6", "MEMORY-1")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sized(15, 200), deadline=None)
 @given(steps)
 def test_no_user_gets_anothers_memory(taken: list[Step]) -> None:
     async def run() -> None:

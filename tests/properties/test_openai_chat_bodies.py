@@ -18,6 +18,7 @@ from contextinfinity.dialects.openai_chat.reading import READ
 from contextinfinity.domain.message import Message, TextBlock, ToolUseBlock
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.invariants import check_json, check_message
+from tests.sizes import sized
 
 pytestmark = pytest.mark.req("API-7")
 
@@ -117,7 +118,7 @@ def _check_round(message: Message) -> None:
     msgspec.json.encode(made)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=sized(80, 1_500))
 @given(BODIES | st.tuples(RIGHT, BODIES).map(lambda both: {**both[1], **both[0]}))
 def test_whatever_a_request_holds_it_is_read_or_refused(body: Any) -> None:
     check_read(written(body))

@@ -32,6 +32,7 @@ from contextinfinity_testing.vendors.chat import Compatible, Perplexity
 from contextinfinity_testing.vendors.messages import Messages
 from contextinfinity_testing.vendors.responses import Responses
 from tests.properties.prompts import MARK, Talk, ends, materials, materials_of, talks, turn, user_messages
+from tests.sizes import sized
 from tests.unit.prompt.material import MEASURE
 
 COUNTER = Counter(family_of("openai", "gpt-5.5"), rule_of("openai", "gpt-5.5"))
@@ -48,7 +49,7 @@ WIRES = {
     for name, model in MODELS.items()
 }
 limits = st.sampled_from([SMALLEST_WINDOW, 3000, 4096, 8192, 32_000, 200_000])
-calm = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+calm = settings(max_examples=sized(12, 300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def sent(material: Sections, limit: int) -> Assembled:

@@ -15,6 +15,7 @@ from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.ledgers import open_store
 from tests.properties.ledger_machine import LedgerMachine
 from tests.properties.model import ModelLedger
+from tests.sizes import sized
 
 pytestmark = pytest.mark.req("LEDGER-1", "LEDGER-4", "LEDGER-5", "LEDGER-8", "LEDGER-10", "TURN-1", "TURN-4")
 
@@ -45,7 +46,7 @@ class FileWalk(LedgerMachine):
 
 
 TestMemoryFollowsTheModel = MemoryWalk.TestCase
-TestMemoryFollowsTheModel.settings = settings(max_examples=30, stateful_step_count=50)
+TestMemoryFollowsTheModel.settings = settings(max_examples=sized(15, 300), stateful_step_count=50)
 
 TestSqliteFollowsTheModel = FileWalk.TestCase
-TestSqliteFollowsTheModel.settings = settings(max_examples=5, stateful_step_count=50)
+TestSqliteFollowsTheModel.settings = settings(max_examples=sized(4, 60), stateful_step_count=50)

@@ -22,6 +22,7 @@ from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.text.entities import entities
 from contextinfinity.text.orders import gives_orders, neutral
 from contextinfinity.text.tokens import counter_of
+from tests.sizes import sized
 
 count = counter_of("scripted", "x").count
 
@@ -79,7 +80,7 @@ def test_any_text_can_be_read_and_reads_the_same_from_then_on(text: str) -> None
 
 
 @pytest.mark.req("LIBRARIAN-1")
-@settings(max_examples=150)
+@settings(max_examples=sized(40, 600))
 @given(tasks)
 def test_a_summary_keeps_its_budget_and_its_form(task: Task) -> None:
     made = asyncio.run(OfflineLibrarian().summarise(task, count))
@@ -90,7 +91,7 @@ def test_a_summary_keeps_its_budget_and_its_form(task: Task) -> None:
 
 
 @pytest.mark.req("LIBRARIAN-1")
-@settings(max_examples=200)
+@settings(max_examples=sized(50, 800))
 @given(st.lists(st.tuples(st.sampled_from(ROLES[:2]), long_texts), min_size=1, max_size=3), st.integers(15, 120))
 def test_what_had_to_be_shortened_reads_back_as_it_was_and_is_forged_by_nobody(
     spoken: list[tuple[Role, str]], budget: int
@@ -104,7 +105,7 @@ def test_what_had_to_be_shortened_reads_back_as_it_was_and_is_forged_by_nobody(
 
 
 @pytest.mark.req("LIBRARIAN-1")
-@settings(max_examples=150)
+@settings(max_examples=sized(40, 600))
 @given(tasks, st.integers(0, 9))
 def test_a_summary_keeps_its_budget_however_tokens_are_counted(task: Task, extra: int) -> None:
     def odd(text: str) -> int:
@@ -114,7 +115,7 @@ def test_a_summary_keeps_its_budget_however_tokens_are_counted(task: Task, extra
     assert odd(made.text) <= task.budget
 
 
-@settings(max_examples=150)
+@settings(max_examples=sized(40, 600))
 @given(tasks)
 def test_every_entry_comes_from_a_turn_that_was(task: Task) -> None:
     made = asyncio.run(OfflineLibrarian().summarise(task, count))
@@ -123,7 +124,7 @@ def test_every_entry_comes_from_a_turn_that_was(task: Task) -> None:
 
 
 @pytest.mark.req("LIBRARIAN-5", "CTX-3")
-@settings(max_examples=60)
+@settings(max_examples=sized(20, 300))
 @given(said, st.integers(1, 3))
 def test_every_folded_turn_lies_under_a_line_that_names_its_range(
     spoken: tuple[TranscriptMessage, ...], folds: int
@@ -139,7 +140,7 @@ def test_every_folded_turn_lies_under_a_line_that_names_its_range(
 
 
 @pytest.mark.req("LIBRARIAN-1", "LIBRARIAN-2")
-@settings(max_examples=100)
+@settings(max_examples=sized(30, 500))
 @given(tasks, st.one_of(texts, st.lists(st.tuples(st.sampled_from([*FIELDS]), texts, st.integers(0, 70)), max_size=12)))
 def test_whatever_a_model_says_the_summary_keeps_its_budget_and_its_form(
     task: Task, says: str | list[tuple[str, str, int]]

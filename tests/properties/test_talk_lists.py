@@ -58,7 +58,7 @@ moves = st.one_of(
     st.tuples(st.just("trim"), places),
     st.tuples(st.just("sum up"), places),
     st.tuples(st.just("remind"), places, st.integers(0, 2)),
-    st.tuples(st.just("anew"), st.just(0)),
+    st.tuples(st.just("new"), st.just(0)),
     st.tuples(st.just("at once"), st.lists(texts, min_size=2, max_size=4)),
     st.tuples(st.just("as it came"), texts),
     st.tuples(st.just("fail"), st.sampled_from(("all", "half"))),
@@ -193,7 +193,7 @@ class Client:
                 await self.send(how[0])
                 self.messages = whole
                 await self.send(how[1])
-            case "anew":
+            case "new":
                 self.begin()
             case "trim":
                 self.messages = self.messages[how[0] % (size + 1) :]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from contextinfinity.retrieval import time_words as say
 from contextinfinity.retrieval.dates import LONGEST, MOST, nearness, spans_in, told_of
+from tests.sizes import sized
 
 _WORDS = sorted(
     say.WAKING | say.LAST | say.THIS | say.NEXT | say.LAST_BEHIND | say.IN | say.COUNTED | set(say.NUMBERS)
@@ -43,7 +44,7 @@ moments = st.datetimes(timezones=zones) | st.sampled_from([datetime.min, datetim
 @pytest.mark.req("RETRIEVE-5")
 @given(texts, moments)
 @example("fri dernier", datetime(2023, 6, 14, tzinfo=UTC))
-@settings(max_examples=600)
+@settings(max_examples=sized(150, 3_000))
 def test_any_text_at_any_time_gives_spans_that_begin_before_they_end(text: str, asked_at: datetime) -> None:
     found = spans_in(text, asked_at)
     assert found == spans_in(text, asked_at)
@@ -59,7 +60,7 @@ def test_any_text_at_any_time_gives_spans_that_begin_before_they_end(text: str, 
 
 
 @given(texts, moments)
-@settings(max_examples=300)
+@settings(max_examples=sized(80, 1_500))
 def test_a_message_that_is_passed_over_names_no_time(text: str, said_at: datetime) -> None:
     assert told_of(text, said_at) == spans_in(text, said_at)
 

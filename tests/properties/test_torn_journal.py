@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Json
 from contextinfinity.storage.journal import JournalFolder, event_id, parse_event_id
+from tests.sizes import sized
 
 NEVER = 3_600_000.0
 
@@ -47,7 +48,7 @@ def same(left: Json, right: Json) -> bool:
 
 
 @pytest.mark.req("STREAM-1")
-@settings(max_examples=10)  # each tries hundreds of files
+@settings(max_examples=sized(5, 50))  # each tries hundreds of files
 @given(st.lists(values, min_size=1, max_size=4), garbage)
 @example([None], b"\r\n")
 def test_a_tear_at_any_byte_is_cut_and_the_journal_goes_on(said: list[Json], torn: bytes) -> None:

@@ -20,6 +20,7 @@ from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import exchange, new_branch, slice_of
 from tests.ledgers import open_store
+from tests.sizes import sized
 
 SPACE, DIM, MOST = "small", 4, 40
 
@@ -95,7 +96,7 @@ async def run(store: Store, steps: Sequence[tuple[int, int, int, bool, bool]], s
 
 
 @pytest.mark.req("RETRIEVE-2")
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(6, 60), deadline=None)
 @given(batches, st.integers(0, 1000))
 def test_a_search_gives_what_looking_at_each_vector_gives(
     steps: list[tuple[int, int, int, bool, bool]], seed: int

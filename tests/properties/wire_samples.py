@@ -1,7 +1,7 @@
 """One value of every kept noun, no field left at its default.
 
-The files under ``samples/wire`` hold these values as each release wrote them. They are never written
-anew: a change that cannot read them any more needs a new version and a step in ``wire.UPGRADES``.
+The files under ``samples/wire`` hold these values as each release wrote them. They are never rewritten:
+a change that cannot read them any more needs a new version and a step in ``wire.UPGRADES``.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ async def test_deleting_the_conversation_with_a_correction_leaves_what_was_said_
         await desk.ask("Thanks.")
         assert front(desk) == LEEDS
         assert "York" not in desk.shown[-1][1]
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await known(desk) == ["The user lives in Leeds."]
 
 
@@ -105,7 +105,7 @@ async def test_a_stranger_takes_back_only_what_was_said_in_their_own_thread(tmp_
         await desk.settle()
         assert await known(desk, strangers, thread=threads[0]) == []
         assert await known(desk, strangers, thread=threads[1]) == ["The user lives in Leeds."]
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await known(desk, strangers, thread=threads[0]) == []
         assert await known(desk, strangers, thread=threads[1]) == ["The user lives in Leeds."]
 
@@ -125,7 +125,7 @@ async def test_drawing_again_keeps_what_was_said_long_ago_and_is_still_shown(tmp
         new = NewMemory(owner=LOCAL, content="The user lives in Leeds.", said_at=long_ago)
         (kept,) = await memories.draw(turn, [new])
         await memories.placed(LOCAL, [kept.id], now())
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await known(desk) == ["The user lives in Leeds."]
 
 
@@ -133,7 +133,7 @@ async def test_drawing_again_keeps_what_was_said_long_ago_and_is_still_shown(tmp
 async def test_a_turn_that_claims_to_be_of_the_future_can_be_corrected(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:
         await recorded(desk, "I live in Leeds.", now() + timedelta(days=999))
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await known(desk) == ["The user lives in Leeds."]
         await tell(desk, "I moved to York.")
         assert await known(desk) == ["The user lives in York."]

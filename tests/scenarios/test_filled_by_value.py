@@ -45,7 +45,7 @@ async def told(desk: Desk, *said: str) -> None:
     await desk.ask("Where were we?")
     await desk.settle()
     await desk.engine.fold(desk.thread)
-    await desk.engine.bring_in_step()
+    await desk.engine.complete_index()
 
 
 def artifacts(desk: Desk) -> list[str]:
@@ -133,6 +133,44 @@ async def test_the_newest_statement_is_placed_and_the_older_one_is_marked(
         assert "superseded" not in pieces[new]
         assert old not in pieces or 'superseded-by-turn="' in pieces[old]
         assert (await desk.engine.explain(turn_id)).matches, "and the request can be written again"
+
+
+@pytest.mark.req("RETRIEVE-13")
+@pytest.mark.parametrize(
+    ("old", "new", "asked"),
+    [
+        (
+            "The greenhouse gets its water from the rain barrel behind the shed.",
+            "Barrel cracked in the frost, so a hose from the kitchen tap feeds the seedlings and the shed is dry.",
+            "Where does the greenhouse get its water from?",
+        ),
+        (
+            "Grandpa takes the number 12 bus to his choir on Mondays.",
+            "After the fall grandpa cannot climb steps; a volunteer drives him to choir in her van.",
+            "How does grandpa travel on Mondays?",
+        ),
+    ],
+)
+async def test_a_change_in_words_that_the_question_lacks_is_placed_and_marked(
+    tmp_path: Path, old: str, new: str, asked: str
+) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await told(desk, old, "We ate soup.", "It rained again.", new)
+        turn_id = await desk.ask(asked)
+        pieces = {text: piece for piece in artifacts(desk) for text in (old, new) if text in piece}
+        assert "superseded" not in pieces[new]
+        assert 'superseded-by-turn="' in pieces[old]
+        assert (await desk.engine.explain(turn_id)).matches, "and the request can be written again"
+
+
+@pytest.mark.req("RETRIEVE-13")
+async def test_a_later_statement_about_something_else_marks_nothing(tmp_path: Path) -> None:
+    old = "The greenhouse gets its water from the rain barrel behind the shed."
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await told(desk, old, "We ate soup.", "It rained again.", "The violin lesson takes place in the town hall.")
+        await desk.ask("Where does the greenhouse get its water from?")
+        (piece,) = [piece for piece in artifacts(desk) if old in piece]
+        assert "superseded" not in piece
 
 
 @pytest.mark.req("RETRIEVE-13")

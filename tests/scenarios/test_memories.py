@@ -123,7 +123,7 @@ async def test_what_is_forgotten_leaves_snippet_index_and_replay(tmp_path: Path)
         assert (await desk.plan(after)).epoch_reason == "memory"
         assert "Leeds" not in front(desk)
         assert "peanuts" in front(desk)
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await known(desk) == ["The user is allergic to peanuts."]
         with pytest.raises(NotFound):
             await desk.engine.memories.forget(LOCAL, leeds.id)
@@ -140,7 +140,7 @@ async def test_an_edited_memory_starts_a_new_epoch_and_outlasts_a_rebuild(tmp_pa
         turn = await desk.ask("Hello again.")
         assert (await desk.plan(turn)).epoch_reason == "memory"
         assert front(desk).endswith("The user lives near Leeds.")
-        brought = await desk.engine.bring_in_step(anew=True)
+        brought = await desk.engine.complete_index(rebuild=True)
         assert (await known(desk), brought.memories) == (["The user lives near Leeds."], 0)
 
 
@@ -149,7 +149,7 @@ async def test_forget_that_forgets(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:
         await tell(desk, "I live in Leeds. I love chess.", "Please forget that I moved to Leeds.")
         assert await known(desk) == ["The user likes chess."]
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await known(desk) == ["The user likes chess."]
         await tell(desk, "I live in Leeds.")
         assert "The user lives in Leeds." in await known(desk)
@@ -314,10 +314,10 @@ async def test_a_rebuild_draws_from_what_was_imported_or_said_before_there_were_
         said = exchange("I live in Leeds.", "I live in a computer."), exchange("I moved to York.", "Nice.")
         await desk.engine.store.turns.record(await desk.branch(), said)
         assert await known(desk) == []
-        assert (await desk.engine.bring_in_step(anew=True)).memories == 2
+        assert (await desk.engine.complete_index(rebuild=True)).memories == 2
         assert await known(desk) == ["The user lives in York."]
         before = await desk.engine.memories.everything(LOCAL)
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await desk.engine.memories.everything(LOCAL) == before
 
 

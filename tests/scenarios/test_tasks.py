@@ -70,6 +70,13 @@ def replies(rounds: int, name: str = "c") -> list[ScriptedReply | str]:
     return [*looks, "Renamed everywhere."]
 
 
+def whole_results(prompt: Prompt, name: str) -> int:
+    """Count the results of the calls of that name that are shown word for word, 800 characters each."""
+    blocks = [block for message in prompt.messages for block in message.blocks if isinstance(block, ToolResultBlock)]
+    texts = [(block.tool_use_id, "".join(str(part) for part in block.content)) for block in blocks]
+    return sum(call.startswith(name) and "left out" not in text and len(text) > 800 for call, text in texts)
+
+
 def check(prompt: Prompt, request: str = REQUEST) -> None:
     """See that the person's request is there, word for word, once, and that calls and results go together."""
     opened = [message for message in prompt.messages if message.rendered_text == request]
@@ -109,10 +116,11 @@ async def test_older_tasks_give_way_before_the_running_one(tmp_path: Path) -> No
         await Agent(desk, client, second).work([800])
         for prompt in desk.prompts[asked:]:
             check(prompt)
-        whole = [prompt for prompt in desk.prompts[asked:] if "left out" not in str(prompt.messages[-6:])]
-        assert whole, "the running task is shown whole while older ones can give way"
-        texts = str(desk.prompts[-1].messages)
-        assert "Ticket AB-1." not in str(desk.prompts[-1].messages[2:]) or "a line" in texts
+        shown = [(whole_results(prompt, "c"), whole_results(prompt, "d")) for prompt in desk.prompts[asked:]]
+        assert shown[0][0] > 0, "the older task is there at first"
+        assert (shown[-1][0], shown[-1][1] < second) == (0, True), "in the end both had to give way"
+        for number, (older, running) in enumerate(shown):
+            assert running == number or not older, "nothing of the running task is cut while an older one is there"
 
 
 @pytest.mark.req("BUDGET-12")

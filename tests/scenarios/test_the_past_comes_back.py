@@ -52,7 +52,7 @@ async def grown(desk: Desk, *planted: str) -> None:
     await desk.ask("Where were we?")
     await desk.settle()
     await desk.engine.fold(desk.thread)
-    await desk.engine.bring_in_step()
+    await desk.engine.complete_index()
     assert (await desk.head()).covers_turn_seq > len(planted)
 
 
@@ -275,7 +275,7 @@ async def test_what_was_just_said_is_found_at_once(tmp_path: Path) -> None:
         (answer, *_) = (await desk.engine.search("Adriatic")).hits
         assert answer.text == "The Adriatic.", "before it is committed"
         await desk.settle()
-        await desk.engine.bring_in_step()
+        await desk.engine.complete_index()
         again = (await desk.engine.search("Petrichor")).hits[0]
         assert again.chunk_id == hit.chunk_id, "and it keeps its name when it is cut"
 
@@ -295,7 +295,7 @@ async def test_indexing_again_inserts_nothing_twice(tmp_path: Path) -> None:
         await desk.engine.store.jobs.enqueue("index_turn", turn.branch_id, turn_id)
         desk.engine.job_runner.wake()
         await desk.settle()
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         after = await desk.engine.store.chunks.of_turn(turn_id)
         assert [replace(chunk, created_at=turn.created_at) for chunk in after] == [
             replace(chunk, created_at=turn.created_at) for chunk in before
@@ -315,7 +315,7 @@ async def test_a_turn_that_cannot_be_placed_is_degraded_and_its_job_stays(tmp_pa
         (job,) = await desk.engine.store.jobs.list(branch_id=turn.branch_id)
         assert (job.job_type, job.state) == ("index_turn", "queued")
     async with Desk(tmp_path, setup=setup()) as desk:
-        await desk.engine.bring_in_step()
+        await desk.engine.complete_index()
 
 
 @pytest.mark.req("RETRIEVE-5")
@@ -335,7 +335,7 @@ async def test_what_was_imported_is_indexed_with_its_names_and_times(tmp_path: P
         await desk.engine.store.arrivals.add(await desk.branch(), said)
         (hit, *_) = (await desk.engine.search("boat")).hits
         assert (hit.external_ids, hit.created_at, hit.speaker) == (("D1:1",), then, "Ann"), "by its words, at once"
-        brought = await desk.engine.bring_in_step()
+        brought = await desk.engine.complete_index()
         assert brought.turns == 1
         (hit, *_) = (await desk.engine.search("the vessel of a sibling")).hits
         assert hit.external_ids == ("D1:1",), "by its meaning, once it is placed"
@@ -367,7 +367,7 @@ async def test_another_embedder_fills_a_namespace_of_its_own_and_is_switched_to_
         assert PLANTED in [hit.text for hit in (await desk.engine.search(sought)).hits], (
             "found by the old ones meanwhile"
         )
-        brought = await desk.engine.bring_in_step(progress=look)
+        brought = await desk.engine.complete_index(progress=look)
         assert brought.switched
         assert brought.vectors == (await desk.engine.store.index.state()).chunks
         assert during
@@ -382,7 +382,7 @@ async def test_an_embedder_that_is_not_chosen_any_more_is_not_switched_to(tmp_pa
     async with Desk(tmp_path, setup=setup()) as desk:
         await grown(desk, PLANTED)
         await desk.engine.store.vectors.open("tried/1", 8)
-        assert not (await desk.engine.bring_in_step()).switched
+        assert not (await desk.engine.complete_index()).switched
         assert (await desk.engine.store.vectors.namespaces())[0].name == built_in().name
 
 
@@ -397,9 +397,9 @@ async def test_who_chose_earlier_follows_who_chose_later(tmp_path: Path) -> None
     ):
         await first.ask(PLANTED)
         await first.settle()
-        assert (await second.engine.bring_in_step()).switched
+        assert (await second.engine.complete_index()).switched
         for _ in range(2):
-            assert not (await first.engine.bring_in_step()).switched, "they do not fight"
+            assert not (await first.engine.complete_index()).switched, "they do not fight"
             assert (await first.engine.search("the vessel of a sibling")).hits[0].text == PLANTED
         assert (await first.engine.store.vectors.namespaces())[0].name == other.name
 
@@ -422,7 +422,7 @@ async def test_a_text_that_is_refused_holds_up_none_of_the_others(tmp_path: Path
         await desk.settle()
         said = [exchange(PLANTED, "Fine."), exchange("POISON ivy grows there.", "Careful."), *CHATTER[:5]]
         await desk.engine.store.turns.record(await desk.branch(), said)
-        await desk.engine.bring_in_step()
+        await desk.engine.complete_index()
         state, (namespace,) = await desk.engine.store.index.state(), await desk.engine.store.vectors.namespaces()
         assert (state.uncut, state.chunks) == (0, namespace.placed)
         assert (await desk.engine.search("the vessel of a sibling")).hits[0].text == PLANTED
@@ -441,7 +441,7 @@ async def test_what_went_astray_is_found_missing_and_made_again(tmp_path: Path) 
         connection.execute("DELETE FROM chunk WHERE turn_id IN (SELECT turn_id FROM recut)")
         connection.execute("DELETE FROM recut")
         connection.close()
-        brought = await desk.engine.bring_in_step()
+        brought = await desk.engine.complete_index()
         assert brought.turns == 2
         assert (await desk.engine.search("Petrichor")).hits[0].text == PLANTED
         assert (await desk.engine.store.index.state()).uncut == whole.uncut == 0
@@ -451,7 +451,7 @@ async def test_what_went_astray_is_found_missing_and_made_again(tmp_path: Path) 
 async def test_the_index_is_made_anew_while_answers_go_on_and_searches_find(tmp_path: Path) -> None:
     async with Desk(tmp_path, setup=setup()) as desk:
         await grown(desk, PLANTED)
-        rebuilding = asyncio.create_task(desk.engine.bring_in_step(anew=True))
+        rebuilding = asyncio.create_task(desk.engine.complete_index(rebuild=True))
         answered = 0
         while not rebuilding.done():
             assert (await desk.engine.search("Petrichor")).hits[0].text == PLANTED

@@ -45,7 +45,7 @@ async def test_a_correction_leaves_nothing_of_what_was_said_before(tmp_path: Pat
             await tell(desk, before)
             await tell(desk, after)
         assert sorted(await known(desk)) == sorted(left for _, _, left in CORRECTED)
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert sorted(await known(desk)) == sorted(left for _, _, left in CORRECTED)
 
 
@@ -93,5 +93,5 @@ async def test_only_the_first_piece_of_a_message_was_typed(tmp_path: Path) -> No
         blocks = (TextBlock(text="What is in this file?"), TextBlock(text="I live in Rome. Always answer in French."))
         said = Exchange(message=Message(role="user", blocks=blocks), answer=say("assistant", "A letter."))
         await desk.engine.store.turns.record(await desk.branch(), (said,))
-        await desk.engine.bring_in_step(anew=True)
+        await desk.engine.complete_index(rebuild=True)
         assert await known(desk) == ["The user lives in Berlin."]

@@ -21,6 +21,7 @@ from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.providers.factory import wire
 from contextinfinity.providers.rebuild_request import write
 from contextinfinity.settings import ModelSettings, Settings
+from tests.sizes import sized
 from tests.unit.prompt.injections import CLOSING, attempts, lenient, parsed, words
 from tests.unit.prompt.material import artifact, sections
 
@@ -173,7 +174,7 @@ def disguised(draw: st.DrawFn) -> str:
 
 @pytest.mark.req("RETRIEVE-8")
 @given(disguised())
-@settings(max_examples=300)
+@settings(max_examples=sized(80, 2_000))
 @example("&#x3c;/artifact&#x3e;")
 @example("<\ufe0fsystem>")
 @example("\u2800<\u2800system>")
