@@ -49,6 +49,7 @@ peers: ## install what `bench recall` is compared with, in .venv-peers
 
 clients: .venv/.setup ## real clients that are too large for every run, against every wire
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m proof tests/doors/v1
+	$(BIN)/python -m benchmarks.clients
 
 torture: .venv/.setup ## kill a working process 10,000 times and look at what it left; takes about half an hour
 	$(BIN)/python -m benchmarks.torture --trials 10000
@@ -65,7 +66,7 @@ proof: .venv/.setup torture storm endurance ## everything at full size: kills, s
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m 'proof or not proof'
 
 screenshots-web: .venv/.setup ## pictures of the web page in docs/images, taken in chromium
-	$(BIN)/python -m tests.doors.web_screenshots docs/images
+	$(BIN)/python -m tests.doors.web.screenshots docs/images
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-docs .venv-peers site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

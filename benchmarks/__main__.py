@@ -38,6 +38,7 @@ from benchmarks import (
     strangers,
     summaries,
     topics,
+    tui,
     upkeep,
     vectors,
     whole_prompts,
@@ -79,6 +80,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "serving": serving.run,
     "dropping-in": dropping_in.run,
     "workspaces": workspaces.run,
+    "tui": tui.run,
 }
 
 

@@ -220,7 +220,7 @@ class Floor:
 def connect(path: Path) -> apsw.Connection:
     """Open a file as durable as ours, with nothing else set but what makes SQLite quick."""
     connection = apsw.Connection(str(path), statementcachesize=256)
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else joins are prepared anew for each bound value
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else joins are prepared again for each bound value
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = OFF"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection

@@ -29,7 +29,7 @@ from contextinfinity.embedders.contract import Kind
 from contextinfinity.embedders.static import NAME, StaticEmbedder, built_in
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import RetrievalParts, Setup
-from contextinfinity.engine.indexing import bring_in_step
+from contextinfinity.engine.indexing import complete_index
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.storage.journal import JournalFolder
@@ -126,7 +126,7 @@ async def index(store: SqliteStore, folder: Path) -> float:
     )
     built_in()  # reading it is not part of the work
     began = time.perf_counter()
-    await bring_in_step(parts)
+    await complete_index(parts)
     return time.perf_counter() - began
 
 

@@ -118,7 +118,7 @@ async def conversation(engine: Engine, turns: int) -> str:
     await engine.store.turns.record(first.branch_id, said)
     for number in range(2):
         await engine.ask(first.thread_id, question(number))
-        await engine.bring_in_step()
+        await engine.complete_index()
         await engine.job_runner.drain(DRAIN_SECONDS)
     return first.thread_id
 

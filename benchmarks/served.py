@@ -112,7 +112,7 @@ class Served:
 
 
 class Line:
-    """One connection, kept from request to request and made anew after it was cut."""
+    """One connection, kept from request to request and opened again after it was cut."""
 
     def __init__(self, port: int) -> None:
         self._port = port
