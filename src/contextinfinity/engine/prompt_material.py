@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from msgspec.structs import replace
-
 from contextinfinity.domain.memory import MemoryReference
-from contextinfinity.domain.plan import Front, LeftOut, Shrunk
+from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.configured_models import Model
@@ -25,7 +23,6 @@ from contextinfinity.prompt.layout import tools_json
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_front import choose_front
 from contextinfinity.prompt.prompt_sections import Artifact, Sections, message_of
-from contextinfinity.prompt.shrink import held_cuts
 from contextinfinity.prompt.tasks import shown_with_opening
 
 LONGEST_REWRITING = 300
@@ -91,7 +88,7 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
         remembered=lines(riding),
         workspace=redacted(running.asked.workspace, parts.setup.redactor),
     )
-    start = None if terms is None else cuts_before(recalled)
+    start = recalled.cuts
     if front.tools and not model.abilities.tools:
         missing.append(LeftOut(what="tools", reason=f"{model.name} cannot call tools"))
         if terms is None:
@@ -112,15 +109,6 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
         remembered=tuple(map(placed, riding)),
         missing=tuple(missing),
     )
-
-
-def cuts_before(recalled: PriorContext) -> Shrunk | None:
-    """Return the cuts of the branch's previous request that concern turns still shown."""
-    if recalled.last is None or not recalled.last.same_branch or recalled.last.plan.shrunk is None:
-        return None
-    cuts = held_cuts(recalled.last.plan.shrunk)
-    cuts = cuts if cuts.lines_to > recalled.state.covers_turn_seq else replace(cuts, lines_to=0)
-    return cuts if cuts.touches_front else None
 
 
 def shown_form(explicit: str | None, asked: SendOptions) -> str | None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
-from contextinfinity.domain.plan import Front, LeftOut
+from contextinfinity.domain.plan import Front, LeftOut, Shrunk
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
@@ -32,6 +32,7 @@ from contextinfinity.errors import NotFound
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_front import PreviousFront
 from contextinfinity.prompt.prompt_sections import Artifact, RenderCache, shown_turns
+from contextinfinity.prompt.shrink import held_cuts
 from contextinfinity.prompt.tasks import goes_on, is_by_a_person
 from contextinfinity.storage.contract import Store
 from contextinfinity.telemetry.counters import count
@@ -69,6 +70,8 @@ class PriorContext:
     has_more: bool = False
     """Whether unread turns exist between the summary and ``earlier``; a gap may also be due to deletions."""
     terms: Terms | None = None
+    continues_task: bool = False
+    """Whether the message is part of a running task, as tool results are."""
     rendered: RenderCache = field(default_factory=RenderCache)
     """The cached rendering and token counts of ``earlier``."""
 
@@ -79,11 +82,32 @@ class PriorContext:
 
     @property
     def is_as_sent(self) -> bool:
-        """Whether the prompt is exactly what the client sent, because nothing was folded yet."""
-        return self.terms is not None and (self.terms.only_last is not None or not self.state.covers_turn_seq)
+        """Whether the prompt is what the client sent: no turn is folded, or shown as a line until it is.
+
+        Within a task lines change nothing yet, because a new front would lose the vendor's prompt cache.
+        """
+        if self.terms is None or self.terms.only_last is not None:
+            return self.terms is not None
+        was_bare = self.last is None or self.last.front.is_bare
+        return not self.state.covers_turn_seq and (not self.lines_to or (self.continues_task and was_bare))
+
+    @property
+    def cuts(self) -> Shrunk | None:
+        """The cuts that a resent conversation repeats: those of the branch's previous request in turns still shown."""
+        last = self.last
+        if self.terms is None or last is None or not last.same_branch or last.plan.shrunk is None:
+            return None
+        cuts = held_cuts(last.plan.shrunk)
+        cuts = cuts if cuts.lines_to > self.state.covers_turn_seq else replace(cuts, lines_to=0)
+        return cuts if cuts.touches_front else None
+
+    @property
+    def lines_to(self) -> int:
+        """The last turn that is shown as a line and not folded yet; 0 if there is none."""
+        return 0 if self.cuts is None else self.cuts.lines_to
 
     def first_shown(self, turn: Turn) -> int:
-        """Return the number of the first turn shown verbatim."""
+        """Return the number of the first turn that was read."""
         return self.earlier[0].turn_seq if self.earlier else turn.turn_seq
 
     def unread(self, turn: Turn) -> tuple[int, int] | None:
@@ -143,6 +167,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
         opening=() if only_sent else await opening_of(parts, turn, state, earlier),
         has_more=await has_more(parts, turn, state, earlier),
         terms=running.asked.terms,
+        continues_task=goes_on(turn.user_message),
     )
     if (unread := recalled.unread(turn)) is not None:
         reason = "more than the window could hold; not folded yet"
@@ -255,14 +280,14 @@ async def retrieve(
     The budget is that of the branch's model; a fallback model may get fewer of them.
     """
     turn, missing = running.turn, recalled.missing
-    if recalled.is_as_sent or (recalled.terms is not None and goes_on(turn.user_message)):
+    if recalled.is_as_sent or (recalled.terms is not None and recalled.continues_task):
         return ()
     attached = await attachments(parts.store, turn.session_id, running.asked.attach)
     budget = parts.budget_of(recalled.home)
     need = Need(
         turn=turn,
         explicit=explicit,
-        first_shown=recalled.first_shown(turn),
+        first_shown=max(recalled.first_shown(turn), recalled.lines_to + 1),
         room=budget.retrieval_budget - sum(artifact.tokens for artifact in attached),
         window=budget.model_limit,
         attached=running.asked.attach,
