@@ -14,7 +14,9 @@ from typing import IO, Any
 from typer.testing import CliRunner, Result
 
 from contextinfinity.cli.main import app
-from tests.doors.forked import Forked, until_asleep
+from tests.doors.forked import Forked, build_commands_once, until_asleep
+
+build_commands_once()
 
 ECHO = """\
 [general]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -19,14 +20,23 @@ import socket
 import subprocess
 import sys
 import termios
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from runpy import run_module
 from typing import IO, Any
 
+USED = (
+    "contextinfinity.server.serving",
+    "contextinfinity.cli.main",
+    "contextinfinity.cli.chat",
+    "contextinfinity.cli.answer_output",
+    "tests.recovery.doomed",
+)
 TEMPLATE = "from tests.doors.forked import run_template; run_template()"
 
 
@@ -171,17 +181,26 @@ def run_template() -> None:
 
 
 def _import_all() -> None:
+    """Import what processes use, and keep it out of their garbage collections, which would copy its pages."""
     from contextinfinity.engine.lazy_modules import load_all
 
     load_all()
-    used = (
-        "contextinfinity.server.serving",
-        "contextinfinity.cli.serve",
-        "contextinfinity.cli.chat",
-        "tests.recovery.doomed",
-    )
-    for name in used:
+    for name in USED:
         import_module(name)
+    build_commands_once()
+    gc.collect()
+    gc.freeze()
+
+
+def build_commands_once() -> None:
+    """Have typer build the parser of an application once a process, which takes 20 ms, not for every command."""
+    import typer.main
+    import typer.testing
+
+    once = cache(typer.main.get_command)
+    for module, name in ((typer.main, "get_command"), (typer.testing, "_get_command")):
+        setattr(module, name, once)
+    once(import_module("contextinfinity.cli.main").app)
 
 
 def _become(asked: dict[str, Any], streams: list[int]) -> None:
@@ -203,6 +222,26 @@ def _become(asked: dict[str, Any], streams: list[int]) -> None:
     if asked["module"] == "contextinfinity":
         from contextinfinity.__main__ import main
 
-        main()
+        run: Callable[[], object] = main
     else:
-        run_module(asked["module"], run_name="__main__", alter_sys=True)
+        run = partial(run_module, asked["module"], run_name="__main__", alter_sys=True)
+    _end_with(run)
+
+
+_threads_end: Callable[[], None] = vars(threading)["_shutdown"]
+
+
+def _end_with(run: Callable[[], object]) -> None:
+    """End the process as the interpreter does, but for tearing down the modules of the template."""
+    code = 0
+    try:
+        run()
+    except SystemExit as ended:
+        if not isinstance(ended.code or 0, int):
+            raise
+        code = int(ended.code or 0)
+    _threads_end()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
