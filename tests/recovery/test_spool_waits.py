@@ -1,8 +1,10 @@
-"""A spool whose turns wait for an interrupted turn of the same dead process is replayed all the same."""
+"""Spooled turns that have to wait, for an interrupted turn or for their session, are replayed later, not refused."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -10,10 +12,15 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Phase
 from contextinfinity.storage.replay import ReplayedTurn
-from contextinfinity.storage.standby.spool import Spool, written
+from contextinfinity.storage.standby.breaker import CircuitBreaker
+from contextinfinity.storage.standby.recent import Recent
+from contextinfinity.storage.standby.spool import Spool, Spooled, written
+from contextinfinity.storage.standby.spool_replay import Replay
 from contextinfinity_testing.builders import new_branch, new_step, new_turn, turn_end
 from tests.ledgers import open_store
 from tests.recovery.outages import engine_on
+
+T = TypeVar("T")
 
 
 @pytest.mark.req("TURN-13", "CHATMEM-6")
@@ -36,3 +43,26 @@ async def test_an_interrupted_turn_that_is_in_no_spool_does_not_hold_up_those_th
         assert one.phase is Phase.FAILED, "its end was written nowhere"
         assert (two.outcome, two.text) == ("completed", "kept")
     assert not spool.path.exists()
+
+
+@pytest.mark.req("TURN-13", "CHATMEM-6")
+async def test_a_session_that_is_spooled_during_a_replay_lands_before_its_turns(tmp_path: Path) -> None:
+    """The spool of a live process grows while it is replayed."""
+    store = open_store(tmp_path / "ledger.db")
+    first, second = (NewSession(id=new_id(), branch_id=new_id()) for _ in range(2))
+    turn_id = new_id()
+    own = Spooled(sessions={str(first.id): first})
+
+    class GrowsMeanwhile(CircuitBreaker):
+        async def through(self, ask: Callable[[], Awaitable[T]], *, probing: bool = False) -> T:
+            own.add(second)
+            own.add(ReplayedTurn(turn_id=turn_id, new=new_turn(str(second.branch_id), "hello", None)))
+            return await super().through(ask, probing=probing)
+
+    writes = GrowsMeanwhile(store.held_up, lambda: None, 1.0)
+    replay = Replay(tmp_path, store, writes, own, Recent())
+    await replay.run()
+    assert await store.turns.get(turn_id) is None, "its session came too late for this replay"
+    await replay.run()
+    assert (await store.turns.get(turn_id)) is not None
+    await store.close()

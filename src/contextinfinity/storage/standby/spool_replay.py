@@ -96,9 +96,14 @@ class Replay:
             raise BranchBusy(f"Branch {before} has spooled turns that wait for a running one.")
 
     async def write(self, item: Item) -> Turn | None:
-        """Write what the ledger does not have of a turn; None if it will never accept it."""
+        """Write what the ledger does not have of a turn; None if it will never accept it.
+
+        ``OutOfOrder`` if its session was spooled while others were written, and is not in the ledger yet.
+        """
         if self.is_landed(item):
             return self._landed[id_of(item)][1]
+        if any(new.branch_id == branch_of(item) for new in self._own.sessions.values()):
+            raise OutOfOrder(f"The session of turn {id_of(item)} is not in the ledger yet.")
         turn = None
         try:
             turn = await self._through(lambda: self._write(item))
