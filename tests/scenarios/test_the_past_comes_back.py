@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,11 @@ from contextinfinity.engine.engine_setup import RetrievalParts, Setup
 from contextinfinity.errors import InvalidInput, NotFound, ProviderError
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns
-from contextinfinity.providers.scripted import ScriptedReply
+from contextinfinity.providers.scripted import ABILITIES, ScriptedReply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import counters
 from contextinfinity_testing.builders import exchange
+from tests.scenarios.chatter import Chatter
 from tests.scenarios.desk import Desk
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 PLANTED = "My sister's boat is called Petrichor and lies in Trieste."
 ASKED = "What is the name of my sister's boat?"
 CHATTER = [exchange(f"Tell me about stone {number}.", f"Stone {number} is grey and heavy.") for number in range(60)]
+SMALL_TALK = "The weather was fine and the walk was long, with a rest by the river and a picnic. " * 14
 FOLDING = Ceilings(fold_trigger=1200, verbatim_window=300)
 
 
@@ -104,6 +106,19 @@ async def test_a_fact_that_was_folded_away_stands_in_the_prompt_when_it_is_asked
         assert 0.72 <= plan.retrieved[0].similarity <= 1
         told = await desk.engine.explain(turn_id)
         assert told.matches, "and what was sent can be written again, pieces of the past included"
+
+
+@pytest.mark.req("BUDGET-9", "API-7")
+@pytest.mark.parametrize("door", ["native", "v1"])
+async def test_a_fact_is_retrieved_while_the_background_fold_is_late(tmp_path: Path, door: str) -> None:
+    """Turns that no longer fit are folded before the request: the shrinker would drop retrieved text first."""
+    small = replace(ABILITIES, context_limit=4096)
+    late = timedelta(hours=1)
+    async with Desk(tmp_path, setup=setup(), abilities=small, fold_pause=late) as desk:
+        client = Chatter(desk)
+        for said in (f"{SMALL_TALK} {PLANTED}", *(f"{number}: {SMALL_TALK}" for number in range(20)), ASKED):
+            await (client.send(said) if door == "v1" else desk.ask(said))
+        assert PLANTED in "".join(text for _, text in desk.shown)
 
 
 @pytest.mark.req("CTX-2", "BUDGET-1")

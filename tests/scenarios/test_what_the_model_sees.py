@@ -28,6 +28,7 @@ from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
+from tests.scenarios.test_folding import Watching
 from tests.sizes import sized
 from tests.unit.prompt.material import artifact
 
@@ -264,7 +265,8 @@ async def test_a_prompt_that_is_refused_shrinks_in_the_agreed_order_and_the_same
 
 @pytest.mark.req("BUDGET-3", "CTX-3", "CTX-8")
 async def test_what_had_to_give_way_is_folded_and_nothing_that_is_kept_is_changed(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "A dog. " * 60, "Ann's. " * 60, abilities=SMALL) as desk:
+    by_model = Setup(librarian=Watching())  # an offline fold would come before the request
+    async with Desk(tmp_path, "A dog. " * 60, "Ann's. " * 60, abilities=SMALL, setup=by_model) as desk:
         for question in ("Who is Rex? " * 30, "Whose is he? " * 30):
             await desk.ask(question)
         kept = await desk.engine.store.turns.history(await desk.branch())

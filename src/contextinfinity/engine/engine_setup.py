@@ -161,3 +161,11 @@ class Setup:
     """The maximum size of the turn cache (``TurnCache``)."""
     copies: Copies | None = None
     """Files outside the ledger from which deleted text is removed; None: only the journals."""
+
+    def librarian_for(self, model: Model | None) -> Librarian | None:
+        """Return the librarian for a branch whose newest turn this model answered; None: the offline librarian."""
+        if self.spending is not None and not self.spending.allows():
+            return None
+        if self.librarian is not None or self.librarian_of is None or model is None:
+            return self.librarian
+        return self.librarian_of(model)

@@ -238,19 +238,9 @@ async def summarise(here: FoldContext, covers: int, over: TopicBoundary | None) 
 
 
 def _librarian(here: FoldContext) -> Librarian | None:
-    """Return the configured librarian, or that of the model that answered the newest turn; None: use the offline
-    one.
-    """
-    setup = here.parts.setup
-    if setup.librarian is None and setup.librarian_of is None:
-        return None
-    if setup.spending is not None and not setup.spending.allows():
-        return None
-    if setup.librarian is not None or setup.librarian_of is None:
-        return setup.librarian
+    """Return the librarian of the model that answered the newest turn; None: use the offline one."""
     answered = (model for model in here.parts.models.by_name.values() if model.answered(here.turns[-1]))
-    model = next(answered, None)
-    return None if model is None else setup.librarian_of(model)
+    return here.parts.setup.librarian_for(next(answered, None))
 
 
 def _notice(here: FoldContext, summary: Summary) -> str:

@@ -23,6 +23,7 @@ from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import Need, attachments
 from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.model_choice import home_of
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import RunningTurn, Terms
@@ -116,15 +117,19 @@ class PriorContext:
         return (begin, first - 1) if self.has_more and first > begin else None
 
 
-def needs_fold(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
-    """Return whether turns must be folded before this request: some were not read, or imported turns do not fit.
+async def needs_fold(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
+    """Return whether turns must be folded before this request: some were not read, or they do not fit.
 
-    Turns that were answered here are folded in the background; until then the prompt is shrunk to fit.
+    A fold by a model is left to the background, and the prompt is shrunk until then; imported turns always fold here.
     """
     if recalled.terms is not None and recalled.terms.only_last is not None:
         return False
-    arrived = bool(recalled.earlier) and not recalled.earlier[-1].provider
-    return recalled.unread(turn) is not None or (arrived and not _fit(parts, recalled, turn))
+    if recalled.unread(turn) is not None:
+        return True
+    if not recalled.earlier or _fit(parts, recalled, turn):
+        return False
+    await loaded(*FOR_FOLDS)
+    return not recalled.earlier[-1].provider or parts.setup.librarian_for(recalled.home) is None
 
 
 def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:

@@ -76,7 +76,7 @@ async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | Clarifi
         await expire_before_use(Cleaner(parts.store, parts.setup.copies), session.id)
         session = None
     recalled = await recall(parts, running, session)
-    if parts.setup.folds and needs_fold(parts, recalled, running.turn):
+    if parts.setup.folds and await needs_fold(parts, recalled, running.turn):
         missing: list[LeftOut] = []
         terms = running.asked.terms
         budget = None if terms is None else parts.budget_of(recalled.home, terms)
