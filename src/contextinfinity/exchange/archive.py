@@ -6,7 +6,6 @@ leads outside of it, or if a file in it would unpack to far more than conversati
 
 from __future__ import annotations
 
-import fnmatch
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +18,7 @@ from contextinfinity.exchange.conversation_builder import LARGEST_IMAGE
 SMALL_ENOUGH = 64 << 20
 MOST_EXPANSION = 200
 MOST_MEMBERS = 200_000
-_FIRST = ("projects*.json", "projects*.jsonl")
+_FIRST = ("projects*.json", "projects*.jsonl", "projects/*.json", "memories.json", "memories/*.json")
 _CONVERSATIONS = ("conversations*.json", "conversations*.jsonl")
 _ANY = ("*.json", "*.jsonl")
 _ENCRYPTED = 0x1
@@ -132,7 +131,7 @@ def _asset_id(name: str) -> str:
 
 def _matching(names: list[str], patterns: tuple[str, ...]) -> list[str]:
     def fits(name: str) -> bool:
-        return any(fnmatch.fnmatch(PurePosixPath(name).name.lower(), pattern) for pattern in patterns)
+        return any(PurePosixPath(name.lower()).match(pattern) for pattern in patterns)
 
     return sorted(filter(fits, names))
 

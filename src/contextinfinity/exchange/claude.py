@@ -1,22 +1,30 @@
-"""Claude's data export: ``conversations.json`` with ``chat_messages``, and ``projects.json``.
+"""Claude's data export: ``conversations.json`` with ``chat_messages``, and ``projects.json`` or a folder of projects.
 
 A message has content blocks: texts, thinking, tool calls and their results. Texts extracted from attachments stay
-with the message. A project's instructions become the system text of its conversations; its documents are a
-conversation of their own, so that they can be searched.
+with the message, files are named, and what an artifact holds is a text. A project's instructions become the system
+text of its conversations; its documents are a conversation of their own, so that they can be searched. So is what
+Claude remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem
-from contextinfinity.exchange.conversation_builder import ConversationBuilder, said_by
+from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, ReasoningItem, TextBlock, ToolCallItem
+from contextinfinity.exchange.conversation_builder import (
+    ConversationBuilder,
+    document_call,
+    named_file,
+    quoted,
+    said_by,
+)
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
 from contextinfinity.exchange.export_fields import items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "claude"
 _READ = ("uuid", "text", "content", "sender", "created_at", "updated_at", "attachments", "parent_message_uuid")
+_ARTIFACTS = "artifacts"
 _UNSAID = frozenset({"thinking", "redacted_thinking", "token_budget", "flag"})
 
 
@@ -61,16 +69,28 @@ def read_project(record: dict[str, Json]) -> ExportedConversation | None:
     )
 
 
+def read_memories(record: dict[str, Json]) -> ExportedConversation:
+    """Read what Claude remembered, of everything and of each project, as a conversation."""
+    built = ConversationBuilder(PROVIDER)
+    remembered = {"": record.get("conversations_memory"), **mapping(record, "project_memories")}
+    for name, words in remembered.items():
+        if isinstance(words, str) and words.strip():
+            said = said_by("user", (TextBlock(text=words),))
+            built.add(ExportedMessage(id=name or "conversations", parent=built.last, said=said))
+    return built.build(f"memories-{text(record, 'account_uuid')}", title="What Claude remembered")
+
+
 def _message(name: str, parent: str | None, message: dict[str, Json], built: ConversationBuilder) -> ExportedMessage:
     content = items(message, "content") or [{"type": "text", "text": text(message, "text")}]
     attached = tuple(_attached(message, built))
+    unsaid = [part for part in content if isinstance(part, dict) and part.get("type") in _UNSAID]
     said, reply = None, tuple[ReplyItem, ...]()
     if text(message, "sender") == "assistant":
         reply = (*_reply(name, content, built), *([AssistantItem(blocks=attached)] if attached else []))
+        reply = reply or tuple(ReasoningItem(raw=part) for part in unsaid)
     else:
         blocks = (*(block for part in content for block in _blocks(part, built)), *attached)
         said = said_by("user", blocks)
-    unsaid = [part for part in content if isinstance(part, dict) and part.get("type") in _UNSAID]
     details = without(message, *_READ)
     return ExportedMessage(
         id=name,
@@ -84,11 +104,14 @@ def _message(name: str, parent: str | None, message: dict[str, Json], built: Con
 
 
 def _attached(message: dict[str, Json], built: ConversationBuilder) -> Iterable[ContentBlock]:
-    """Return the texts that were extracted from attachments, each under its file's name."""
+    """Return the texts that were extracted from attachments, each under its file's name, and the names of files."""
     for attachment in items(message, "attachments"):
         if isinstance(attachment, dict):
             name, words = text(attachment, "file_name"), text(attachment, "extracted_content")
             yield (TextBlock(text=f"\n\n{name or 'attachment'}:\n{words}") if words else built.unknown(attachment))
+    for file in items(message, "files"):
+        if isinstance(file, dict):
+            yield named_file(file)
 
 
 def _reply(name: str, content: list[Json], built: ConversationBuilder) -> Iterable[ReplyItem]:
@@ -96,7 +119,8 @@ def _reply(name: str, content: list[Json], built: ConversationBuilder) -> Iterab
         kind = text(part, "type") if isinstance(part, dict) else ""
         if kind == "tool_use":
             call_id = text(part, "id") or f"{name}-{number}"
-            yield ToolCallItem(call_id=call_id, name=text(part, "name") or "tool", arguments=part.get("input") or {})
+            call = ToolCallItem(call_id=call_id, name=text(part, "name") or "tool", arguments=part.get("input") or {})
+            yield from document_call(call, title="title") if call.name == _ARTIFACTS else [call]
         elif kind == "tool_result":
             yield ToolOutput(
                 name=text(part, "name") or "tool",
@@ -123,7 +147,7 @@ def _blocks(part: Json, built: ConversationBuilder) -> Iterable[ContentBlock]:
         return
     source = mapping(part, "source")
     if words := text(part, "text"):
-        yield TextBlock(text=words)
+        yield TextBlock(text=quoted(part, words))
     elif part.get("type") == "image" and text(source, "data"):
         url = f"data:{text(source, 'media_type')};base64,{text(source, 'data')}"
         yield built.image_at(url, part)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from contextinfinity.domain.message import (
     AssistantItem,
     ContentBlock,
@@ -20,10 +22,12 @@ from contextinfinity.domain.message import (
     Message,
     Role,
     TextBlock,
+    ToolCallItem,
     UnknownBlock,
     blob_source,
 )
 from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage, ReplyItem
+from contextinfinity.exchange.export_fields import text
 from contextinfinity.text.image_size import media_type_of
 
 LONGEST_PLACE = 80
@@ -121,6 +125,27 @@ class ConversationBuilder:
 def said_by(role: Role, blocks: Sequence[ContentBlock]) -> Message | None:
     """Return what a user or a system said; None: nothing."""
     return Message(role=role, blocks=tuple(blocks)) if blocks else None
+
+
+def named_file(raw: dict[str, Json]) -> TextBlock:
+    """Return the name of a file that an export names and does not bring."""
+    return TextBlock(text=f"[file: {text(raw, 'name', 'file_name', 'filename') or 'without a name'}]")
+
+
+def quoted(source: dict[str, Json], words: str) -> str:
+    """Return words from a page or a file under its title and address."""
+    named = " · ".join(filter(None, (text(source, "title"), text(source, "url"))))
+    return f"{named}\n{words}" if named else words
+
+
+def document_call(call: ToolCallItem, *, title: str) -> list[ReplyItem]:
+    """Return a call that writes a document: its text, said by the assistant, and the call without it."""
+    words = text(call.arguments, "content") if isinstance(call.arguments, dict) else ""
+    if not words:
+        return [call]
+    name = text(call.arguments, title)
+    rest = {key: value for key, value in call.arguments.items() if key != "content"}
+    return [reply_text(f"{name}\n\n{words}" if name else words), replace(call, arguments=rest)]
 
 
 def reply_text(words: str) -> AssistantItem:

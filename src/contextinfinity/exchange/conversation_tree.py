@@ -26,6 +26,7 @@ from contextinfinity.domain.message import (
     ContentBlock,
     Json,
     Message,
+    ReasoningItem,
     TextBlock,
     ToolCallItem,
     ToolOutputItem,
@@ -52,7 +53,7 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-ReplyItem: TypeAlias = AssistantItem | ToolCallItem | ToolOutput
+ReplyItem: TypeAlias = AssistantItem | ToolCallItem | ToolOutput | ReasoningItem
 
 
 class ExportedMessage(Struct, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class _Chain(NamedTuple):
 def turns_of(conversation: ExportedConversation, session_id: str) -> Iterator[ImportedTurn]:
     """Yield the turns of a conversation, parents first, the current branch before all others."""
     by_id = {each.id: (place, each) for place, each in enumerate(conversation.messages)}
-    parents = {name: _effective_parent(each, by_id) for name, (_, each) in by_id.items() if _says(each)}
+    parents = _effective_parents(by_id)
     roots, children = _children(parents, _path(conversation.current, parents))
     waiting: list[tuple[str, _Chain | None, str | None]] = [(root, None, None) for root in reversed(roots)]
     while waiting:
@@ -137,16 +138,26 @@ def _says(message: ExportedMessage) -> bool:
     return message.said is not None or bool(message.reply)
 
 
-def _effective_parent(message: ExportedMessage, by_id: Mapping[str, tuple[int, ExportedMessage]]) -> str | None:
-    """Return the nearest message above that says something; None at the top, or where parents lead in a circle."""
-    seen = {message.id}
-    parent = message.parent
-    while parent is not None and parent in by_id and parent not in seen:
-        if _says(by_id[parent][1]):
-            return parent
-        seen.add(parent)
-        parent = by_id[parent][1].parent
-    return None
+def _effective_parents(by_id: Mapping[str, tuple[int, ExportedMessage]]) -> dict[str, str | None]:
+    """Return for each message that says something the nearest one above that does; None at the top or in a circle."""
+    nearest: dict[str | None, str | None] = {None: None}
+    for name, (_, message) in by_id.items():
+        if _says(message):
+            nearest[name] = name
+    for name in by_id:
+        way: list[str] = []
+        at: str | None = name
+        while at not in nearest:
+            nearest[at] = None  # where parents lead in a circle
+            if at is not None and at in by_id:
+                way.append(at)
+                at = by_id[at][1].parent
+        nearest.update(dict.fromkeys(way, nearest[at]))
+    return {
+        name: None if (parent := nearest.get(each.parent)) == name else parent
+        for name, (_, each) in by_id.items()
+        if _says(each)
+    }
 
 
 def _path(current: str | None, parents: Mapping[str, str | None]) -> set[str]:
@@ -161,22 +172,21 @@ def _path(current: str | None, parents: Mapping[str, str | None]) -> set[str]:
 def _children(parents: Mapping[str, str | None], path: set[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Return the top messages and the children of each, those of the current path first; circles are cut open."""
     children: dict[str, list[str]] = {name: [] for name in parents}
-    roots: list[str] = []
-    reached: dict[str, bool] = {}
+    cut: set[str] = set()
+    reached: set[str] = set()
     for name in parents:
-        way: list[str] = []
+        way: set[str] = set()
         at: str | None = name
         while at is not None and at not in reached:
-            reached[at] = True
-            way.append(at)
+            reached.add(at)
+            way.add(at)
             at = parents[at]
         if at is not None and at in way:
-            roots.append(at)  # the parents of its descendants lead back to it
-            parents = {**parents, at: None}
+            cut.add(at)  # the parents of its descendants lead back to it
+    roots: list[str] = []
     for name, parent in parents.items():
-        if parent is None:
-            if name not in roots:
-                roots.append(name)
+        if parent is None or name in cut:
+            roots.append(name)
         else:
             children[parent].append(name)
     for names in (roots, *children.values()):

@@ -33,7 +33,7 @@ from contextinfinity.exchange.records import STDIN, Record, RecordFile, opened, 
 
 _ZIP, _SQLITE = b"PK\x03\x04", b"SQLite format 3\0"
 _NAMES = {"chatgpt": "ChatGPT", "claude": "Claude", "openwebui": "Open WebUI", "librechat": "LibreChat"}
-CONVERSATIONS = ("projects*.json", "conversations*.json")
+CONVERSATIONS = ("projects*.json", "projects/*.json", "memories.json", "memories/*.json", "conversations*.json")
 
 
 Read: TypeAlias = ParsedMessage | ExportedConversation | CixPart | Unfit
@@ -162,7 +162,7 @@ class _ExportReader:
         if record.problem:
             return Unfit(record.problem)
         try:
-            value = decoded(record.data)
+            value = decoded(librechat.flattened(record.data))
             if self._cix is not None:
                 return self._cix.read(value, len(record.data))
             if is_header(value):
@@ -171,7 +171,7 @@ class _ExportReader:
             if self._form == "cix":
                 raise Unfit("it is no line of the format cix, or stands before the first one")
             kind = _kind(value)
-            if self._form in _NAMES and kind not in (self._form, "project"):
+            if self._form in _NAMES and kind not in (self._form, "project", "memories"):
                 raise Unfit(f"it is no conversation as {_NAMES[self._form]} exports them")
             return self._conversation(kind, value, record.data)
         except Unfit as unfit:
@@ -190,6 +190,7 @@ class _ExportReader:
             "claude": lambda: claude.read_conversation(value, self._instructions),
             "openwebui": lambda: open_webui.read_conversation(value),
             "librechat": lambda: librechat.read_conversation(value),
+            "memories": lambda: claude.read_memories(value),
             "messages": lambda: _of_messages(value),
         }[kind]()
         if made.id:
@@ -205,13 +206,15 @@ def _kind(record: dict[str, Json]) -> str:
         return "chatgpt"
     if isinstance(record.get("chat_messages"), list):
         return "claude"
-    if "prompt_template" in record and isinstance(record.get("docs"), list):
+    if isinstance(record.get("docs"), list) and ("prompt_template" in record or "is_private" in record):
         return "project"
+    if "conversations_memory" in record or isinstance(record.get("project_memories"), dict):
+        return "memories"
     chat = record.get("chat")
     if isinstance(chat, dict) and ("history" in chat or "messages" in chat):
         return "openwebui"
     messages = record.get("messages")
-    if "conversationId" in record and isinstance(messages, list):
+    if "conversationId" in record and isinstance(record.get("messagesTree", messages), list):
         return "librechat"
     return "messages" if isinstance(messages, list) else "message"
 

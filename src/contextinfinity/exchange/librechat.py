@@ -1,8 +1,15 @@
-"""LibreChat's JSON export: messages that name their parent, in a list or one inside the other (``children``)."""
+"""LibreChat's JSON export: messages that name their parent, in a list or one inside the other.
+
+A recursive export (``messagesTree``) nests every message in the ``children`` of the one before, so that a long
+conversation is nested deeper than JSON can be decoded; ``flattened`` makes a list of it first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
 
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
 from contextinfinity.exchange.conversation_builder import ConversationBuilder, said_by, spoken_blocks
@@ -11,6 +18,7 @@ from contextinfinity.exchange.export_fields import items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "librechat"
+_UNSAID = frozenset({"think", "agent_update"})
 _READ = (
     "messageId",
     "parentMessageId",
@@ -26,11 +34,59 @@ _READ = (
     "siblingIndex",
 )
 
+_RECURSIVE = re.compile(rb'"messagesTree"\s*:\s*\[')
+_CHILDREN = b'"children"'
+_TOKEN = re.compile(rb'"children"\s*:\s*\[|"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+
+
+class _Open(Struct):
+    """A message of a tree that was read as far as one of its brackets."""
+
+    pieces: list[bytes]
+    start: int
+    depth: int = 1
+
+
+def flattened(data: bytes) -> bytes:
+    """Return a recursive export as one with a list of messages, each before its children.
+
+    Anything else is returned as it is, and so is a tree that does not end or holds something else than messages.
+    """
+    tree = _RECURSIVE.search(data)
+    made: list[list[bytes]] = []
+    waiting: list[_Open] = []
+    in_list = True
+    for token in _TOKEN.finditer(data, tree.end()) if tree else ():
+        sign = token[0][-1:]
+        if not in_list:
+            message = waiting[-1]
+            if token[0].startswith(_CHILDREN) and sign == b"[" and message.depth == 1:
+                message.pieces.append(data[message.start : token.end()])
+                in_list = True
+            else:
+                message.depth += (sign in b"{[") - (sign in b"}]")
+            if message.depth == 0:
+                message.pieces.append(data[message.start : token.end()])
+                waiting.pop()
+                in_list = True
+        elif sign == b"{":
+            made.append([])
+            waiting.append(_Open(made[-1], token.start()))
+            in_list = False
+        elif sign == b"]" and waiting:
+            waiting[-1].start = token.start()
+            in_list = False
+        elif sign == b"]" and tree:
+            return b'%b"messages":[%b%b' % (data[: tree.start()], b",".join(map(b"".join, made)), data[token.start() :])
+        else:
+            break
+    return data
+
 
 def read_conversation(record: dict[str, Json]) -> ExportedConversation:
     """Read one conversation."""
     built = ConversationBuilder(PROVIDER)
-    for number, message in built.objects(enumerate(_flat(items(record, "messages")), 1)):
+    for number, message in built.objects(enumerate(items(record, "messages"), 1)):
         name = text(message, "messageId") or f"{number - 1}"
         built.add(_message(name, text(message, "parentMessageId") or None, message, built))
     options = mapping(record, "options")
@@ -40,26 +96,13 @@ def read_conversation(record: dict[str, Json]) -> ExportedConversation:
         system=text(options, "promptPrefix", "instructions", "system"),
         created_at=moment_of(record.get("createdAt")),
         current=built.last,
-        metadata=without(record, "messages", "messagesTree", "conversationId", "title"),
+        metadata=without(record, "messages", "conversationId", "title"),
     )
-
-
-def _flat(nested: list[Json]) -> Iterator[Json]:
-    """Yield messages, outer ones before those inside them, which then name the outer one as their parent."""
-    waiting: list[tuple[str, Json]] = [("", message) for message in reversed(nested)]
-    while waiting:
-        parent, message = waiting.pop()
-        if isinstance(message, dict):
-            name = text(message, "messageId") or parent
-            waiting.extend((name, child) for child in reversed(items(message, "children")))
-            if parent and not text(message, "parentMessageId"):
-                message = {**message, "parentMessageId": parent}
-        yield message
 
 
 def _message(name: str, parent: str | None, message: dict[str, Json], built: ConversationBuilder) -> ExportedMessage:
     content = items(message, "content") or [{"type": "text", "text": text(message, "text")}]
-    thoughts = [part for part in content if isinstance(part, dict) and part.get("type") == "think"]
+    thoughts = [part for part in content if isinstance(part, dict) and part.get("type") in _UNSAID]
     reply = tuple(item for part in content for item in _items(part, built))
     is_user = message.get("isCreatedByUser") is True or text(message, "sender").lower() == "user"
     details = without(message, *_READ)
@@ -80,18 +123,20 @@ def _items(part: Json, built: ConversationBuilder) -> Iterable[ReplyItem]:
     kind = text(part, "type")
     if kind == "tool_call":
         call = mapping(part, "tool_call")
-        call_id, name = text(call, "id"), text(call, "name") or "tool"
-        yield ToolCallItem(call_id=call_id, name=name, arguments=arguments_of(call.get("args")))
-        if output := text(call, "output"):
+        function = mapping(call, "function") or call
+        call_id, name = text(call, "id"), text(function, "name") or text(call, "type") or "tool"
+        given = function.get("args", function.get("arguments", call.get(name)))
+        yield ToolCallItem(call_id=call_id, name=name, arguments=arguments_of(given))
+        if output := text(function, "output"):
             yield ToolOutput(call_id=call_id or None, name=name, blocks=(TextBlock(text=output),))
     elif block := _block(part, kind, built):
         yield AssistantItem(blocks=(block,))
 
 
 def _block(part: dict[str, Json], kind: str, built: ConversationBuilder) -> ContentBlock | None:
-    if kind == "think":
+    if kind in _UNSAID:
         return None
-    if words := text(part, "text") or text(mapping(part, "text"), "value"):
+    if words := text(part, "text", "error") or text(mapping(part, "text"), "value"):
         return TextBlock(text=words)
     if kind == "image_url":
         url = text(part, "image_url") or text(mapping(part, "image_url"), "url")

@@ -25,6 +25,8 @@ SAMPLES = ROOT / "tests" / "samples" / "exports"
 GARDEN = "6650aa10-0001-4c1e-9000-00000000c001"
 TRAMS = "6650aa10-0002-4c1e-9000-00000000c002"
 ODD = "6650aa10-0003-4c1e-9000-00000000c003"
+SWIFTS = "6650aa10-0004-4c1e-9000-00000000c004"
+OVEN = "7751bb20-0002-4c1e-9000-00000000d002"
 BREAD = "7751bb20-0001-4c1e-9000-00000000d001"
 
 
@@ -55,10 +57,15 @@ async def turns_of(store: Store, name: str) -> tuple[Turn, ...]:
     return await store.turns.history((await session_of(store, name)).active_branch, limit=100)
 
 
+def output_of(item: object) -> Any:
+    assert isinstance(item, ToolOutputItem)
+    return item.output
+
+
 @pytest.mark.req("CLI-3")
 async def test_a_chatgpt_export_keeps_branches_edits_times_models_and_titles(store: Store) -> None:
     imported = await load(store, SAMPLES / "chatgpt_conversations.json")
-    assert [one.added for one in imported.sessions] == [9, 12, 4]
+    assert [one.added for one in imported.sessions] == [9, 13, 4, 13]
     assert await lines_of(store, GARDEN) == [
         [
             (1, "How deep should a raised bed be for carrots?", "Carrots want 30 to 40 cm, without stones."),
@@ -102,6 +109,64 @@ async def test_images_browsing_voice_and_canvas_of_a_zip_are_kept(store: Store) 
     assert second.user_message.rendered_text == "Write me a short notice about it."
     assert "Line 28 stops at the square every ten minutes." in second.text
     assert blobs_of(blocks_of(third.rounds)) == (blob,)
+
+
+@pytest.mark.req("CLI-3")
+async def test_every_kind_of_content_of_chatgpt_is_kept(store: Store) -> None:
+    await load(store, SAMPLES / "chatgpt.zip")
+    session = await session_of(store, SWIFTS)
+    assert session.system == "1. [2025-05-02]. Counts birds in Porto.\n\nBirdwatcher\n\nShort answers"
+    first, second, third = await turns_of(store, SWIFTS)
+    assert [type(item).__name__ for item in first.rounds] == [
+        "ReasoningItem",
+        "ReasoningItem",
+        "ToolCallItem",
+        "ToolOutputItem",
+    ]
+    assert "Swifts · https://example.org/swifts\\nThey leave in late July." in json.dumps(
+        output_of(first.rounds[-1]), ensure_ascii=False
+    )
+    assert first.text == "Most leave in late July. ([Swifts](https://example.org/swifts))"
+    assert second.user_message.rendered_text == "[file: counts.csv]"
+    (blob,) = blobs_of(blocks_of(second.rounds))
+    assert await store.contents.blob(blob)
+    assert [len(blobs_of(blocks_of((item,)))) for item in second.rounds] == [0, 1, 0, 1], "a plot and a screenshot"
+    assert (third.user_message.rendered_text, third.text) == ("And the martins?", "They stay until September.")
+    origins = (await store.arrivals.origins([first.id]))[first.id]
+    assert "Swifts leave early." in str([origin.details for origin in origins])
+
+
+@pytest.mark.req("CLI-3")
+async def test_files_artifacts_sources_and_memories_of_claude_are_kept(store: Store) -> None:
+    await load(store, SAMPLES / "claude.zip")
+    first, second = await turns_of(store, OVEN)
+    assert first.user_message.rendered_text == "[file: oven.jpg]"
+    assert "Oven card\n\nHeat to 250 degrees." in str(blocks_of(first.rounds)).replace("\\n", "\n")
+    assert "https://example.org/ovens" in str(output_of(first.rounds[-1]))
+    assert (second.user_message.rendered_text, second.answer) == ("Note\nThanks, is stone better?", None)
+    origins = (await store.arrivals.origins([second.id]))[second.id]
+    assert "Stone keeps heat." in str([origin.details for origin in origins])
+    (lines,) = await lines_of(store, "memories-acc")
+    assert [question for _, question, _ in lines] == ["**Work**\n\nRuns a bakery in Braga.", "Rye breads only."]
+
+
+@pytest.mark.req("CLI-3")
+async def test_a_recursive_export_of_librechat_may_be_longer_than_json_can_be_nested(
+    store: Store, tmp_path: Path
+) -> None:
+    tree = "[]"
+    for number in reversed(range(1200)):
+        fields = {"messageId": f"m{number}", "parentMessageId": f"m{number - 1}", "isCreatedByUser": number % 2 == 0}
+        message = json.dumps({**fields, "text": f'{number} "children":[{{', "children": "INSIDE"})
+        tree = "[" + message.replace('"INSIDE"', tree) + "]"
+    (file := tmp_path / "deep.json").write_text(f'{{"conversationId": "deep", "messagesTree": {tree}, "title": "T"}}')
+    (one,) = (await load(store, file)).sessions
+    assert (one.added, one.bad) == (1200, ())
+    (lines,) = await lines_of(store, "deep")
+    assert lines[-1] == (600, '1198 "children":[{', '1199 "children":[{')
+    file.write_text('{"conversationId": "broken", "messagesTree": [{"messageId": "a", "text": "b", "children": [')
+    with pytest.raises(InvalidInput):
+        await load(store, file)
 
 
 @pytest.mark.req("CLI-3")
