@@ -112,7 +112,9 @@ class DropIn:
         """Return whether a model (None: the default one) receives this wire format unchanged."""
         return self._engine.models.named(model).form == form
 
-    async def left_out(self, turn_id: TurnId, asked: SendOptions, ignored: tuple[str, ...]) -> tuple[str, ...]:
+    async def left_out(
+        self, turn_id: TurnId, asked: SendOptions, ignored: tuple[str, ...], messages: tuple[Message, ...]
+    ) -> tuple[str, ...]:
         """Return the parameters that cannot be passed to the model that answers a turn, as far as known.
 
         ``ignored``: the parameters that have no meaning on a wire other than the caller's.
@@ -133,7 +135,8 @@ class DropIn:
         if terms.form and terms.form == model.form:
             return clamped if can_call else (*clamped, "tools")
         unmet = model.provider.options_for(terms.wishes, model.model_id).left_out
-        return (*ignored, *clamped, *(() if can_call else ("tools",)), *unmet)
+        unread = [f"{'messages' if terms.form else 'input'}.content.{kind}" for kind in model.unread(messages)]
+        return (*unread, *ignored, *clamped, *(() if can_call else ("tools",)), *unmet)
 
     def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
         """Return the estimated tokens of a request."""

@@ -33,6 +33,8 @@ class Guidance(Struct, frozen=True, kw_only=True):
     """Whether a tool call can be forced."""
     efforts: tuple[str, ...] = ()
     """The reasoning efforts it accepts, lowest first; ``none`` turns reasoning off. Empty: unknown."""
+    prefill: bool = False
+    """Whether it continues an answer that the request begins."""
     thinking: Literal["budget", "adaptive"] = "budget"
     """Whether reasoning has a token budget, or is adaptive (optionally controlled by ``efforts``)."""
     unthinking: Literal["disabled", "between_tools", ""] = "disabled"
@@ -47,6 +49,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     max_output_tokens: int = 4096
     tools: bool = True
     images: bool = False
+    files: bool = False
+    """Whether it reads PDFs in messages."""
     reasoning: bool = False
     one_system: bool = False
     """Whether it accepts only one system message."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import SENT, Finished, RequestOptions
@@ -19,6 +19,7 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.prompt.budget import SMALLEST_WINDOW
 from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.failures import KINDS
+from contextinfinity.providers.files import unread
 from contextinfinity.providers.options import joined
 from contextinfinity.text.tokens import Counter
 
@@ -137,6 +138,10 @@ class Model:
         """Merge the caller's options into the configured options."""
         wished = self.provider.options_for(wishes, self.model_id).options
         return joined(self.options, wished) if wished else self.options
+
+    def unread(self, messages: Iterable[Message]) -> tuple[str, ...]:
+        """Return the types of a client's parts, such as files, that this model cannot be sent."""
+        return unread(messages, self.provider.name, self.form, self.provider.abilities(self.model_id))
 
     def answered(self, turn: Turn) -> bool:
         """Return whether this model answered the turn."""

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from contextinfinity.domain.document import document_of
 from contextinfinity.domain.message import (
     ContentBlock,
     Json,
@@ -229,6 +230,8 @@ class _Texts:
                 return replace(block, content=tuple(part for part in inner if part is not None))
             case ReasoningBlock() | UnknownBlock():  # signed by its vendor: sent unchanged or not at all
                 raw = msgspec.json.encode(block).decode()
+                if (document := document_of(block.raw)) is not None and document.data:
+                    raw = raw.replace(document.data, document.text or "")
                 return block if self.text(raw) == raw else None
         return block
 

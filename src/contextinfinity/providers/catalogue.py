@@ -36,6 +36,7 @@ FIELDS = {
     "max_output_tokens": int,
     "tools": bool,
     "images": bool,
+    "files": bool,
     "reasoning": bool,
     "one_system": bool,
     "min_cache_tokens": int,

@@ -20,8 +20,8 @@ from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.vendors import VENDORS
 
 OVERRIDES = (
-    *("context_limit", "max_output_tokens", "tools", "images", "reasoning", "one_system", "min_cache_tokens"),
-    *("price_input", "price_output", "price_cached", "price_cache_write"),
+    *("context_limit", "max_output_tokens", "tools", "images", "files", "reasoning", "one_system"),
+    *("min_cache_tokens", "price_input", "price_output", "price_cached", "price_cache_write"),
 )
 
 

@@ -113,7 +113,7 @@ def picture(block: ImageBlock, abilities: Abilities) -> dict[str, str] | None:
         media_type, _, data = url.removeprefix("data:").partition(";base64,")
     elif kind == "url":
         return {"url": url} if abilities.images and url else None
-    able = abilities.images and kind in ("base64", "url") and media_type in IMAGE_TYPES and _is_base64(data)
+    able = abilities.images and kind in ("base64", "url") and media_type in IMAGE_TYPES and is_base64(data)
     return {"media_type": media_type, "data": data} if able else None
 
 
@@ -125,7 +125,8 @@ def image_url(block: ImageBlock, abilities: Abilities) -> str | None:
     return found.get("url") or f"data:{found['media_type']};base64,{found['data']}"
 
 
-def _is_base64(data: str) -> bool:
+def is_base64(data: str) -> bool:
+    """Return whether a text is valid base64 and not empty."""
     try:
         return bool(binascii.a2b_base64(data, strict_mode=True))
     except ValueError:

@@ -409,6 +409,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     ] = None
     tools: Annotated[bool | None, Meta(description="Whether it can call tools.")] = None
     images: Annotated[bool | None, Meta(description="Whether it can see pictures.")] = None
+    files: Annotated[bool | None, Meta(description="Whether it can read files such as PDFs.")] = None
     reasoning: Annotated[bool | None, Meta(description="Whether it thinks before it answers.")] = None
     one_system: Annotated[bool | None, Meta(description="Whether it takes a single system message only.")] = None
     dimensions: Annotated[

@@ -11,7 +11,7 @@ from contextinfinity.vendors.record import Auth, Family, Vendor, row
 
 
 def _claude(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:
-    return row(window, output, prices, **{"images": True, "reasoning": True, **more})
+    return row(window, output, prices, **{"images": True, "files": True, "reasoning": True, **more})
 
 
 MODELS: dict[str, Abilities] = {
@@ -36,7 +36,7 @@ MODELS: dict[str, Abilities] = {
     "claude-haiku-4-5": _claude(200_000, 64_000, (1, 5, 0.1, 1.25), min_cache_tokens=4096),
     "claude-3-7-sonnet": _claude(200_000, 64_000, (3, 15, 0.3, 3.75)),
     "claude-3-5": _claude(200_000, 8_192, reasoning=False, min_cache_tokens=2048),
-    "claude-3": _claude(200_000, 4_096, reasoning=False, min_cache_tokens=2048),
+    "claude-3": _claude(200_000, 4_096, reasoning=False, files=False, min_cache_tokens=2048),
 }
 
 _ADAPTIVE = Guidance(sampling=False, efforts=FROM_LOW_TO_MAX, thinking="adaptive")
@@ -45,9 +45,8 @@ _UNFORCED = Guidance(sampling=False, forced_tools=False, efforts=FROM_LOW_TO_MAX
 
 GUIDANCE: dict[str, Guidance] = {
     "claude-": _UNFORCED,  # one that is not out yet: as the newest
-    "claude-3": Guidance(),
-    **dict.fromkeys(("claude-opus-4", "claude-sonnet-4", "claude-haiku-4"), Guidance()),
-    "claude-opus-4-5": Guidance(efforts=THREE),
+    **dict.fromkeys(("claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"), Guidance(prefill=True)),
+    "claude-opus-4-5": Guidance(efforts=THREE, prefill=True),
     **dict.fromkeys(("claude-opus-4-6", "claude-sonnet-4-6"), Guidance(efforts=(*THREE, "max"), thinking="adaptive")),
     **dict.fromkeys(("claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5"), _ADAPTIVE),
     "claude-haiku-5-5": _ADAPTIVE,

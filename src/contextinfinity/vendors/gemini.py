@@ -11,7 +11,7 @@ from contextinfinity.vendors.record import Auth, Vendor, row
 
 
 def _gemini(prices: tuple[float, ...] = (), output: int = 65_536, **more: Any) -> Abilities:
-    return row(1_048_576, output, prices, **{"images": True, "reasoning": True, **more})
+    return row(1_048_576, output, prices, **{"images": True, "files": True, "reasoning": True, **more})
 
 
 MODELS: dict[str, Abilities] = {
@@ -35,7 +35,7 @@ VENDOR = Vendor(
     base_url="https://generativelanguage.googleapis.com/v1beta",
     auth=Auth(key_env="GEMINI_API_KEY", header="x-goog-api-key", prefix=""),
     models=MODELS,
-    unknown_model=Abilities(images=True),
+    unknown_model=Abilities(images=True, files=True),
     guidance={
         "gemini-": _BY_LEVEL,
         **dict.fromkeys(("gemini-1", "gemini-2.0", "gemini-2.5"), Guidance()),

@@ -14,7 +14,7 @@ from contextinfinity.vendors.record import Auth, Family, Vendor, row
 
 
 def _openai(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:
-    usual = {"images": True, "reasoning": True, "encoding": "o200k_base"}
+    usual = {"images": True, "files": True, "reasoning": True, "encoding": "o200k_base"}
     return row(window, output, prices, **{**usual, **more})
 
 
@@ -70,7 +70,7 @@ MODELS: dict[str, Abilities] = {
     "o4-mini-deep-research": _openai(200_000, 100_000, (2, 8, 0.5), tools=False),
     "o3": _openai(200_000, 100_000, (2, 8, 0.5)),
     "o3-pro": _openai(200_000, 100_000, (20, 80)),
-    "o3-mini": _openai(200_000, 100_000, (1.1, 4.4, 0.55), images=False),
+    "o3-mini": _openai(200_000, 100_000, (1.1, 4.4, 0.55), images=False, files=False),
     "o3-deep-research": _openai(200_000, 100_000, (10, 40, 2.5), tools=False),
     "o1": _openai(200_000, 100_000, (15, 60, 7.5)),
     "o1-pro": _openai(200_000, 100_000, (150, 600)),

@@ -31,7 +31,7 @@ KINDS = frozenset(
     }
 )
 BESIDE = frozenset({"thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata"})
-IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
+FILES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf"})
 TOOLS = frozenset({"functionDeclarations", "googleSearch", "codeExecution", "urlContext", "googleMaps", "fileSearch"})
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 MODES = frozenset({"AUTO", "ANY", "NONE", "VALIDATED"})
@@ -108,7 +108,7 @@ def _part(part: Json, where: str, kinds: Collection[str]) -> None:
             raise _bad(f"Invalid value at '{where}.text' (TYPE_STRING)")
         return
     _known(value, _INSIDE.get(kind, value), f"{where}.{kind}")
-    if kind == "inlineData" and not (value.get("mimeType") in IMAGES and is_base64(value.get("data"))):
+    if kind == "inlineData" and not (value.get("mimeType") in FILES and is_base64(value.get("data"))):
         raise _bad(f"Unsupported MIME type: {value.get('mimeType')}")
     if kind == "fileData" and not str(value.get("fileUri", "")).startswith("http"):
         raise _bad(f"Invalid or unsupported file uri: {value.get('fileUri')}")

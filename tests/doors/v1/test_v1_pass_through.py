@@ -265,6 +265,30 @@ def test_the_probabilities_of_words_are_returned_as_the_vendor_gives_them(desk: 
     assert "logprob" not in desk.shown
 
 
+@pytest.mark.req("API-12")
+@pytest.mark.parametrize(("model", "is_read"), [("gpt", True), ("sonnet", True), ("open", False)])
+def test_a_large_pdf_fits_by_its_pages_and_crosses_between_vendors(desk: Desk, model: str, is_read: bool) -> None:
+    """A file of 600 KB has one page; as JSON it would be more than any window. What cannot cross is named."""
+    data = base64.b64encode(b"%PDF-1.4 1 0 obj << /Type /Page >> endobj" + bytes(600_000)).decode()
+    openai = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    anthropic = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
+    file = {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{data}"}
+    source = {"type": "base64", "media_type": "application/pdf", "data": data}
+    clients: dict[str, tuple[Any, dict[str, Any]]] = {
+        "messages.content.file": (openai.chat.completions, {"messages": [{"type": "file", "file": file}]}),
+        "input.content.input_file": (openai.responses, {"input": [{"type": "input_file", **file}]}),
+        "messages.content.document": (anthropic.messages, {"messages": [{"type": "document", "source": source}]}),
+    }
+    for part, (client, asked) in clients.items():
+        ((name, content),) = asked.items()
+        more = {"max_tokens": 500} if part.endswith("document") else {}
+        desk.say("A file.")
+        answer = client.with_raw_response.create(model=model, **{name: [{"role": "user", "content": content}]}, **more)
+        is_own = part.endswith("content.file") and model == "open"
+        assert (data in desk.shown) is (is_read or is_own)
+        assert answer.headers.get("x-ignored-parameters") == (None if is_read or is_own else part)
+
+
 @pytest.mark.req("API-12", "API-16")
 @pytest.mark.parametrize("stream", [False, True])
 def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(desk: Desk, stream: bool) -> None:

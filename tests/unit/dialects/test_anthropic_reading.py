@@ -172,7 +172,6 @@ def test_files_are_kept_as_they_came() -> None:
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PNG}}
     asked = read(messages=[{"role": "user", "content": [pdf]}])
     assert asked.messages[0].blocks == (UnknownBlock(provider="anthropic", raw=pdf),)
-    assert asked.ignored == ("messages.content.document",)
     said = refused(messages=[{"role": "user", "content": [{"type": "document", "source": {"type": "scan"}}]}])
     assert said.startswith("messages.0.content.0.source.type: only documents")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import zlib
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.text.tokens import counter_of
+from contextinfinity.text.tokens.pieces import PAGE_TOKENS
 
 GPT = counter_of("openai", "gpt-5")
 CLAUDE = counter_of("anthropic", "claude-opus-5-5")
@@ -249,3 +251,41 @@ def test_what_cannot_be_taken_apart_is_about_four_characters_a_token(value: Any)
 @pytest.mark.parametrize("value", [None, 7, 3.5, True, b"bytes", object(), {"a": object()}, {1: 2}, {"role": None}])
 def test_no_value_is_an_error(value: Any) -> None:
     assert GPT.count(value) >= 0
+
+
+def pdf(pages: int, *, compressed: bool = False, filler: int = 0) -> str:
+    """Return a PDF with that many page objects, which newer files keep in a compressed stream."""
+    objects = b"".join(b"%d 0 obj << /Type /Page /Parent 1 0 R >> endobj\n" % number for number in range(pages))
+    tree = b"%%PDF-1.7\n1 0 obj << /Type /Pages /Count %d >> endobj\n" % pages
+    if compressed:
+        packed = zlib.compress(objects)
+        objects = b"9 0 obj << /Type /ObjStm /Length %d >>\nstream\n%b\nendstream\n" % (len(packed), packed)
+    return base64.b64encode(tree + objects + bytes(filler)).decode()
+
+
+@pytest.mark.req("API-12")
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("counter", [GPT, CLAUDE])
+def test_a_pdf_is_counted_by_its_pages_and_not_by_its_bytes(counter: Any, compressed: bool) -> None:
+    counts: list[int] = []
+    for pages, filler in ((3, 0), (3, 600_000), (12, 0)):
+        data = pdf(pages, compressed=compressed, filler=filler)
+        source = {"type": "base64", "media_type": "application/pdf", "data": data}
+        file = {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{data}"}
+        forms = ({"type": "document", "source": source}, {"type": "file", "file": file}, {"type": "input_file", **file})
+        of_forms = {counter.count(UnknownBlock(provider="x", raw=raw)) for raw in forms}
+        assert len(of_forms | {counter.count(raw) for raw in forms}) == 1, "whoever sends it"
+        counts += of_forms
+    assert counts == [3 * PAGE_TOKENS, 3 * PAGE_TOKENS, 12 * PAGE_TOKENS]
+
+
+@pytest.mark.req("API-12")
+def test_files_whose_pages_are_unknown_are_estimated() -> None:
+    def count(**source: str) -> int:
+        return GPT.count({"type": "document", "source": source})
+
+    assert count(type="url", url="https://example.org/a.pdf") == count(type="file", file_id="f") == 10 * PAGE_TOKENS
+    data = base64.b64encode(b"%PDF-1.4 " + bytes(120_000)).decode()
+    assert count(type="base64", data=data) == 3 * PAGE_TOKENS
+    text = {"type": "input_file", "file_data": "data:text/plain;base64," + base64.b64encode(b"Hello there.").decode()}
+    assert GPT.count(text) == GPT.count("Hello there.")

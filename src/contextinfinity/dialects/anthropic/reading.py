@@ -29,7 +29,7 @@ from contextinfinity.dialects.anthropic.fields import (
 )
 from contextinfinity.dialects.anthropic.tools import OfferedTools, choice_of, offered_in
 from contextinfinity.dialects.contract import IncomingRequest
-from contextinfinity.domain.message import Json, Message, TextBlock, UnknownBlock
+from contextinfinity.domain.message import Json, Message, TextBlock
 from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.domain.sent_form import MESSAGES, with_form
 from contextinfinity.domain.unicode import has_nul, unreadable
@@ -102,18 +102,12 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
         with_usage=stream,
         end_user=under("metadata", lambda told: optional_text(told, "user_id"), metadata),
         thread_id=under("metadata", lambda told: optional_text(told, "thread_id"), metadata) or None,
-        ignored=(*_files(said), *_ignored(asked, tools)),
+        ignored=_ignored(asked, tools),
         form=MESSAGES,
         sent={"form": MESSAGES}
         | {name: kept_value(asked, name) for name in ("system", "tools") if asked.get(name) is not None},
         params=_params(asked, metadata),
     )
-
-
-def _files(said: list[Message]) -> tuple[str, ...]:
-    """Return the names of file parameters that only a model of this API can see."""
-    raws = (block.raw for message in said for block in message.blocks if isinstance(block, UnknownBlock))
-    return ("messages.content.document",) if any(raw.get("type") == "document" for raw in raws) else ()
 
 
 def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json]:

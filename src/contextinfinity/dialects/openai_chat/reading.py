@@ -28,7 +28,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     whole_number,
     word_of,
 )
-from contextinfinity.domain.message import Json, UnknownBlock
+from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.domain.sent_form import CHAT
 
@@ -276,7 +276,5 @@ def _passed_over(asked: dict[str, Json], said: MessageReader) -> Iterator[str]:
     """Yield nested parameters that have no effect here."""
     if said.named:
         yield "messages.name"
-    if any(isinstance(block, UnknownBlock) for message in said.messages for block in message.blocks):
-        yield "messages.content.file"
     if any(tool["function"].get("strict") for tool in asked.get("tools") or ()):
         yield "tools.function.strict"

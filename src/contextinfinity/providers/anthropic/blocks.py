@@ -20,13 +20,13 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.providers import wire_values
+from contextinfinity.providers import files, wire_values
 
 PROVIDER = "anthropic"
 ERROR_NOTE = "[failed without a word]"
 LONGEST_NAME = 128
 THINKING = frozenset({"thinking", "redacted_thinking"})
-CARRIERS = frozenset({"text", "image", "tool_use", "tool_result"})
+CARRIERS = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 """The block types that can carry a cache marker."""
 
 
@@ -65,7 +65,7 @@ def _block(block: ContentBlock, abilities: Abilities, side: str) -> dict[str, Js
     if isinstance(block, ReasoningBlock):
         return _thinking(block.raw) if side == "assistant" else None
     if isinstance(block, UnknownBlock):
-        return _own(block) or (_note(wire_values.UNKNOWN_NOTE) if side == "user" else None)
+        return _own(block) or (_file(block, abilities) if side == "user" else None)
     assert_never(block)
 
 
@@ -87,7 +87,7 @@ def _inside(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[di
         if isinstance(block, ToolResultBlock):
             yield from _inside(block.content, abilities)
         elif isinstance(block, UnknownBlock):
-            yield _note(wire_values.UNKNOWN_NOTE)
+            yield _file(block, abilities)
         elif isinstance(block, TextBlock | ImageBlock):
             written = _block(block, abilities, "user")
             if written is not None:
@@ -99,6 +99,21 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
     if found is None:
         return _note(wire_values.IMAGE_NOTE)
     return {"type": "image", "source": {"type": "url" if "url" in found else "base64", **found}}
+
+
+def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
+    """Return a file of any vendor's client as a document, or a note."""
+    document = files.readable_file(block, abilities)
+    if document is None:
+        return _note(wire_values.UNKNOWN_NOTE)
+    text = document.text
+    if text is not None:
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+    elif document.data:
+        source = {"type": "base64", "media_type": document.media_type, "data": document.data}
+    else:
+        source = {"type": "url", "url": document.url}
+    return {"type": "document", "source": source, **({"title": document.name} if document.name else {})}
 
 
 def reasoning_item(block: dict[str, Json]) -> ReasoningItem:
@@ -122,7 +137,7 @@ def _own(block: UnknownBlock) -> dict[str, Json] | None:
     raw = block.raw
     if block.provider != PROVIDER or not isinstance(raw, dict) or not isinstance(raw.get("type"), str):
         return None
-    return None if raw["type"] in CARRIERS | THINKING else raw
+    return None if raw["type"] in (CARRIERS | THINKING) - {"document"} else raw
 
 
 def _note(text: str) -> dict[str, Json]:

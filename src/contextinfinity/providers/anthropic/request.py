@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.message import Json, TextBlock
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import MESSAGES, all_in_form
@@ -63,7 +63,7 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
     prompt = request.prompt
     asked = options.table_of(request.options, PROVIDER)
     system = [text_piece(place, text) for place, text in enumerate(prompt.system) if text.strip()]
-    conversation = _conversation(_pieces(prompt, abilities))
+    conversation = _conversation(_pieces(prompt, abilities), prefill=_may_prefill(prompt, abilities, asked))
     everything = [*system, *(piece for said in conversation for piece in said.pieces)]
     _mark(everything, prompt.markers, MOST_MARKERS - ("cache_control" in asked))
     tools = _tools(prompt.tools if abilities.tools else (), choices.provider_tools)
@@ -113,16 +113,26 @@ def _pieces(prompt: Prompt, abilities: Abilities) -> list[PlacedBlock]:
     ]
 
 
-def _conversation(pieces: Iterable[PlacedBlock]) -> list[OutgoingMessage]:
-    """Group blocks into alternating messages."""
+def _conversation(pieces: Iterable[PlacedBlock], *, prefill: bool) -> list[OutgoingMessage]:
+    """Group blocks into alternating messages; ``prefill``: the last may be the beginning of the answer."""
     out: list[OutgoingMessage] = []
     for run in _without_half_of_a_pair(_runs(pieces)):
         _append(out, run.role, run.pieces if run.role == "user" else _spoken(run.pieces))
-    if not out or (out[-1].role == "assistant" and not _paused(out[-1])):
+    if not out or (out[-1].role == "assistant" and not (prefill or _paused(out[-1]))):
         _append(out, "user", [text_piece(NOWHERE, GO_ON)])
+    elif prefill and out[-1].role == "assistant":  # the API rejects one that ends with white space
+        out[-1].pieces[-1].block["text"] = out[-1].pieces[-1].block["text"].rstrip()
     if out[0].role == "assistant":
         out.insert(0, OutgoingMessage("user", [text_piece(NOWHERE, BEGINNING)]))
     return out
+
+
+def _may_prefill(prompt: Prompt, abilities: Abilities, asked: dict[str, Json]) -> bool:
+    """Return whether the prompt ends with the beginning of an answer that the model can continue."""
+    last = prompt.messages[-1] if prompt.messages else None
+    if last is None or last.role != "assistant" or not all(isinstance(block, TextBlock) for block in last.blocks):
+        return False
+    return abilities.guidance.prefill and prompt.response_format is None and "thinking" not in asked
 
 
 def _runs(pieces: Iterable[PlacedBlock]) -> list[OutgoingMessage]:

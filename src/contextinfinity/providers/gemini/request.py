@@ -26,7 +26,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
-from contextinfinity.providers import options, wire_values
+from contextinfinity.providers import files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
 
@@ -168,7 +168,7 @@ def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dic
         elif isinstance(block, ToolResultBlock):
             yield from _parts(block.content, abilities)
         elif isinstance(block, UnknownBlock):
-            yield {"text": wire_values.UNKNOWN_NOTE}
+            yield _file(block, abilities)
 
 
 def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
@@ -178,6 +178,17 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
     if "url" in found:
         return {"fileData": {"mimeType": block.media_type, "fileUri": found["url"]}}
     return {"inlineData": {"mimeType": found["media_type"], "data": found["data"]}}
+
+
+def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
+    document = files.readable_file(block, abilities)
+    if document is None:
+        return {"text": wire_values.UNKNOWN_NOTE}
+    if (text := files.file_text(document)) is not None:
+        return {"text": text}
+    if document.url:
+        return {"fileData": {"mimeType": document.media_type, "fileUri": document.url}}
+    return {"inlineData": {"mimeType": document.media_type, "data": document.data}}
 
 
 def _answer(message: Message, abilities: Abilities, names: dict[str, str], *, running: bool) -> Iterator[Json]:

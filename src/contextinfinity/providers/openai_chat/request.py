@@ -26,7 +26,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import CHAT, all_in_form
-from contextinfinity.providers import options, wire_values
+from contextinfinity.providers import files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
 
@@ -243,9 +243,16 @@ class _Writer:
                 )
             elif isinstance(block, UnknownBlock):
                 own = wire_values.is_own(block, self._vendor, PARTS_OF_A_USER)
-                yield (
-                    wire_values.without_nulls(block.raw) if own else {"type": "text", "text": wire_values.UNKNOWN_NOTE}
-                )
+                yield wire_values.without_nulls(block.raw) if own else _file(block, self._abilities)
+
+
+def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
+    """Return a file of any vendor's client, or a note; this API accepts no URLs of files."""
+    document = files.readable_file(block, abilities, urls=False)
+    if document is None:
+        return {"type": "text", "text": wire_values.UNKNOWN_NOTE}
+    text = files.file_text(document)
+    return {"type": "file", "file": files.named_file(document)} if text is None else {"type": "text", "text": text}
 
 
 def _say(role: str, content: Json) -> dict[str, Json]:
@@ -259,7 +266,7 @@ def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
 
 
 def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
-    """Yield the texts of a tool result; this API accepts no images in results, so they become a note."""
+    """Yield the texts of a tool result; this API accepts no images and files in results, so they become a note."""
     for block in blocks:
         if isinstance(block, TextBlock):
             yield block.text
@@ -268,7 +275,8 @@ def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
         elif isinstance(block, ToolResultBlock):
             yield from _texts(block.content)
         elif isinstance(block, UnknownBlock):
-            yield wire_values.UNKNOWN_NOTE
+            document = files.readable_file(block, files.NO_FILES)
+            yield wire_values.UNKNOWN_NOTE if document is None else files.file_text(document) or ""
 
 
 def _reasoning(raw: Json) -> dict[str, Json]:

@@ -25,7 +25,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.providers import options, wire_values
+from contextinfinity.providers import files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
 
@@ -183,11 +183,23 @@ def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dic
             yield from _parts(block.content, abilities)
         elif isinstance(block, UnknownBlock):
             own = wire_values.is_own(block, PROVIDER, PARTS_OF_A_USER)
-            yield wire_values.without_nulls(block.raw) if own else _text(wire_values.UNKNOWN_NOTE)
+            yield wire_values.without_nulls(block.raw) if own else _file(block, abilities)
 
 
 def _text(text: str) -> dict[str, Json]:
     return {"type": "input_text", "text": text}
+
+
+def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
+    """Return a file of any vendor's client, or a note."""
+    document = files.readable_file(block, abilities)
+    if document is None:
+        return _text(wire_values.UNKNOWN_NOTE)
+    if (text := files.file_text(document)) is not None:
+        return _text(text)
+    if document.url:
+        return {"type": "input_file", "file_url": document.url}
+    return {"type": "input_file", **files.named_file(document)}
 
 
 def _image(url: str) -> dict[str, Json]:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from contextinfinity.domain.document import document_of
 from contextinfinity.domain.message import (
     ImageBlock,
     Json,
@@ -29,6 +30,8 @@ MESSAGE_TOKENS = 4
 """The tokens of a message besides its text: role and framing."""
 TOOL_TOKENS = 8
 """The tokens of a tool, call or result besides its text: id, framing, position in a list."""
+PAGE_TOKENS = 1500
+"""The tokens of a page of a file. Vendors take between 258 and 3,000; a request that is then too large is rejected."""
 REPLY_TOKENS = 3
 """The tokens that open the answer."""
 
@@ -91,7 +94,7 @@ def _of_block(block: msgspec.Struct) -> Iterator[Piece]:
     elif isinstance(block, ReasoningBlock):
         yield from _reasoning(block.encrypted_content, block.summary, block.raw)
     elif isinstance(block, UnknownBlock):
-        yield as_json(block.raw)
+        yield _other(block.raw)
     else:
         yield as_json(block)
 
@@ -118,7 +121,16 @@ def _of_dictionary(value: Mapping[str, Any]) -> Iterator[Piece]:
         case "thinking" | "redacted_thinking" | "reasoning":
             yield from _reasoning(value.get("encrypted_content"), value.get("summary"), value)
         case _:
-            yield from _tool_of_dictionary(value) if "input_schema" in value else (as_json(value),)
+            yield from _tool_of_dictionary(value) if "input_schema" in value else (_other(value),)
+
+
+def _other(raw: Json) -> Piece:
+    """Return a file's text or the tokens of its pages; anything else is counted as JSON."""
+    document = document_of(raw)
+    if document is None:
+        return as_json(raw)
+    text = document.text
+    return document.pages() * PAGE_TOKENS if text is None else text
 
 
 def _content(message: Mapping[str, Any]) -> Iterator[Piece]:
