@@ -12,6 +12,7 @@ from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ContentBlock, Message, with_reasoning
 from contextinfinity.domain.prefix_hash import number_of
 from contextinfinity.domain.prompt import ToolSpec
+from contextinfinity.domain.sent_form import RESPONSES
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Incomplete, Turn
 from contextinfinity.engine.engine import Engine
@@ -135,7 +136,8 @@ class DropIn:
         if terms.form and terms.form == model.form:
             return clamped if can_call else (*clamped, "tools")
         unmet = model.provider.options_for(terms.wishes, model.model_id).left_out
-        unread = [f"{'messages' if terms.form else 'input'}.content.{kind}" for kind in model.unread(messages)]
+        where = "input" if terms.form == RESPONSES else "messages"
+        unread = [f"{where}.content.{kind}" for kind in model.unread(messages)]
         return (*unread, *ignored, *clamped, *(() if can_call else ("tools",)), *unmet)
 
     def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:

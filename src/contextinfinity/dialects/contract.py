@@ -46,6 +46,8 @@ class IncomingRequest(Struct, frozen=True, kw_only=True):
     """Metadata to store with the turn."""
     ignored: tuple[str, ...] = ()
     """Requested parameters that have no effect on a model of another vendor."""
+    not_offered: tuple[str, ...] = ()
+    """Requested tools that no model is offered."""
     unsupported: tuple[tuple[str, str], ...] = ()
     """Parameters that change the answer and that another vendor's model cannot follow, with the reason."""
     form: str = ""

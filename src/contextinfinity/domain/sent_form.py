@@ -26,8 +26,11 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 
-CHAT, MESSAGES = "chat", "messages"
-"""The two wire forms: OpenAI's chat completions and Anthropic's messages."""
+CHAT, MESSAGES, RESPONSES = "chat", "messages", "responses"
+"""The wire forms: OpenAI's chat completions, Anthropic's messages, OpenAI's Responses.
+
+Messages of the last one are always built from their blocks; its parameters and tools are passed unchanged.
+"""
 REF = "$cix"
 TEXT_KEYS = frozenset({"text", "content", "thinking", "data", "arguments", "input", "url", "refusal", "image_url"})
 """Keys whose values the blocks hold; all other values are kept in the template itself."""

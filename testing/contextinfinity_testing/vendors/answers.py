@@ -151,6 +151,15 @@ class Answer(Struct, frozen=True, kw_only=True):
 Scripted: TypeAlias = Answer | Trouble | str
 
 
+def token_logprobs(text: str, most: int) -> list[Json]:
+    """Return invented log probabilities of the words of a text, each with ``most`` alternatives."""
+
+    def told(token: str, number: int) -> dict[str, Json]:
+        return {"token": token, "logprob": -0.25 * (number + 1), "bytes": list(token.encode())}
+
+    return [{**told(one, 0), "top_logprobs": [told(f"{one}{k or ''}", k) for k in range(most)]} for one in words(text)]
+
+
 def words(text: str) -> tuple[str, ...]:
     """Part a text into words, nothing lost."""
     return tuple(re.findall(r"\s*\S+|\s+$", text))

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from contextinfinity.domain.message import Json
-from contextinfinity_testing.vendors.answers import Answer, Call, Trouble, words
+from contextinfinity_testing.vendors.answers import Answer, Call, Trouble, token_logprobs, words
 from contextinfinity_testing.vendors.chat_checks import check, check_compatible, check_perplexity, texts
 from contextinfinity_testing.vendors.counting import answer_tokens, reported
 from contextinfinity_testing.vendors.troubles import openai_error, perplexity_error, too_long
@@ -203,15 +203,7 @@ def _logprobs(asked: Asked, text: str | None) -> Json:
     """Give invented log probabilities of the words of a text, if they were asked for."""
     if not asked.body.get("logprobs") or not text:
         return None
-    most = asked.body.get("top_logprobs") or 0
-
-    def told(token: str, number: int) -> dict[str, Any]:
-        return {"token": token, "logprob": -0.25 * (number + 1), "bytes": list(token.encode())}
-
-    tokens = [
-        {**told(one, 0), "top_logprobs": [told(f"{one}{k or ''}", k) for k in range(most)]} for one in words(text)
-    ]
-    return {"content": tokens, "refusal": None}
+    return {"content": token_logprobs(text, asked.body.get("top_logprobs") or 0), "refusal": None}
 
 
 def _chunk(shell: Json, delta: Json, stop: str | None = None, *, piece: bool = False, logprobs: Json = None) -> Frame:

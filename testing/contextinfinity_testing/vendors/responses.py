@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from contextinfinity.domain.message import Json
-from contextinfinity_testing.vendors.answers import Answer, Call, Cite, Trouble, words
+from contextinfinity_testing.vendors.answers import Answer, Call, Cite, Trouble, token_logprobs, words
 from contextinfinity_testing.vendors.counting import answer_tokens, reported
 from contextinfinity_testing.vendors.responses_checks import Issued, check, texts
 from contextinfinity_testing.vendors.troubles import openai_error, too_long
@@ -205,7 +205,9 @@ def _message(asked: Asked, answer: Answer, status: str) -> Json:
     content: list[Json] = []
     if answer.said or answer.refusal is None:
         cited = [_citation(cite, answer.said) for cite in answer.citations]
-        content.append({"type": "output_text", "annotations": cited, "logprobs": [], "text": answer.said})
+        asks = "message.output_text.logprobs" in (asked.body.get("include") or [])
+        logprobs = token_logprobs(answer.said, asked.body.get("top_logprobs") or 0) if asks else []
+        content.append({"type": "output_text", "annotations": cited, "logprobs": logprobs, "text": answer.said})
     if answer.refusal is not None:
         content.append({"type": "refusal", "refusal": answer.refusal})
     item_id = asked.ids.new("msg_")
@@ -261,11 +263,13 @@ def _content(index: int, item: Json, answer: Answer) -> Iterator[_Told]:
 
 
 def _text(at: Json, shown: Json, answer: Answer) -> Iterator[_Told]:
+    tokens = shown["logprobs"]
     for piece in answer.pieces if answer.pieces is not None else words(answer.text):
-        yield _Told("response.output_text.delta", {**at, "delta": piece, "logprobs": []}, True)
+        told = [token for token in tokens if answer.pieces is None and token["token"] == piece][:1]
+        yield _Told("response.output_text.delta", {**at, "delta": piece, "logprobs": told}, True)
     for place, cite in enumerate(shown["annotations"]):
         yield _Told("response.output_text.annotation.added", {**at, "annotation_index": place, "annotation": cite})
-    yield _Told("response.output_text.done", {**at, "text": shown["text"], "logprobs": []})
+    yield _Told("response.output_text.done", {**at, "text": shown["text"], "logprobs": tokens})
 
 
 def _refusal(at: Json, shown: Json) -> Iterator[_Told]:

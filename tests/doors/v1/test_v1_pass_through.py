@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from anthropic import Anthropic
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 
 from contextinfinity_testing.vendors import Answer, Call, Trouble
 from contextinfinity_testing.vendors.wire import sign
@@ -263,6 +263,83 @@ def test_the_probabilities_of_words_are_returned_as_the_vendor_gives_them(desk: 
     desk.say("Fine.")
     client.chat.completions.create(model="open", messages=[*asked["messages"], {"role": "user", "content": "So?"}])
     assert "logprob" not in desk.shown
+
+
+@pytest.mark.req("API-7", "API-12")
+def test_parameters_and_tools_of_responses_reach_openai_as_sent(desk: Desk) -> None:
+    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    town = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
+    strict = {"type": "function", "name": "town", "parameters": {**town, "additionalProperties": False}, "strict": True}
+    asked: dict[str, Any] = {
+        "instructions": "Be brief.",
+        "text": {"verbosity": "low", "format": {"type": "json_object"}},
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "max_output_tokens": 900,
+        "max_tool_calls": 3,
+        "parallel_tool_calls": True,
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "town"}]},
+        "service_tier": "flex",
+        "prompt_cache_key": "mine",
+        "safety_identifier": "ann",
+        "metadata": {"trip": "7"},
+        "tools": [strict],
+    }
+    messages: Any = [{"role": "developer", "content": "Use JSON."}, {"role": "user", "content": "Which town?"}]
+    desk.say("{}")
+    answer = client.responses.with_raw_response.create(model="gpt", input=messages, **asked)
+    assert {name: desk.asked.get(name) for name in asked} == asked
+    assert [(item["role"], item["content"]) for item in desk.asked["input"][:1]] == [("developer", "Use JSON.")]
+    assert "x-ignored-parameters" not in answer.headers
+    added = desk.asked.keys() - asked.keys()
+    assert added == {"model", "input", "stream", "store", "include"}
+    desk.say("{}")
+    plain = client.responses.with_raw_response.create(model="gpt", input="Hello", tools=[{"type": "web_search"}])
+    assert plain.headers["x-ignored-parameters"] == "tools.web_search"
+    assert desk.asked.keys() == {"model", "input", "stream", "store", "include", "prompt_cache_key"}
+
+
+@pytest.mark.req("API-7", "API-12")
+def test_probabilities_of_words_come_with_responses(desk: Desk) -> None:
+    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    asked: Any = {"input": "Say it.", "top_logprobs": 2, "include": ["message.output_text.logprobs"]}
+    with OpenAI(base_url=desk.vendors.openai_url, api_key="x") as vendor:
+        desk.say("It is so.")
+        straight: Any = vendor.responses.create(model="gpt-5.5", **asked).output[0]
+    desk.say("It is so.", "It is so.")
+    whole: Any = client.responses.create(model="gpt", **asked)
+    assert whole.output[0].content[0].logprobs == straight.content[0].logprobs
+    assert len(straight.content[0].logprobs) == 3
+    assert whole.top_logprobs == 2
+    with client.responses.stream(model="gpt", **asked) as stream:
+        pieces = [event.logprobs for event in stream if event.type == "response.output_text.delta"]
+        told: Any = stream.get_final_response()
+    assert [len(piece) for piece in pieces] == [1, 1, 1], "each with its word"
+    assert told.output[0].content[0].logprobs == straight.content[0].logprobs
+    with pytest.raises(BadRequestError, match="top_logprobs"):
+        client.responses.create(model="sonnet", **asked)
+
+
+@pytest.mark.req("API-7", "API-16")
+@pytest.mark.parametrize("model", ["gpt", "sonnet", "open"])
+def test_the_arguments_of_calls_stream_on_responses_too(desk: Desk, model: str) -> None:
+    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    tools: Any = [{"type": "function", "name": "weather", "parameters": WEATHER, "strict": False}]
+    calls = tuple(Call(name="weather", arguments={"city": city}) for city in ("Oslo", "Rome, which is in Italy"))
+    desk.say(Answer(text="I look.", tool_calls=calls))
+    asked: Any = {"model": model, "input": "How is the weather?", "tools": tools, "stream": True}
+    events: list[Any] = list(client.responses.create(**asked))
+    final = events[-1].response
+    kinds = [event.type for event in events]
+    deltas = [event for event in events if event.type == "response.function_call_arguments.delta"]
+    assert len(deltas) > 2, "in pieces"
+    items = [event.item for event in events if event.type == "response.output_item.done"]
+    assert [item.type for item in items] == ["message", "function_call", "function_call"]
+    assert [item.to_dict() for item in final.output] == [item.to_dict() for item in items]
+    for place, call in enumerate(calls, 1):
+        written = "".join(event.delta for event in deltas if event.output_index == place)
+        assert (json.loads(written), items[place].arguments) == (call.arguments, written)
+    assert kinds.index("response.output_text.done") < kinds.index("response.function_call_arguments.delta")
+    assert [event.sequence_number for event in events] == list(range(len(events)))
 
 
 @pytest.mark.req("API-12")

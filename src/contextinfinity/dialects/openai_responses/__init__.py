@@ -18,7 +18,7 @@ class OpenAIResponses:
     counts_first = False
     shows_reasoning = True
     streams_size_errors = True
-    streams_calls = False
+    streams_calls = True
 
     def __init__(self, shown: writing.ResponseView, *, after: int = -1) -> None:
         self._shown = shown

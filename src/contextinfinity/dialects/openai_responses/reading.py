@@ -21,6 +21,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     a_text,
     an_object,
     body_object,
+    can_be_kept,
     each,
     field,
     number,
@@ -33,6 +34,7 @@ from contextinfinity.dialects.openai_responses.items import InputItems
 from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import RequestOptions
+from contextinfinity.domain.sent_form import RESPONSES
 from contextinfinity.errors import NotFound
 
 MOST_IGNORED = 32
@@ -50,7 +52,7 @@ DEVELOPER = "developer"
 ECHOED = (
     *("instructions", "metadata", "tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "text"),
     *("max_output_tokens", "reasoning", "truncation", "user", "safety_identifier", "previous_response_id"),
-    *("prompt_cache_key", "background", "max_tool_calls", "store"),
+    *("prompt_cache_key", "background", "max_tool_calls", "store", "top_logprobs"),
 )
 """Parameters that the response repeats."""
 READ = frozenset(
@@ -61,7 +63,6 @@ READ = frozenset(
         "conversation",
         "stream",
         "stream_options",
-        "top_logprobs",
         "prompt",
         "include",
         "user_id",
@@ -71,10 +72,15 @@ SILENT = frozenset(
     {"client_metadata", "prompt_cache_key", "prompt_cache_retention", "service_tier", "context_management"}
 )
 """Parameters about the vendor's caches, accounts and windows, which do not change the answer."""
-REFUSED = {
-    "prompt": "no prompts are kept here",
-    "top_logprobs": "the probabilities of words are not given here",
-}
+WRITTEN = frozenset(
+    {
+        *("model", "input", "instructions", "tools", "tool_choice", "stream", "stream_options", "store", "background"),
+        *("conversation", "previous_response_id", "metadata", "user_id", "client_metadata", "prompt"),
+    }
+)
+"""Parameters that the engine writes itself, even for a model of the same API."""
+NO_PROMPTS = "no prompts are kept here"
+NO_LOGPROBS = "the probabilities of words are not given here"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _TOKENS = whole_number(1, 2**31 - 1)
 _EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -109,9 +115,8 @@ def read_object(asked: dict[str, Json]) -> ResponsesRequest:
 
 
 def _asked(asked: dict[str, Json]) -> ResponsesRequest:
-    for name, said in REFUSED.items():
-        if asked.get(name):
-            raise InvalidValue(said, f"Leave {name} out.").inside(name)
+    if asked.get("prompt"):
+        raise InvalidValue(NO_PROMPTS, "Leave prompt out.").inside("prompt")
     follows, conversation = _place(asked)
     appends = conversation is not None or follows is not None
     items = InputItems(in_place_from=None if appends else 1)
@@ -139,9 +144,12 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         thread_id=conversation or _text_in(metadata, "thread_id") or None,
         follows=follows,
         appends=appends,
-        params={"max_output_tokens": asked.get("max_output_tokens")},
+        form=RESPONSES,
+        params=_params(asked, metadata, tools),
         keeps={RESPONSE: echo | {"model": asked["model"]}},
-        ignored=tuple([*_ignored(asked), *(f"tools.{kind}" for kind in dict.fromkeys(tools.hosted))][:MOST_IGNORED]),
+        ignored=tuple(_ignored(asked))[:MOST_IGNORED],
+        not_offered=tuple(f"tools.{kind}" for kind in dict.fromkeys(tools.hosted))[:MOST_IGNORED],
+        unsupported=(("top_logprobs", NO_LOGPROBS),) if wanted(asked, "top_logprobs", whole_number(0, 20)) else (),
     )
     return ResponsesRequest(
         incoming=incoming,
@@ -154,13 +162,24 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
     )
 
 
+def _params(asked: dict[str, Json], metadata: dict[str, str], tools: ToolNames) -> dict[str, Json]:
+    """Return the parameters that are passed unchanged to a model of the same API."""
+    params = {name: value for name, value in asked.items() if name not in WRITTEN and value is not None}
+    noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
+    if not can_be_kept(params):
+        raise InvalidValue("a parameter is nested too deep, or holds a number that is too large")
+    choice = wanted(asked, "tool_choice", tools.sent_choice)
+    return params | ({"tool_choice": choice} if choice else {}) | ({"metadata": noted} if noted else {})
+
+
 def following(asked: ResponsesRequest, before: Sequence[str]) -> ResponsesRequest:
     """Add the system and developer texts of earlier inputs to a request."""
     developer = [*before, *asked.developer]
     is_followed = asked.echo.get("store") is not False or "conversation" in asked.echo
     keeps = {RESPONSE: {**asked.echo, DEVELOPER: developer}} if developer and is_followed else asked.incoming.keeps
     system = BETWEEN.join(filter(None, (asked.instructions, *developer)))
-    return replace(asked, incoming=replace(asked.incoming, system=system, keeps=keeps))
+    sent = {"form": RESPONSES, "instructions": asked.instructions, "system": developer, "tools": asked.tools.sent}
+    return replace(asked, incoming=replace(asked.incoming, system=system, keeps=keeps, sent=sent))
 
 
 def as_items(value: Json) -> Json:

@@ -4,8 +4,8 @@
     for each item: response.output_item.added, its pieces, response.output_item.done
     response.completed, response.incomplete or response.failed
 
-Text is streamed as it arrives; everything else is written whole. The same turn always gives the same events, so that a
-client can resume after the last number it received.
+Text and the arguments of functions are streamed as they arrive; everything else is written whole. The same turn always
+gives the same events, so that a client can resume after the last number it received.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from contextinfinity.dialects.openai_responses.writing import (
     shell,
     text_part,
 )
-from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
 
@@ -46,6 +46,11 @@ class ResponseWriter:
         """The output items written so far."""
         self._text: list[str] = []
         """The pieces of the current message."""
+        self._logprobs: list[Json] = []
+        """The log probabilities of their tokens."""
+        self._call: Item | None = None
+        self._call_place = 0
+        """The call that is being streamed, and its number in the model's answer."""
 
     def begin(self) -> bytes:
         """Write that the response was created."""
@@ -62,23 +67,39 @@ class ResponseWriter:
             written = self._event("response.output_item.added", output_index=self._place, item=self._named(begun))
             written += self._event("response.content_part.added", **self._part("message"), part=text_part(""))
         self._text.append(text)
-        return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=[])
+        told = (logprobs or {}).get("content") or []
+        self._logprobs += told
+        return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=told)
 
     def call(self, piece: CallPiece) -> bytes:
-        """Return nothing: calls are written when they are complete."""
-        return b""
+        """Write a piece of a call, after closing the item before it; the input of a custom tool is written whole."""
+        written = b""
+        if piece.name:
+            written = self._end_open()
+            call = ToolUseBlock(tool_use_id=piece.call_id, name=piece.name, input={})
+            item = {**self._shown.tools.call_item(call), "status": "in_progress"}
+            if item["type"] != "function_call":
+                return written
+            self._call, self._call_place = self._named({**item, "arguments": ""}), piece.place
+            written += self._event("response.output_item.added", output_index=self._place, item=self._call)
+        if self._call is None or piece.place != self._call_place or not piece.arguments:
+            return written
+        self._call["arguments"] += piece.arguments
+        at = {"item_id": self._call["id"], "output_index": self._place}
+        return written + self._event("response.function_call_arguments.delta", **at, delta=piece.arguments)
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
         """Write a reasoning item, after closing the message before it."""
-        message = self._end_message(answer_item([TextBlock(text="".join(self._text))], "completed"))
-        return message + self._item(self._named(reasoning_item(block, self._shown)))
+        return self._end_open() + self._item(self._named(reasoning_item(block, self._shown)))
 
     def end(self, spoken: AnswerView) -> bytes:
         """Write the remaining items and the whole response."""
         whole = ended(spoken, self._shown)
-        written = []
+        written = [self._end_call()]
         for item in whole["output"][self._place :]:
             written.append(self._end_message(item) if self._text else self._item(item))
+        calls = {item["id"]: item for item in self._items if item["type"] == "function_call"}
+        whole["output"] = [calls.get(item["id"], item) for item in whole["output"]]  # arguments as they were streamed
         written.append(self._event(f"response.{whole['status']}", response=whole))
         return b"".join(written)
 
@@ -89,6 +110,23 @@ class ResponseWriter:
         if self._text:
             response["output"].append(self._named(answer_item([TextBlock(text="".join(self._text))], "incomplete")))
         return self._event("response.failed", response=response)
+
+    def _end_open(self) -> bytes:
+        """Write the end of the item that is being streamed."""
+        message = self._end_message(answer_item([TextBlock(text="".join(self._text))], "completed"))
+        return message + self._end_call()
+
+    def _end_call(self) -> bytes:
+        if self._call is None:
+            return b""
+        item, self._call = {**self._call, "status": "completed"}, None
+        item["arguments"] = item["arguments"] or "{}"
+        at = {"item_id": item["id"], "output_index": self._place}
+        told = {"arguments": item["arguments"], "name": item["name"]}
+        written = self._event("response.function_call_arguments.done", **at, **told)
+        written += self._event("response.output_item.done", output_index=self._place, item=item)
+        self._items.append(item)
+        return written
 
     @property
     def _place(self) -> int:
@@ -106,9 +144,10 @@ class ResponseWriter:
         if not self._text:
             return b""
         text, self._text = "".join(self._text), []
+        logprobs, self._logprobs = self._logprobs, []
         item = item if "id" in item else self._named(item)
         part = next((part for part in item["content"] if part["type"] == "output_text"), text_part(text))
-        written = self._event("response.output_text.done", **self._part("message"), text=text, logprobs=[])
+        written = self._event("response.output_text.done", **self._part("message"), text=text, logprobs=logprobs)
         written += self._event("response.content_part.done", **self._part("message"), part=part)
         written += self._event("response.output_item.done", output_index=self._place, item=item)
         self._items.append(item)
@@ -156,7 +195,7 @@ def _parts(content: list[Json]) -> Iterator[tuple[str, Item]]:
     for place, part in enumerate(content):
         key = "text" if part["type"] == "output_text" else "refusal"
         name = "output_text" if key == "text" else "refusal"
-        more: Item = {"logprobs": []} if key == "text" else {}
+        more: Item = {"logprobs": part["logprobs"]} if key == "text" else {}
         at = {"content_index": place}
         yield "content_part.added", {**at, "part": {**part, key: ""}}
         if part[key]:

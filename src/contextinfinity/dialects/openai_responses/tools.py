@@ -46,6 +46,8 @@ class ToolNames:
         self.offered: list[ToolSpec] = []
         self.hosted: list[str] = []
         """The types of tools that are not offered."""
+        self.sent: list[Json] = []
+        """The offered tools for a model of this API: functions as sent, others as functions."""
         self._custom: set[str] = set()
         self._inside: dict[str, tuple[str, str]] = {}
         for tool in tools:
@@ -67,6 +69,7 @@ class ToolNames:
             if kind == "custom":
                 self._custom.add(name)
             self.offered.append(_function(tool, name) if kind == "function" else _custom(tool, name))
+            self.sent.append(tool if kind == "function" and not namespace else _as_function(self.offered[-1]))
         else:
             self.hosted.append(kind)
 
@@ -97,6 +100,13 @@ class ToolNames:
         if name not in names:
             raise InvalidValue("the tool that it names is not among the tools")
         return ":" + name
+
+    def sent_choice(self, value: Json) -> Json:
+        """Return ``tool_choice`` for a model of this API, which is offered all tools as functions."""
+        choice = self.chosen(value)
+        if not isinstance(value, dict) or not (self.hosted or self._custom or self._inside):
+            return value
+        return {"type": "function", "name": choice[1:]} if choice and choice.startswith(":") else choice
 
 
 def joined_name(namespace: str, name: str) -> str:
@@ -131,6 +141,11 @@ def _function(tool: dict[str, Json], name: str) -> ToolSpec:
         description=wanted(tool, "description", a_text) or "",
         parameters=wanted(tool, "parameters", a_schema) or NO_PARAMETERS,
     )
+
+
+def _as_function(tool: ToolSpec) -> Json:
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", **told, "strict": False}
 
 
 def _custom(tool: dict[str, Json], name: str) -> ToolSpec:

@@ -15,6 +15,7 @@ from contextinfinity.dialects.openai_responses.reading import DEVELOPER, LAYOUT
 from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import (
+    LOGPROBS,
     REFUSAL,
     ContentBlock,
     ImageBlock,
@@ -178,14 +179,20 @@ def _parts(words: Iterable[TextBlock]) -> Iterator[Json]:
     declined = "".join(block.text for block in words if REFUSAL in block.annotations)
     if said or not declined:
         cited = [mark for block in said for mark in block.annotations if _is_citation(mark)]
-        yield text_part("".join(block.text for block in said), cited)
+        yield text_part("".join(block.text for block in said), cited, list(_logprobs(said)))
     if declined:
         yield {"type": "refusal", "refusal": declined}
 
 
-def text_part(text: str, annotations: Sequence[Json] = ()) -> Item:
+def text_part(text: str, annotations: Sequence[Json] = (), logprobs: Sequence[Json] = ()) -> Item:
     """Write a text part of a message."""
-    return {"type": "output_text", "annotations": list(annotations), "logprobs": [], "text": text}
+    return {"type": "output_text", "annotations": list(annotations), "logprobs": list(logprobs), "text": text}
+
+
+def _logprobs(words: Iterable[TextBlock]) -> Iterator[Json]:
+    for mark in (mark for block in words for mark in block.annotations if isinstance(mark, dict)):
+        if mark.get("type") == LOGPROBS:
+            yield from mark.get("content") or ()
 
 
 def _is_phase(mark: Json) -> bool:

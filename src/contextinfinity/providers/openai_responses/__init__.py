@@ -8,6 +8,7 @@ from typing import Literal
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
+from contextinfinity.domain.sent_form import RESPONSES
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_responses import reply, request, stream
 from contextinfinity.providers.openai_responses.request_options import for_responses
@@ -28,6 +29,8 @@ class ResponsesWire:
     parallel_tools: bool = False
     provider_tools: tuple[Json, ...] = ()
     allow_upstream_state: bool = False
+
+    form = RESPONSES
 
     def path(self, model_id: str) -> str:
         """Return the request path below the base URL."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from contextinfinity.domain.message import (
+    LOGPROBS,
     REFUSAL,
     AssistantItem,
     Json,
@@ -68,6 +69,8 @@ def _part(part: Json, marks: tuple[Json, ...]) -> Iterator[TranscriptItem]:
     said = wire_values.dict_of(part)
     kind = said.get("type")
     if kind == "output_text" and isinstance(said.get("text"), str):
+        logprobs = wire_values.list_of(said.get("logprobs"))
+        marks = (*marks, {"type": LOGPROBS, "content": logprobs}) if logprobs else marks
         annotations = (*wire_values.list_of(said.get("annotations")), *marks)
         if said["text"]:
             yield AssistantItem(blocks=(TextBlock(text=said["text"], annotations=annotations),))

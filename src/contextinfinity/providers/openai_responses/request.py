@@ -25,11 +25,13 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.sent_form import RESPONSES
 from contextinfinity.providers import files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
 
 PROVIDER = "openai"
+ENCRYPTED = "reasoning.encrypted_content"
 LEAST_OUTPUT = 16
 """The smallest limit that OpenAI accepts."""
 
@@ -90,6 +92,8 @@ class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
 
 def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSettings) -> dict[str, Json]:
     """Write the body of a request; raise ``ProviderError`` for options that cannot be followed."""
+    if (sent := wire_values.sent_to(request, RESPONSES)) is not None:
+        return _as_sent(request, abilities, how, wire_values.dict_of(sent.get("params")))
     prompt = request.prompt
     tools = _tools(prompt, abilities) + list(how.provider_tools)
     written: dict[str, Json] = {
@@ -106,11 +110,36 @@ def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSe
         written["prompt_cache_key"] = wire_values.cache_key(request.cache_key)
     if abilities.reasoning and not how.store:
         # OpenAI sends it by default now; older deployments send it only on request.
-        written["include"] = ["reasoning.encrypted_content"]
+        written["include"] = [ENCRYPTED]
     if prompt.response_format is not None:
         written["text"] = {"format": _format(prompt.response_format)}
     rules = replace(RULES, upstream_state=how.upstream_state)
     return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
+
+
+def _as_sent(
+    request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSettings, params: dict[str, Json]
+) -> dict[str, Json]:
+    """Write the client's own parameters and tools, plus the texts that we add; messages are built from their blocks."""
+    prompt, sent = request.prompt, request.prompt.sent
+    tools = (sent.get("tools") or []) if abilities.tools else []
+    include = wire_values.list_of(params.get("include"))
+    if abilities.reasoning and not how.store:
+        include = [*include, *({ENCRYPTED} - set(include))]
+    added = replace(prompt, system=(*wire_values.list_of(sent.get("system")), *prompt.system[1:]))
+    return {
+        **wire_values.configured(request),
+        **({} if request.cache_key is None else {"prompt_cache_key": wire_values.cache_key(request.cache_key)}),
+        **{name: value for name, value in params.items() if tools or name not in OF_TOOLS},
+        **({} if params.get("max_output_tokens") is None else {"max_output_tokens": request.max_output_tokens}),
+        **({"tools": tools} if tools else {}),
+        **({"instructions": sent["instructions"]} if sent.get("instructions") else {}),
+        **({"include": include} if include else {}),
+        "model": request.model_id,
+        "input": list(_items(added, abilities, store=how.store)),
+        "stream": True,
+        "store": how.store,
+    }
 
 
 def _tools(prompt: Prompt, abilities: Abilities) -> list[Json]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json, ReasoningItem
-from contextinfinity.domain.prompt import ReasoningDone, StreamedPiece, TextDelta
+from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream
 from contextinfinity.providers.openai_responses.request import PROVIDER
@@ -94,18 +94,35 @@ class ResponsesAccumulator:
 
     def _item(self, told: dict[str, Json], *, finished: bool) -> Sequence[StreamedPiece]:
         index, _ = _place(told)
+        is_new = index not in self._items
         item = self._items[index] = wire_values.dict_of(told.get("item"))
-        if not finished:
-            return ()
-        self._finished.add(index)
-        return (ReasoningDone(item=reasoning_item(item)),) if item.get("type") == "reasoning" else ()
+        if finished:
+            self._finished.add(index)
+        if item.get("type") == "function_call":
+            return self._call(index, item, is_new=is_new, finished=finished)
+        is_thought = finished and item.get("type") == "reasoning"
+        return (ReasoningDone(item=reasoning_item(item)),) if is_thought else ()
 
-    def _piece(self, kind: str, told: dict[str, Json]) -> Sequence[TextDelta]:
+    def _call(self, index: int, item: dict[str, Json], *, is_new: bool, finished: bool) -> Sequence[StreamedPiece]:
+        """Return the beginning of a call, and when it is finished, arguments that arrived without deltas."""
+        call_id, name = (wire_values.text_of(item.get(key)) for key in ("call_id", "name"))
+        has_pieces = (index, "arguments", 0) in self._pieces
+        arguments = wire_values.text_of(item.get("arguments")) if finished and not has_pieces else ""
+        if not (call_id and name) or not (is_new or arguments):
+            return ()
+        return (CallPiece(place=index, arguments=arguments, **({"call_id": call_id, "name": name} if is_new else {})),)
+
+    def _piece(self, kind: str, told: dict[str, Json]) -> Sequence[StreamedPiece]:
         field, index_name, part_type, _ = PIECES[kind]
         index, part = _place(told, index_name)
         text = wire_values.text_of(told.get("delta"))
         self._pieces.setdefault((index, part_type or field, part), []).append(text)
-        return (TextDelta(text=text),) if text and kind in SHOWN else ()
+        if kind == "response.function_call_arguments.delta":
+            is_named = all(self._items.get(index, {}).get(key) for key in ("call_id", "name"))
+            return (CallPiece(place=index, arguments=text),) if text and is_named else ()
+        logprobs = wire_values.list_of(told.get("logprobs"))
+        shown = TextDelta(text=text, logprobs={"content": logprobs} if logprobs else None)
+        return (shown,) if text and kind in SHOWN else ()
 
     def _whole_text(self, part_type: str, told: dict[str, Json]) -> Sequence[TextDelta]:
         """Return a text that arrived without deltas."""

@@ -181,7 +181,8 @@ async def _note_left(question: MappedRequest, turn: Turn, door: AppState) -> Non
 async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: Turn) -> dict[str, str]:
     """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
-    ignored = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored, incoming.messages)
+    left_out = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored, incoming.messages)
+    ignored = (*left_out, *incoming.not_offered)
     return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
 
 
