@@ -1,11 +1,14 @@
-"""300 editing turns in a repository, paid for by the rules of a prompt cache with markers.
+"""Editing turns in a repository, paid for by the rules of a prompt cache with markers.
 
-    python -m benchmarks.tier_simulation [--turns 300] [--plot FILE.svg]
+    python -m benchmarks.tier_simulation [--turns 300] [--seed N] [--repository DIR] [--plot FILE.svg]
 
-A developer opens files, edits and closes them, and asks; some files are used far more often than others, and ten pages
-of documentation stay open. Every request is put together four ways, from the same files and the same history:
+With ``--repository`` the history of a git repository is replayed: a turn makes one change of a commit (a hunk), or
+asks; a file is opened when it is changed and closed when the commits turn to others; commits of more than 20 files
+arrive without turns, as from a pull. The seed chooses where the history begins and how often is asked. Without it a
+repository of 400 modules is invented, and the seed decides which files are opened, changed and closed. Every request is
+put together four ways, from the same files and the same history:
 
-    tiers               the tiered order of a workspace, a marker on each tier
+    tiers               the tiered order of a workspace, with its markers
     flat                the same content in the flat order, which has no markers
     flat, marked        the flat order with markers after the system message and on the last messages
     all in system       map, tree and files in the system message, with the same markers
@@ -18,15 +21,20 @@ themselves.
 from __future__ import annotations
 
 import argparse
+import difflib
 import hashlib
 import random
+import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from contextinfinity.errors import FileRefused
 from contextinfinity.workspace.assembly import (
     ChatMessage,
     PromptParts,
@@ -38,8 +46,10 @@ from contextinfinity.workspace.assembly import (
 from contextinfinity.workspace.repository import Workspace
 
 READ, WRITE, LIFE, LOOK_BACK = 0.1, 1.25, 5, 20
-FILES, POPULAR, REFERENCE, TARGET = 400, 10, 12, 1126
-TASK, BURST, EDITS, CLOSED = 30, 8, 0.7, 0.5
+FILES, TARGET = 400, 1126
+SWITCHES, EDITS, CLOSED = 0.1, 0.5, 0.5
+"""How often another file is opened, the current one is edited (else a question is asked), and the last one closed."""
+LARGEST_COMMIT, ASKED = 20, 2
 TRIGGER, WINDOW, SUMMARY = 24_000, 4_000, 500
 SYSTEM = "You help a developer with a repository. " * 20
 
@@ -120,43 +130,112 @@ def _prefixes(texts: Iterable[str]) -> Iterable[str]:
         yield digest.hexdigest()
 
 
-class Developer:
-    """Works on tasks: opens a file, edits it in a burst of turns, asks about it, often closes it; always the same way.
+class Work(Protocol):
+    """What is done in the repository between the requests."""
 
-    Some files stay open from the beginning to be referred to, and are not edited.
-    """
-
-    def __init__(self, root: Path, workspace: Workspace, seed: int) -> None:
-        self._random, self._root, self._workspace = random.Random(seed), root, workspace
-        self.actions: dict[str, int] = {}
-        self._task, self._age = "", TASK
-        for number in range(REFERENCE):
-            workspace.files.add_file(f"docs/page_{number}.md")
+    actions: Counter[str]
 
     def act(self, turn: int) -> None:
         """Do what comes before the question of this turn."""
-        self._age += 1
-        if self._age >= TASK:
-            self._switch()
-        elif self._age < BURST and self._random.random() < EDITS:
-            path = self._root / self._task
+        ...
+
+
+class InventedWork:
+    """A developer who opens a file, edits it or asks, and often closes it before the next one."""
+
+    def __init__(self, root: Path, workspace: Workspace, seed: int) -> None:
+        make_repository(root, seed)
+        self.actions: Counter[str] = Counter()
+        self._random, self._root, self._files = random.Random(seed), root, workspace.files
+        self._current = ""
+
+    def act(self, turn: int) -> None:
+        """Open another file, edit the current one, or only ask."""
+        if not self._current or self._random.random() < SWITCHES:
+            if self._current and self._random.random() < CLOSED:
+                self.actions["close"] += self._files.remove_file(self._current)
+            number = self._random.randrange(FILES)
+            self._current = f"src/part_{number % 8}/module_{number}.py"
+            self.actions["open"] += not self._files.has_file(self._current)
+            self._files.add_file(self._current)
+        elif self._random.random() < EDITS:
+            path = self._root / self._current
             path.write_text(path.read_text() + f"\n\ndef added_in_turn_{turn}(value: int) -> int:\n    return value\n")
-            self._note("edit")
+            self.actions["edit"] += 1
         else:
-            self._note("ask")
+            self.actions["ask"] += 1
 
-    def _switch(self) -> None:
-        if self._task and self._random.random() < CLOSED:
-            self._workspace.files.remove_file(self._task)
-            self._note("close")
-        number = min(int(self._random.paretovariate(0.8)), POPULAR) * 11 % FILES
-        self._task, self._age = f"src/part_{number % 8}/module_{number}.py", 0
-        if not self._workspace.files.has_file(self._task):
-            self._workspace.files.add_file(self._task)
-            self._note("open")
 
-    def _note(self, action: str) -> None:
-        self.actions[action] = self.actions.get(action, 0) + 1
+class ReplayedWork:
+    """The commits of a git repository, change by change, from a place in its history on."""
+
+    def __init__(self, root: Path, workspace: Workspace, seed: int, repository: Path) -> None:
+        self.actions: Counter[str] = Counter()
+        self._random, self._root, self._files = random.Random(seed), root, workspace.files
+        self._repository = repository
+        commits = self._git("rev-list", "--first-parent", "--reverse", "HEAD").decode().split()
+        start = self._random.randrange(len(commits) // 10, len(commits) * 9 // 10)
+        self._commits = iter(commits[start + 1 :])
+        subprocess.run(["tar", "x", "-C", root], input=self._git("archive", commits[start]), check=True)
+        self._changes: list[tuple[str, bytes | None]] = []
+        self._questions = 0
+
+    def act(self, turn: int) -> None:
+        """Make the next change, or only ask."""
+        if self._questions:
+            self._questions -= 1
+            self.actions["ask"] += 1
+            return
+        while not self._changes:
+            self._begin_commit(next(self._commits))
+        path, content = self._changes.pop(0)
+        self._write(path, content)
+        self.actions["edit"] += 1
+        if content is not None and not self._files.has_file(path):
+            with suppress(FileRefused):  # binary, or too large
+                self.actions["open"] += self._files.add_file(path)
+        self._questions = self._random.randint(0, ASKED)
+
+    def _begin_commit(self, commit: str) -> None:
+        rows = self._git("diff-tree", "-r", "--no-commit-id", "--no-renames", "--name-status", commit).decode()
+        paths = [line.split("\t")[1] for line in rows.splitlines()]
+        after = {path: self._content(commit, path) for path in paths}
+        if len(paths) > LARGEST_COMMIT:
+            for path, content in after.items():
+                self._write(path, content)
+            self.actions["pull"] += 1
+            return
+        for path in self._files.get_files():
+            self.actions["close"] += path not in after and self._files.remove_file(path)
+        for path, content in after.items():
+            before = self._root / path
+            self._changes += [(path, one) for one in steps(before.read_bytes() if before.exists() else b"", content)]
+
+    def _write(self, path: str, content: bytes | None) -> None:
+        target = self._root / path
+        if content is None:
+            return target.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        return None
+
+    def _content(self, commit: str, path: str) -> bytes | None:
+        try:
+            return self._git("show", f"{commit}:{path}")
+        except subprocess.CalledProcessError:
+            return None
+
+    def _git(self, *words: str) -> bytes:
+        return subprocess.run(["git", "-C", self._repository, *words], capture_output=True, check=True).stdout
+
+
+def steps(before: bytes, after: bytes | None) -> list[bytes | None]:
+    """Return the contents of a file after each hunk of a change."""
+    if after is None:
+        return [None]
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    hunks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes()
+    return [b"".join([*new[: hunk[-1][4]], *old[hunk[-1][2] :]]) for hunk in hunks]
 
 
 def make_repository(root: Path, seed: int) -> None:
@@ -172,12 +251,6 @@ def make_repository(root: Path, seed: int) -> None:
             lines.append(f"    def method_{number}_{method}(self, value: int, limit: int = {method}) -> int:")
             lines.append(f'        """Return the value of step {method}."""\n        return value + {method}\n')
         path.write_text("\n".join(lines) + "\n")
-    for number in range(REFERENCE):
-        page = root / f"docs/page_{number}.md"
-        page.parent.mkdir(exist_ok=True)
-        page.write_text(
-            "".join(f"Rule {line}: step {line} of part {number} comes before the next one.\n" for line in range(120))
-        )
 
 
 @dataclass(frozen=True)
@@ -185,16 +258,17 @@ class Simulation:
     """What came of it: the bills, and every change of a tier with its reasons."""
 
     bills: dict[str, Bill]
-    actions: dict[str, int]
+    actions: Counter[str]
     unexplained: int
     """Turns in which a tier's text differed from the one before and no move was logged for it."""
 
 
-def simulate(root: Path, turns: int = 300, seed: int = 7) -> Simulation:
-    """Replay the turns."""
-    make_repository(root, seed)
+def simulate(root: Path, turns: int = 300, seed: int = 7, repository: Path | None = None) -> Simulation:
+    """Work for some turns in an empty folder."""
     workspace = Workspace(root, tokens, window=200_000, target=TARGET)
-    developer = Developer(root, workspace, seed)
+    work: Work = (
+        InventedWork(root, workspace, seed) if repository is None else ReplayedWork(root, workspace, seed, repository)
+    )
     ways: dict[str, Callable[[PromptParts, PromptParts], list[ChatMessage]]] = {
         "tiers": lambda tiered, _: assemble_tiered(tiered, count=tokens, min_cache_tokens=1024),
         "flat": lambda _, flat: assemble_flat(flat),
@@ -206,7 +280,7 @@ def simulate(root: Path, turns: int = 300, seed: int = 7) -> Simulation:
     texts: dict[str, Any] = {}
     unexplained = 0
     for turn in range(turns):
-        developer.act(turn)
+        work.act(turn)
         moves = workspace.prepare(history)
         question = f"Question {turn}: " + "what happens here and why? " * 9
         tiered = workspace.parts(SYSTEM, question, history)
@@ -224,7 +298,7 @@ def simulate(root: Path, turns: int = 300, seed: int = 7) -> Simulation:
         if sum(tokens(message["content"]) for message in history) > TRIGGER:
             history = _compacted(history, turn)
             workspace.forget_history()
-    return Simulation(bills, developer.actions, unexplained)
+    return Simulation(bills, work.actions, unexplained)
 
 
 def _compacted(history: list[ChatMessage], turn: int) -> list[ChatMessage]:
@@ -252,7 +326,7 @@ def report(simulation: Simulation) -> str:
     for bill in simulation.bills.values():
         share = bill.share
         lines.append(f"{bill.name:16}{bill.total:12,}{bill.read:12,}{bill.written:12,}{bill.cost:12,.0f}{share:10.1%}")
-    return "\n".join([*lines, f"actions {simulation.actions}, unexplained rebuilds {simulation.unexplained}"])
+    return "\n".join([*lines, f"actions {dict(simulation.actions)}, unexplained rebuilds {simulation.unexplained}"])
 
 
 def plot(simulation: Simulation) -> str:
@@ -287,10 +361,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tier_simulation")
     parser.add_argument("--turns", type=int, default=300)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--repository", type=Path)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        simulation = simulate(Path(folder), arguments.turns, arguments.seed)
+        simulation = simulate(Path(folder), arguments.turns, arguments.seed, arguments.repository)
     print(report(simulation))
     if arguments.plot:
         arguments.plot.write_text(plot(simulation), encoding="utf-8")

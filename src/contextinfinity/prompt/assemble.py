@@ -16,7 +16,7 @@ from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.cutting import cut
-from contextinfinity.prompt.layout import lay_out, markers, pins_text, summary_pair
+from contextinfinity.prompt.layout import MOST_MARKERS, lay_out, markers, pins_text, summary_pair
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.redact import Redactor, Span, redact
@@ -155,13 +155,11 @@ def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> 
 
 
 def _marked_tiers(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
-    """Set a cache marker at each workspace tier that is long enough to be cached."""
+    """Set a cache marker at each workspace tier that is long enough; one that is left over, after the last turn."""
     sizes = [*map(measure.text, prompt.system), *map(measure.message, prompt.messages)]
     totals = list(accumulate(sizes))
-    places = markers(shown, prompt)
-    return replace(
-        prompt, markers=tuple(place for place in places if totals[place] >= frame.abilities.min_cache_tokens)
-    )
+    places = [place for place in markers(shown, prompt) if totals[place] >= frame.abilities.min_cache_tokens]
+    return replace(prompt, markers=tuple(places[:MOST_MARKERS]))
 
 
 def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:

@@ -211,11 +211,14 @@ def markers(sections: Sections, prompt: Prompt) -> tuple[int, ...]:
 
 
 def tier_markers(sections: Sections, systems: int) -> tuple[int, ...]:
-    """Return the positions where workspace tiers end: the system texts, and the last message of each non-empty tier."""
+    """Return the ends of the system texts and of each non-empty workspace tier, and where the last turn ends."""
     workspace = sections.workspace or WorkspaceText()
     sizes = [len(tier) for tier in workspace.tiers]
     early = [shown for shown in sections.turns if shown.turn_seq <= workspace.history_to]
     if sizes and early:
         sizes[-1] += len(summary_pair(sections.front.summary)) + sum(len(shown.messages) for shown in early)
-    ends = accumulate(sizes, initial=systems)
-    return tuple(dict.fromkeys(end - 1 for end in ends if end))[:MOST_MARKERS]
+    last = systems + sum(len(part) for part in _before_current(sections))
+    if sections.rounds:
+        last += len(sections.lead) + 1 + len(sections.begun) + len(sections.rounds)
+    ends = [*accumulate(sizes, initial=systems), last]
+    return tuple(dict.fromkeys(end - 1 for end in ends if end))

@@ -10,7 +10,8 @@
     the current message
 
 The flat order is the same without tiers. In the tiered order the last message of each tier that has content carries a
-cache marker (at most four): the provider caches the prompt up to there.
+cache marker: the provider caches the prompt up to there. A provider takes at most four markers; one that no tier needs
+is set on the message before the current one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from contextinfinity.prompt.layout import MOST_MARKERS
 
 ChatMessage: TypeAlias = dict[str, Any]
 
@@ -81,17 +84,21 @@ def assemble_tiered(
 ) -> list[ChatMessage]:
     """Write the prompt with tiers; a prefix under ``min_cache_tokens`` gets no marker, since nothing would cache it."""
     messages: list[ChatMessage] = []
-    size = measured = 0
+    ends = []
     for name in ("L0", "L1", "L2", "L3"):
         content = parts.tiers.get(name, TierContent())
         tier = _system(parts, content) if name == "L0" else _pair(tier_text(name, content), TIER_READ)
-        tier += _said(content.history)
-        messages += tier
-        size += sum(count(_text_of(message)) for message in tier) if min_cache_tokens > size else 0
-        if tier and size >= min_cache_tokens and measured < len(messages):
-            messages[-1] = with_marker(messages[-1])
-            measured = len(messages)
-    return [*messages, *_tail(parts)]
+        messages += [*tier, *_said(content.history)]
+        ends.append(len(messages))
+    messages += _tail(parts)
+    size, start, marked = 0, 0, list[int]()
+    for end in sorted({*ends, len(messages) - 1} - {0}):
+        size += sum(count(_text_of(message)) for message in messages[start:end]) if min_cache_tokens > size else 0
+        start = end
+        marked += [end - 1] if size >= min_cache_tokens else []
+    for place in marked[:MOST_MARKERS]:
+        messages[place] = with_marker(messages[place])
+    return messages
 
 
 def system_text(parts: PromptParts, content: TierContent) -> str:

@@ -154,7 +154,8 @@ class StabilityTracker:
                 self._enter(item, "L3", "unchanged for 3 rounds")
                 self._broken.add("L3")
         self._cascade()  # 4
-        if self._demote() or "L3" in self._broken:  # 5
+        self._demote()  # 5
+        if self._broken:  # a change in any tier ends the cached prefix there, so L3 is sent again as well
             self._graduate_history()
         self.moves, self.pending, self._broken = self.pending, [], set()
         for move in self.moves:  # 6
@@ -204,7 +205,7 @@ class StabilityTracker:
         return True
 
     def _graduate_history(self) -> None:
-        """L3 is rebuilt anyway: let the older history enter it in whole pairs; the newest target tokens stay active."""
+        """Let the older history enter L3 in whole pairs, as L3 is sent again anyway; the newest target tokens stay."""
         waiting = [item for item in self.items.values() if item.key.startswith(HISTORY) and item.tier == ACTIVE]
         waiting.sort(key=lambda item: order_of(item.key))
         kept, end = 0, len(waiting)
@@ -216,28 +217,32 @@ class StabilityTracker:
         for item in waiting[:end]:
             self._enter(item, "L3", "L3 is rebuilt")
 
-    def _demote(self) -> bool:
-        """Move the items of a stable tier under the target one tier down, keeping N; return whether any reached L3."""
-        tiers, reached = self._by_tier(), False
-        for tier, below in BELOW.items():
+    def _demote(self) -> None:
+        """Move the items of a stable tier under the target one tier down, keeping N."""
+        tiers, stable = self._by_tier(), BELOW.keys() - self._broken
+        for tier in BELOW:
             items = tiers[tier]
-            if items and tier not in self._broken and sum(item.tokens for item in items) < self.target:
-                reached = reached or below == "L3"
+            if items and tier in stable and sum(item.tokens for item in items) < self.target:
+                self._broken |= {tier, BELOW[tier]}
                 for item in items:
-                    self.pending.append(Move(item.key, tier, below, f"{tier} is smaller than {self.target} tokens"))
-                    item.tier = below
-        return reached
+                    reason = f"{tier} is smaller than {self.target} tokens"
+                    self.pending.append(Move(item.key, tier, BELOW[tier], reason))
+                    item.tier = BELOW[tier]
 
     def _anchors(self, items: Sequence[Item]) -> list[Item]:
-        """Return the lowest-N items that keep a tier at its target, ties by key; none if it is not over it."""
+        """Return the lowest-N items of a tier up to its target, ties by key; none if it is not over it.
+
+        Once the others left, a tier in the middle is under the target and moves down: it does not hold one of the few
+        cache markers for little text.
+        """
         if sum(item.tokens for item in items) <= self.target:
             return []
         found, total = [], 0
         for item in sorted(items, key=lambda item: (item.n, item.key)):
-            if total >= self.target:
+            total += item.tokens
+            if total > self.target:
                 break
             found.append(item)
-            total += item.tokens
         return found
 
     def _by_tier(self) -> dict[str, list[Item]]:

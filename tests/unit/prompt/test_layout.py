@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock, say
 from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble, check_pins
 from contextinfinity.prompt.budget import Ceilings, share_out
@@ -154,6 +155,19 @@ def test_a_prefix_too_short_to_be_cached_gets_no_marker() -> None:
     assert prompt.markers == (7, 9), "what stands before the long turn is too short"
     eager = replace(frame, abilities=Abilities(min_cache_tokens=0))
     assert assemble(material, eager, MEASURE).prompt.markers == (1, 3, 7, 9)
+
+
+@pytest.mark.req("FILES-3")
+def test_tiers_are_marked_first_and_a_marker_left_over_stands_after_the_last_turn() -> None:
+    pair = (say("user", "tier"), say("assistant", "read"))
+    frame = Frame(budget=share_out(128_000, Ceilings()), abilities=Abilities(min_cache_tokens=0))
+    there = WorkspaceText(system="map", tiers=((), pair, pair), context=pair, history_to=9)
+    resting = sections(turns=TURNS, workspace=there)
+    assert assemble(resting, frame, MEASURE).prompt.markers == (1, 3, 7, 11), "L0, L2, L3 with turn 9, turn 10"
+    tools = replace(resting, rounds=EVERYTHING.rounds)
+    assert assemble(tools, frame, MEASURE).prompt.markers == (1, 3, 7, 14), "while tools run, they count as a turn"
+    full = replace(resting, workspace=replace(there, tiers=(pair, pair, pair)))
+    assert assemble(full, frame, MEASURE).prompt.markers == (1, 3, 5, 9)
 
 
 # --- pins ---

@@ -116,6 +116,19 @@ def test_a_prefix_under_the_models_minimum_has_no_marker_and_there_are_at_most_f
 
 
 @pytest.mark.req("FILES-3")
+def test_a_marker_that_no_tier_needs_is_set_before_the_current_message() -> None:
+    tiers = {"L0": TierContent(symbols="zero"), "L3": TierContent(files="three", history=OLD)}
+    messages = assemble_tiered(parts(tiers=tiers, tree="tree", files="open", history=HISTORY))
+    assert marked(messages) == [0, place_of(messages, "told"), place_of(messages, "said")]
+    assert place_of(messages, "said") == len(messages) - 2
+    assert marked(assemble_tiered(parts(history=HISTORY), min_cache_tokens=90_000)) == []
+    four = {**tiers, "L1": TierContent(symbols="one"), "L2": TierContent(symbols="two")}
+    assert len(marked(assemble_tiered(parts(tiers=four, history=HISTORY)))) == 4
+    messages = assemble_tiered(parts(tiers=four, history=HISTORY), min_cache_tokens=50)
+    assert marked(messages) == [2, 4, place_of(messages, "told"), place_of(messages, "said")], "L0 alone is too short"
+
+
+@pytest.mark.req("FILES-3")
 def test_no_text_is_empty_and_a_marker_stands_on_the_last_text_of_a_list() -> None:
     said = [{"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image_url"}]}]
     messages = assemble_tiered(

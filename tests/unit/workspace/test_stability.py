@@ -44,12 +44,39 @@ def test_items_that_fill_tiers_climb_to_l0_and_l3_keeps_its_anchors() -> None:
     tracker = StabilityTracker(TARGET)
     rounds(tracker, files(*"abcdefgh"), 40)
     assert {tier: sum(item.tokens for item in tracker.tier(tier)) for tier in TIERS} == {
-        "L3": 120,
-        "L2": 120,
+        "L3": 60,
+        "L2": 0,
         "L1": 120,
-        "L0": 120,
+        "L0": 300,
     }
-    assert [item.key for item in tracker.tier("L3")] == ["file:a", "file:b"], "ties are broken by key"
+    assert [item.key for item in tracker.tier("L3")] == ["file:a"], "ties are broken by key"
+
+
+@pytest.mark.req("FILES-2")
+def test_anchors_never_exceed_the_target_and_a_tier_of_anchors_alone_moves_down() -> None:
+    tracker = StabilityTracker(TARGET)
+    tracker.seed([{f"symbol:{name}": 30 for name in "abcd"}])
+    seen = {f"symbol:{name}": ObservedItem(name, 30) for name in "abcd"}
+    rounds(tracker, seen, 3)
+    assert [item.key for item in tracker.tier("L0")] == ["symbol:d"], "the three others in L1 are anchored"
+    assert [item.n for item in tracker.tier("L1")] == [9, 9, 9]
+    rounds(tracker, seen, 3)
+    assert [item.key for item in tracker.tier("L3")] == ["symbol:a", "symbol:b", "symbol:c"]
+
+
+@pytest.mark.req("FILES-2")
+def test_a_change_in_any_tier_lets_older_history_enter_l3() -> None:
+    tracker = StabilityTracker(TARGET)
+    tracker.seed([{f"symbol:{name}": 60} for name in "abcdef"])
+    said = {f"history:{index}": ObservedItem(str(index), 60, index % 2 == 0) for index in range(6)}
+    seen = {f"symbol:{name}": ObservedItem(name, 60) for name in "abcdef"}
+    rounds(tracker, seen, 1)
+    assert not [move for move in tracker.update(seen | said) if move.key.startswith("history:")]
+    (victim, *_) = tracker.tier("L1")
+    tracker.update(seen | said | {victim.key: ObservedItem("changed", 60)})
+    assert [item.key for item in tracker.tier("L3") if item.key.startswith("history:")] == [
+        *("history:0", "history:1", "history:2", "history:3")
+    ]
 
 
 @pytest.mark.req("FILES-2")
@@ -57,11 +84,11 @@ def test_a_changed_item_falls_to_active_and_its_tier_may_be_filled_from_below() 
     tracker = StabilityTracker(TARGET)
     rounds(tracker, files(*"abcdefgh"), 40)
     tracker.update(files(*"abcdefgh"))
-    (victim, *_) = tracker.tier("L2")
+    (victim, *_) = tracker.tier("L1")
     seen = files(*"abcdefgh") | {victim.key: ObservedItem("changed", 60)}
     moves = tracker.update(seen)
     assert where(tracker)[victim.key] == ("active", 0)
-    assert any(move.key == victim.key and move.source == "L2" and move.reason == "changed" for move in moves)
+    assert any(move.key == victim.key and move.source == "L1" and move.reason == "changed" for move in moves)
 
 
 @pytest.mark.req("FILES-2")
