@@ -104,6 +104,9 @@ async def test_files_that_do_not_fit_are_dropped_with_a_warning(tmp_path: Path, 
         assert len(heard) == 1
         assert "large.txt" in heard[0]
         assert not any("word word" in text for text in texts)
+        assert any("large.txt: left out, the prompt was too large." in text for text in texts)
+        (user, *_) = there.store.search("what is large", role="user")
+        assert user["files"] == ["large.txt", "src/ships.py"], "what was open when it was asked"
 
 
 @pytest.mark.req("FILES-2")

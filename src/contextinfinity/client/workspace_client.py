@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+from msgspec.structs import replace
+
 from contextinfinity.client.contract import Content, SendFields, StampedEvent
 from contextinfinity.client.local import LocalConversations
 from contextinfinity.domain.events import FinishedTurn, TurnDone
@@ -33,13 +35,13 @@ from contextinfinity.workspace.assembly import (
     system_text,
     tier_text,
 )
-from contextinfinity.workspace.files import read_bytes
+from contextinfinity.workspace.files import fenced, read_bytes
 from contextinfinity.workspace.history import exchanges_of, messages_of
 from contextinfinity.workspace.history_encryption import encrypt_workspace
 from contextinfinity.workspace.history_file import HistoryStore
 from contextinfinity.workspace.history_sync import difference, messages_of_session, record
 from contextinfinity.workspace.prompting import SYMBOL_CACHE, cache_target, history_folder
-from contextinfinity.workspace.repository import SHED_SHARE, Workspace, shed
+from contextinfinity.workspace.repository import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,6 @@ class WorkspaceConversations(LocalConversations):
             cache=own_folder / SYMBOL_CACHE,
         )
         self.warn: Callable[[str], object] = log.warning
-        self._window, self._count = chosen.abilities.context_limit, chosen.counter.count
         self.changing = asyncio.Lock()
         """Held while files are opened or read, so that a prompt is made of one state of them."""
         self._images: list[ImageBlock] = []
@@ -119,14 +120,31 @@ class WorkspaceConversations(LocalConversations):
         message = self._with_images(content)
         async with self.changing:
             how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
+            opened = self.workspace.files.get_files()
         self.store.session_id = name
-        record(self.store, [message])
+        record(self.store, [message], opened)
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
             if isinstance(stamped.event, TurnDone):
                 self.workspace.answered()
+                if opened:
+                    await self._drop_unshown(stamped.event.turn.turn_id)
                 if answer := stamped.event.turn.text:
                     record(self.store, [say("assistant", answer)])
             yield stamped
+
+    async def _drop_unshown(self, turn_id: str) -> None:
+        """Close the files that did not fit into the prompts of a turn, and warn about it."""
+        try:
+            shrunk = (await self._engine.context(turn_id)).shrunk
+        except NotFound:  # it failed before a prompt was made
+            return
+        if shrunk is not None and shrunk.files:
+            for path in shrunk.files:
+                self.workspace.files.remove_file(path)
+            self.warn(
+                f"The prompt was too large. Dropped from the context: {', '.join(shrunk.files)}. "
+                "Open them again with /add when there is room."
+            )
 
     def _with_images(self, content: Content) -> Message:
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
@@ -175,23 +193,14 @@ class WorkspaceConversations(LocalConversations):
     # --- the prompt ---
 
     def _prepared(self, turns: Sequence[Turn], message: str) -> WorkspaceText:
-        """Return the section of the workspace, after dropping files that would not fit."""
+        """Return the section of the workspace."""
         history: list[ChatMessage] = []
         for turn in turns:
             history += [{"role": "user", "content": turn.user_message.rendered_text}]
             history += [{"role": "assistant", "content": turn.text}]
         self.workspace.prepare(history)
-        parts = self.workspace.parts("", message, history)
-        limit = int(self._window * SHED_SHARE)
-        tokens = sum(map(self._count, (*_texts(parts), message, *(one["content"] for one in history))))
-        if dropped := shed(self.workspace.files, self._count, tokens, limit):
-            self.warn(
-                f"The prompt would take {tokens} tokens, more than {limit}. "
-                f"Dropped from the context: {', '.join(dropped)}. Open them again with /add when there is room."
-            )
-            self.workspace.prepare(history)
-            parts = self.workspace.parts("", message, history)
-        return _section(parts, turns)
+        files = tuple(fenced(path, content) for path, content in self.workspace.files.contents().items())
+        return replace(_section(self.workspace.parts("", message, history), turns), files=files)
 
 
 def _section(parts: PromptParts, turns: Sequence[Turn]) -> WorkspaceText:
@@ -204,11 +213,6 @@ def _section(parts: PromptParts, turns: Sequence[Turn]) -> WorkspaceText:
         context=tuple(say(one["role"], one["content"]) for one in context_pairs(parts)),
         history_to=turns[early - 1].turn_seq if early else 0,
     )
-
-
-def _texts(parts: PromptParts) -> list[str]:
-    tiers = [tier_text(name, parts.tiers[name]) for name in ("L1", "L2", "L3")]
-    return [system_text(parts, parts.tiers["L0"]), *tiers, *(one["content"] for one in context_pairs(parts))]
 
 
 def _text(message: ChatMessage) -> str:

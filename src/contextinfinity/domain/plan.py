@@ -88,6 +88,8 @@ class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many retrieved pieces were kept, best first."""
     slice: int | None = None
     """The number of characters to which the best piece was cut."""
+    files: tuple[str, ...] = ()
+    """The paths of the open files that were left out, in a workspace."""
     trimmed: tuple[int, ...] = ()
     """Long texts reduced to head and tail: turn, message and block of each, in one flat list."""
     ends: tuple[int, int] | None = None

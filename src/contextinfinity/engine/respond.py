@@ -44,6 +44,8 @@ from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, pre
 from contextinfinity.engine.recall import PriorContext
 from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.engine.step import INTERRUPTED, StepProgress, ask, problem_of, run_tools, take
+from contextinfinity.engine.turn_cache import TextCache
+from contextinfinity.engine.workspace_parts import keep
 from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.prompt_sections import Sections
@@ -105,17 +107,18 @@ class Attempt:
         if rejected is not None:
             self.limit = 0 if self.rejections == SIZE_RETRIES else min(self.limit, rejected * SMALLER // 100)
 
-    def put_together(self) -> Assembled:
-        """Build a prompt within the limit, and its plan."""
+    def put_together(self, texts: TextCache) -> Assembled:
+        """Build a prompt within the limit, and its plan; a workspace section without all its files is stored."""
         reason = None if self.sections.rounds else self.prepared.reason
         frame, measure = self.prepared.frame, self.prepared.measure
         with timed("assemble"):
             assembled = assemble(self.sections, frame, measure, limit=self.limit, reason=reason)
         left_out = (*self.prepared.missing, *assembled.plan.left_out)
+        is_whole = assembled.workspace is self.sections.workspace
         plan = replace(
             assembled.plan,
             front=self.prepared.front,
-            workspace=self.prepared.workspace,
+            workspace=self.prepared.workspace if is_whole else keep(texts, assembled.workspace),
             remembered=self.prepared.remembered,
             left_out=left_out,
             route=kept(self.route),
@@ -146,10 +149,10 @@ async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, 
     inputs: tuple[ToolOutputItem, ...] = ()
     while True:
         try:
-            assembled = attempt.put_together()
+            assembled = attempt.put_together(parts.caches.texts)
             if not running.steps and await in_emergency(parts, running, assembled):
                 attempt.prepared = with_fewer_turns(attempt.prepared)
-                assembled = attempt.put_together()
+                assembled = attempt.put_together(parts.caches.texts)
             if assembled.plan.shrink_steps:
                 log.info("turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps))
             heard = await ask(parts, running, attempt.model, assembled, closes, inputs)

@@ -78,4 +78,5 @@ def redacted(workspace: WorkspaceText | None, redactor: Redactor | None) -> Work
         system=hidden(workspace.system, redactor),
         tiers=tuple(map(clean, workspace.tiers)),
         context=clean(workspace.context),
+        files=tuple(hidden(block, redactor) for block in workspace.files),
     )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
 from contextinfinity.domain.prompt import Prompt
+from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import MOST_MARKERS, lay_out, markers, pins_text, summary_pair
@@ -32,6 +33,8 @@ class Assembled(Struct, frozen=True, kw_only=True):
     prompt: Prompt
     plan: Plan
     spans: tuple[Span, ...] = ()
+    workspace: WorkspaceText | None = None
+    """The workspace section as it is shown, without the files that did not fit."""
 
     @property
     def tokens(self) -> int:
@@ -116,7 +119,7 @@ def assemble(
         contextualised=explicit,
         token_scale=measure.scale,
     )
-    return Assembled(prompt=_marked(prompt, shown, frame, measure), plan=plan, spans=spans)
+    return Assembled(prompt=_marked(prompt, shown, frame, measure), plan=plan, spans=spans, workspace=shown.workspace)
 
 
 def _repeats(shrunk: Shrunk, frame: Frame) -> bool:
@@ -171,6 +174,7 @@ def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
         tokens = sum(artifact.tokens for artifact in gone)
         what = f"artifacts from place {shrunk.artifacts + 1} on"
         left.append(LeftOut(what=what, reason="they did not fit", tokens=tokens))
+    left += [LeftOut(what=f"file {path}", reason="it did not fit") for path in shrunk.files]
     if shrunk.lines_to and sections.turns:
         stretch = f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}"
         left.append(LeftOut(what=stretch, reason="a line each in the summary; they did not fit"))

@@ -68,6 +68,9 @@ def cut(sections: Sections, shrunk: Shrunk) -> Sections:
         message=message,
         remembered=sections.remembered if shrunk.memories is None else "",
         rounds=tuple(rounds[shrunk.rounds_to :]),
+        workspace=sections.workspace.without(shrunk.files)
+        if sections.workspace is not None and shrunk.files
+        else sections.workspace,
     )
 
 

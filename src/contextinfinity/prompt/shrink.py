@@ -23,6 +23,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from contextinfinity.domain.plan import Shrunk
+from contextinfinity.domain.workspace_prompt import WorkspaceText, path_of
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.cutting import (
     WHOLE,
@@ -126,6 +127,7 @@ def _cuts(sections: Sections, measure: Measure, window: int, start: Shrunk) -> I
         yield shrunk, saved, "limit"
     steps = (
         _fewer_artifacts,
+        _fewer_files,
         _shorter_texts,
         _older_tasks,
         _shorter_results,
@@ -149,6 +151,13 @@ def _fewer_artifacts(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
         sliced = measure.text(sections.artifacts[0].text[:SLICE])
         yield (shrunk := replace(shrunk, artifacts=1, slice=SLICE)), max(0, costs[0] - sliced), "limit"
         yield replace(shrunk, artifacts=0, slice=None), min(costs[0], sliced), "limit"
+
+
+def _fewer_files(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
+    """Leave out the open files of a workspace, largest first."""
+    sizes = {path_of(block): measure.text(block) for block in (sections.workspace or WorkspaceText()).files}
+    for path in sorted(sizes.keys() - set(shrunk.files), key=lambda path: (-sizes[path], path)):
+        yield (shrunk := replace(shrunk, files=(*shrunk.files, path))), sizes[path], "limit"
 
 
 def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
@@ -286,6 +295,8 @@ def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
         steps.append(f"artifacts: {shrunk.artifacts} of {len(sections.artifacts)} kept")
     if shrunk.slice is not None:
         steps.append(f"the best artifact: {shrunk.slice} characters of it")
+    if shrunk.files:
+        steps.append(f"files: without {', '.join(shrunk.files)}")
     for (turn_seq, _), share in levels_of(shrunk):
         if turn_seq <= shrunk.lines_to:
             continue

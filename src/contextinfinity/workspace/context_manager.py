@@ -258,7 +258,7 @@ class ContextManager(PromptWriter):
         patience = LOOP_SECONDS if in_a_loop() else PATIENCE_SECONDS
         self._wait(lambda: self._history.add(messages, patience))
         if self.history_store is not None:
-            record(self.history_store, messages)
+            record(self.history_store, messages, self.files.get_files())
 
     def _verbatim(self, standing: CurrentHistory) -> int:
         """Return the number of tokens of the verbatim part, which can be folded."""

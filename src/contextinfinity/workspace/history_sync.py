@@ -22,12 +22,16 @@ COMPARED = 20
 """How many messages have to be the same before two histories count as the same one."""
 
 
-def record(store: HistoryStore, messages: Sequence[Message]) -> None:
-    """Append what a user or assistant said; a file that cannot be written is left behind with a warning."""
+def record(store: HistoryStore, messages: Sequence[Message], files: Sequence[str] = ()) -> None:
+    """Append what a user or assistant said; a file that cannot be written is left behind with a warning.
+
+    ``files`` are the paths that were open; they are kept with the user's messages.
+    """
     try:
         for message in messages:
             if message.role in ROLES:
-                store.append_message(None, message.role, message.rendered_text, images=_images(message))
+                opened = list(files) if files and message.role == "user" else None
+                store.append_message(None, message.role, message.rendered_text, images=_images(message), files=opened)
     except OSError as error:
         log.warning("the history file %s is not written: %s", store.folder, error)
 

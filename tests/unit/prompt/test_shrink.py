@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import TextBlock, ToolResultBlock, say
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan, Shrunk
+from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
 from contextinfinity.prompt.budget import Ceilings, share_out
@@ -263,3 +264,33 @@ def test_a_plan_says_of_a_cut_prompt_what_it_took() -> None:
     assert told.shrunk.touches_front
     light = within(RICH, MEASURE.total(RICH) - 1).plan
     assert light.epoch_reason is None, "artifacts stand behind what is cached"
+
+
+@pytest.mark.req("BUDGET-3", "BUDGET-7")
+def test_files_of_a_workspace_are_left_out_largest_first_after_artifacts_and_before_turns() -> None:
+    blocks = tuple(
+        f"{path}\n```\n{'word ' * size}\n```" for path, size in (("a.py", 50), ("src/a.py", 50), ("b.py", 400))
+    )
+    there = WorkspaceText(
+        system=f"map\n\n# Reference Files (Stable)\n\n{blocks[1]}",
+        tiers=((say("user", f"# Reference Files\n\n{blocks[2]}"), say("assistant", "read")), (), ()),
+        context=(say("user", f"# Working Files\n\n{blocks[0]}"), say("assistant", "read")),
+        files=blocks,
+    )
+    whole = sections(
+        turns=(shown(1, "old " * 300, "answer " * 300),), artifacts=(artifact(1, "x " * 90),), workspace=there
+    )
+    total = MEASURE.total(whole)
+    found = shrink(whole, MEASURE, total - 300)
+    assert (found.artifacts, found.files, found.shortened) == (0, ("b.py",), ())
+    short = cut(whole, found).workspace
+    assert short is not None
+    assert short.tiers[0][0].rendered_text == "# Reference Files\n\nb.py: left out, the prompt was too large."
+    assert (short.system, short.context) == (there.system, there.context)
+    found = shrink(whole, MEASURE, total - 620)
+    assert found.files == ("b.py", "src/a.py", "a.py")
+    short = cut(whole, found).workspace
+    assert short is not None
+    assert short.context[0].rendered_text.endswith("\n\na.py: left out, the prompt was too large.")
+    assert short.system.endswith("\n\nsrc/a.py: left out, the prompt was too large."), "not taken for a.py"
+    assert describe(whole, found)[1] == "files: without b.py, src/a.py, a.py"
