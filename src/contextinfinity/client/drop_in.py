@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ContentBlock, Message, with_reasoning
@@ -135,7 +136,8 @@ class DropIn:
         can_call = not terms.tools or model.provider.abilities(model.model_id).tools
         if terms.form and terms.form == model.form:
             return clamped if can_call else (*clamped, "tools")
-        unmet = model.provider.options_for(terms.wishes, model.model_id).left_out
+        wishes = replace(terms.wishes, parallel_tools=terms.wishes.parallel_tools and None)  # True is always followed
+        unmet = model.provider.options_for(wishes, model.model_id).left_out
         where = "input" if terms.form == RESPONSES else "messages"
         unread = [f"{where}.content.{kind}" for kind in model.unread(messages)]
         return (*unread, *ignored, *clamped, *(() if can_call else ("tools",)), *unmet)

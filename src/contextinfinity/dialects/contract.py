@@ -46,6 +46,8 @@ class IncomingRequest(Struct, frozen=True, kw_only=True):
     """Metadata to store with the turn."""
     ignored: tuple[str, ...] = ()
     """Requested parameters that have no effect on a model of another vendor."""
+    option_names: dict[str, str] = {}
+    """The client's names of options (fields of ``RequestOptions``) that it calls otherwise."""
     not_offered: tuple[str, ...] = ()
     """Requested tools that no model is offered."""
     unsupported: tuple[tuple[str, str], ...] = ()

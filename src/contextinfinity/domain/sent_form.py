@@ -31,6 +31,8 @@ CHAT, MESSAGES, RESPONSES = "chat", "messages", "responses"
 
 Messages of the last one are always built from their blocks; its parameters and tools are passed unchanged.
 """
+PARALLEL, JSON_OBJECT = "parallel", "json_object"
+"""Keys of ``Prompt.sent``: whether the client accepts parallel calls, and whether it asks for any JSON object."""
 REF = "$cix"
 TEXT_KEYS = frozenset({"text", "content", "thinking", "data", "arguments", "input", "url", "refusal", "image_url"})
 """Keys whose values the blocks hold; all other values are kept in the template itself."""

@@ -25,7 +25,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities, cost
-from contextinfinity.domain.prompt import SENT, ProviderRequest
+from contextinfinity.domain.prompt import SENT, Prompt, ProviderRequest
 from contextinfinity.domain.turn import Usage
 from contextinfinity.providers.failures import garbled
 
@@ -182,6 +182,11 @@ def sent_to(request: ProviderRequest, form: str) -> dict[str, Json] | None:
     """Return a client's own parameters if the client uses this wire form, else None."""
     sent, own = dict_of(request.prompt.sent), dict_of(request.options).get(SENT)
     return dict_of(own) if own is not None and sent.get("form") == form else None
+
+
+def client_accepts(prompt: Prompt, key: str) -> bool:
+    """Return whether a client of ``/v1`` asks for something that is off by default (keys of ``Prompt.sent``)."""
+    return dict_of(prompt.sent).get(key) is True
 
 
 def configured(request: ProviderRequest) -> dict[str, Json]:

@@ -153,7 +153,7 @@ def test_a_message_stops_where_it_is_told_to(desk: Desk, client: Anthropic, mode
 
 def test_what_a_model_cannot_be_told_is_named(desk: Desk, client: Anthropic) -> None:
     answer = client.messages.with_raw_response.create(**asked("gpt", "Hi", stop_sequences=["STOP"], speed="fast"))
-    assert {"stop", "speed"} <= set(answer.headers["x-ignored-parameters"].split(", "))
+    assert {"stop_sequences", "speed"} <= set(answer.headers["x-ignored-parameters"].split(", "))
 
 
 TROUBLES = [

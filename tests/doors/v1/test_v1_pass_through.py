@@ -298,6 +298,37 @@ def test_parameters_and_tools_of_responses_reach_openai_as_sent(desk: Desk) -> N
     assert desk.asked.keys() == {"model", "input", "stream", "store", "include", "prompt_cache_key"}
 
 
+@pytest.mark.req("API-12")
+def test_parallel_calls_and_json_objects_reach_models_of_other_vendors(desk: Desk) -> None:
+    """The client runs its tools, so it decides; what is left out is named as the client names it."""
+    openai = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    anthropic = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
+    function = {"name": "weather", "description": "Tells.", "parameters": WEATHER}
+    asked: Any = {"messages": [{"role": "user", "content": "JSON please."}], "response_format": {"type": "json_object"}}
+    tools: Any = [{"type": "function", "function": function}]
+    choices: list[Any] = [{}, {"parallel_tool_calls": True}, {"parallel_tool_calls": False}]
+    for several in choices:
+        is_one = several.get("parallel_tool_calls") is False
+        desk.say("{}", "{}")
+        answer = openai.chat.completions.with_raw_response.create(model="gpt", tools=tools, seed=7, **asked, **several)
+        assert desk.asked["parallel_tool_calls"] is not is_one
+        assert desk.asked["text"]["format"] == {"type": "json_object"}
+        assert answer.headers["x-ignored-parameters"] == "seed"
+        openai.chat.completions.create(model="sonnet", tools=tools, messages=asked["messages"], **several)
+        assert desk.asked.get("tool_choice", {}).get("disable_parallel_tool_use", False) is is_one
+    offered: Any = [{"name": "weather", "input_schema": WEATHER}]
+    said: Any = {"messages": asked["messages"], "max_tokens": 900, "stop_sequences": ["END"], "tools": offered}
+    desk.say("Hm.", "Hm.")
+    left = anthropic.messages.with_raw_response.create(model="gpt", tool_choice={"type": "auto"}, **said)
+    assert (desk.asked["parallel_tool_calls"], left.headers["x-ignored-parameters"]) == (True, "stop_sequences")
+    one: Any = {"type": "auto", "disable_parallel_tool_use": True}
+    anthropic.messages.create(model="open", tool_choice=one, **said)
+    assert desk.asked["parallel_tool_calls"] is False
+    desk.say("{}")
+    openai.responses.create(model="open", input="JSON please.", text={"format": {"type": "json_object"}})
+    assert desk.asked["response_format"] == {"type": "json_object"}
+
+
 @pytest.mark.req("API-7", "API-12")
 def test_probabilities_of_words_come_with_responses(desk: Desk) -> None:
     client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})

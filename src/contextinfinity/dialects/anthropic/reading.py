@@ -41,6 +41,12 @@ LEAST_THINKING = 1024
 MOST_IGNORED = 32
 """The maximum number of ignored parameters that are named."""
 
+OPTION_NAMES = {
+    "stop": "stop_sequences",
+    "effort": "output_config.effort",
+    "thinking_tokens": "thinking",
+    "parallel_tools": "tool_choice.disable_parallel_tool_use",
+}
 _MEANT = frozenset(
     {
         *("model", "messages", "system", "max_tokens", "stream", "metadata", "tools", "tool_choice", "stop_sequences"),
@@ -103,6 +109,7 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
         end_user=under("metadata", lambda told: optional_text(told, "user_id"), metadata),
         thread_id=under("metadata", lambda told: optional_text(told, "thread_id"), metadata) or None,
         ignored=_ignored(asked, tools),
+        option_names=OPTION_NAMES,
         form=MESSAGES,
         sent={"form": MESSAGES}
         | {name: kept_value(asked, name) for name in ("system", "tools") if asked.get(name) is not None},

@@ -84,6 +84,7 @@ REFUSED = {
     "top_logprobs": "the probabilities of words are not given here",
 }
 """Without these the answer would not be what was asked for."""
+OPTION_NAMES = {"parallel_tools": "parallel_tool_calls", "effort": "reasoning_effort"}
 DEFAULTS: dict[str, tuple[Json, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
@@ -131,6 +132,7 @@ def _incoming(asked: dict[str, Json]) -> IncomingRequest:
         thread_id=_noted(metadata, "thread_id") or None,
         ignored=tuple(ignored[:MOST_IGNORED]),
         unsupported=tuple(_unsupported(asked)),
+        option_names=OPTION_NAMES,
         form=CHAT,
         sent={"form": CHAT, "system": said.system_sent} | ({"tools": asked["tools"]} if asked.get("tools") else {}),
         params=_params(asked, metadata),

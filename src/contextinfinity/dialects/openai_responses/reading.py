@@ -79,6 +79,11 @@ WRITTEN = frozenset(
     }
 )
 """Parameters that the engine writes itself, even for a model of the same API."""
+OPTION_NAMES = {
+    "parallel_tools": "parallel_tool_calls",
+    "effort": "reasoning.effort",
+    "reasoning_summary": "reasoning.summary",
+}
 NO_PROMPTS = "no prompts are kept here"
 NO_LOGPROBS = "the probabilities of words are not given here"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -144,6 +149,7 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         thread_id=conversation or _text_in(metadata, "thread_id") or None,
         follows=follows,
         appends=appends,
+        option_names=OPTION_NAMES,
         form=RESPONSES,
         params=_params(asked, metadata, tools),
         keeps={RESPONSE: echo | {"model": asked["model"]}},

@@ -15,7 +15,7 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json, TextBlock
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
-from contextinfinity.domain.sent_form import MESSAGES, all_in_form
+from contextinfinity.domain.sent_form import MESSAGES, PARALLEL, all_in_form
 from contextinfinity.providers import options, wire_values
 from contextinfinity.providers.anthropic.blocks import CARRIERS, PROVIDER, THINKING, PlacedBlock, pieces_of, text_piece
 from contextinfinity.providers.call_ids import with_safe_ids
@@ -71,7 +71,9 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
         "model": request.model_id,
         "max_tokens": wire_values.bounded_output(request, abilities),
         "stream": True,
-        **_tools_and_choice(tools, conversation, choices.parallel_tools),
+        **_tools_and_choice(
+            tools, conversation, choices.parallel_tools or wire_values.client_accepts(prompt, PARALLEL)
+        ),
         **({"system": [piece.block for piece in system]} if system else {}),
         "messages": [{"role": said.role, "content": [piece.block for piece in said.pieces]} for said in conversation],
     }

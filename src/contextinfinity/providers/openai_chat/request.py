@@ -25,7 +25,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
-from contextinfinity.domain.sent_form import CHAT, all_in_form
+from contextinfinity.domain.sent_form import CHAT, JSON_OBJECT, PARALLEL, all_in_form
 from contextinfinity.providers import files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
@@ -90,9 +90,10 @@ def body(request: ProviderRequest, abilities: Abilities, how: ChatRequestSetting
     if how.stream_usage:
         written["stream_options"] = {"include_usage": True}
     if tools:
-        written |= {"tools": tools, "parallel_tool_calls": how.parallel_tools}
+        several = how.parallel_tools or wire_values.client_accepts(prompt, PARALLEL)
+        written |= {"tools": tools, "parallel_tool_calls": several}
     if prompt.response_format is not None:
-        written["response_format"] = _format(prompt.response_format)
+        written["response_format"] = _format(prompt)
     owned = OWNED if how.vendor == PERPLEXITY else OWNED | SEARCH
     rules = options.Rules(vendor=how.vendor, limits=LIMITS, owned=owned, may_forbid=("parallel_tool_calls",))
     return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
@@ -121,7 +122,10 @@ def _tool(tool: ToolSpec) -> Json:
     return {"type": "function", "function": told}
 
 
-def _format(schema: Json) -> Json:
+def _format(prompt: Prompt) -> Json:
+    if wire_values.client_accepts(prompt, JSON_OBJECT):
+        return {"type": "json_object"}
+    schema = prompt.response_format
     strict = wire_values.can_be_strict(schema)
     return {"type": "json_schema", "json_schema": {"name": wire_values.FORMAT_NAME, "schema": schema, "strict": strict}}
 

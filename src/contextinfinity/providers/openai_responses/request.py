@@ -25,7 +25,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.domain.sent_form import RESPONSES
+from contextinfinity.domain.sent_form import JSON_OBJECT, PARALLEL, RESPONSES
 from contextinfinity.providers import files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
@@ -105,14 +105,15 @@ def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSe
         "max_output_tokens": wire_values.bounded_output(request, abilities, LEAST_OUTPUT),
     }
     if tools:
-        written |= {"tools": tools, "parallel_tool_calls": how.parallel_tools}
+        several = how.parallel_tools or wire_values.client_accepts(prompt, PARALLEL)
+        written |= {"tools": tools, "parallel_tool_calls": several}
     if request.cache_key:
         written["prompt_cache_key"] = wire_values.cache_key(request.cache_key)
     if abilities.reasoning and not how.store:
         # OpenAI sends it by default now; older deployments send it only on request.
         written["include"] = [ENCRYPTED]
     if prompt.response_format is not None:
-        written["text"] = {"format": _format(prompt.response_format)}
+        written["text"] = {"format": _format(prompt)}
     rules = replace(RULES, upstream_state=how.upstream_state)
     return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
@@ -158,7 +159,10 @@ def _tools(prompt: Prompt, abilities: Abilities) -> list[Json]:
     ]
 
 
-def _format(schema: Json) -> Json:
+def _format(prompt: Prompt) -> Json:
+    if wire_values.client_accepts(prompt, JSON_OBJECT):
+        return {"type": "json_object"}
+    schema = prompt.response_format
     strict = wire_values.can_be_strict(schema)
     return {"type": "json_schema", "name": wire_values.FORMAT_NAME, "schema": schema, "strict": strict}
 

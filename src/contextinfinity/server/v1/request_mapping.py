@@ -14,6 +14,8 @@ from msgspec import Struct
 from contextinfinity.client.drop_in import DropIn, SendOptions, SentConversation, Terms, number_of
 from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.sent_form import JSON_OBJECT, PARALLEL
 from contextinfinity.errors import InvalidInput
 from contextinfinity.server.auth import NEW, Acting, Asking, Caller, ForUser, acting, check_name, check_thread_name
 
@@ -97,7 +99,7 @@ async def question_of(
         response_format=incoming.response_format,
         wishes=incoming.wishes,
         form=incoming.form,
-        sent=incoming.sent,
+        sent=_sent(incoming),
         params={"params": incoming.params, "headers": _vendor_headers(request)},
         only_last=0 if _is_off(request) else None,
     )
@@ -109,6 +111,18 @@ async def question_of(
         terms=terms,
     )
     return MappedRequest(talk=talk, acting=act, asked=asked)
+
+
+def _sent(incoming: IncomingRequest) -> Json:
+    """Return the client's system text and tools as sent, and what a model of another vendor has to know of them.
+
+    The client runs its tools itself, so it decides about parallel calls, which all vendors allow by default.
+    """
+    if incoming.sent is None:
+        return None
+    is_object = incoming.response_format == {"type": "object"}
+    several = {PARALLEL: True} if incoming.tools and incoming.wishes.parallel_tools is not False else {}
+    return incoming.sent | several | ({JSON_OBJECT: True} if is_object else {})
 
 
 def _vendor_headers(request: Request) -> dict[str, str]:

@@ -182,7 +182,7 @@ async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: T
     """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
     left_out = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored, incoming.messages)
-    ignored = (*left_out, *incoming.not_offered)
+    ignored = (*(incoming.option_names.get(name, name) for name in left_out), *incoming.not_offered)
     return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
 
 
