@@ -21,21 +21,30 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from runpy import run_module
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+ECHO = """\
+[general]
+default_model = "echo"
+[models.echo]
+provider = "scripted"
+"""
 USED = (
     "contextinfinity.server.serving",
     "contextinfinity.cli.main",
-    "contextinfinity.cli.chat",
-    "contextinfinity.cli.answer_output",
+    "contextinfinity.cli.chat.terminal_view",
     "tests.recovery.doomed",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.auto",
+    "uvicorn.protocols.websockets.websockets_sansio_impl",
 )
 TEMPLATE = "from tests.doors.forked import run_template; run_template()"
 
@@ -125,6 +134,14 @@ class Forked:
         return code
 
 
+def run(*arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``cix`` to its end, without the settings of the person who runs the tests."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
+    with Forked("contextinfinity", list(arguments), inherited | dict(environ or {})) as process:
+        output, errors = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, process.wait(), output.decode(), errors.decode())
+
+
 def until_asleep(pid: int | str) -> None:
     """Wait until a process sleeps: a signal just before it waits for input may go unnoticed."""
     asleep = 0
@@ -181,15 +198,30 @@ def run_template() -> None:
 
 
 def _import_all() -> None:
-    """Import what processes use, and keep it out of their garbage collections, which would copy its pages."""
+    """Import what processes use, ask once, and keep it out of garbage collections, which would copy its pages."""
     from contextinfinity.engine.lazy_modules import load_all
 
     load_all()
     for name in USED:
         import_module(name)
     build_commands_once()
+    _ask_once()
     gc.collect()
     gc.freeze()
+
+
+def _ask_once() -> None:
+    from typer.testing import CliRunner
+
+    from contextinfinity.cli.main import app
+
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "config.toml").write_text(ECHO, encoding="utf-8")
+        done = CliRunner().invoke(app, ["ask", "Hello", "--data-dir", folder])
+    assert done.exit_code == 0, done.stderr
+    while len(list(Path("/proc/self/task").iterdir())) > threads:  # a process with threads cannot be forked
+        os.sched_yield()
 
 
 def build_commands_once() -> None:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.doors.forked import run
+
 
 def cix(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command, without the settings of whoever runs the tests."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "contextinfinity", *arguments],
-        env=inherited | environ,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    """Run the command."""
+    return run(*arguments, environ=environ)
 
 
 @pytest.mark.req("CONFIG-1", "CLI-1")
@@ -103,7 +95,8 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     assert done.returncode == 0
     assert ["config", "Show", "every", "setting,"] in [line.split()[:4] for line in done.stdout.splitlines()]
     # What takes long to load is the cause of a slow --help; a clock would depend on the machine.
-    loaded = cix("--help", PYTHONPROFILEIMPORTTIME="1").stderr
+    command = [sys.executable, "-X", "importtime", "-m", "contextinfinity", "--help"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     assert "contextinfinity.cli.main" in loaded
     for heavy in ("rich", "msgspec", "apsw", "contextinfinity.settings"):
         assert f" {heavy}\n" not in loaded

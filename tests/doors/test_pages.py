@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.doors.cix import ECHO, Cix
+from tests.doors.cix import Cix
+from tests.doors.forked import ECHO
 from tests.doors.server import Server
 from tests.ledgers import place_ledger
 

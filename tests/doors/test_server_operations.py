@@ -36,6 +36,10 @@ def own(tmp_path: Path) -> Iterator[Server]:
         made.stop()
 
 
+two_workers = pytest.mark.xdist_group("two workers")
+"""The tests of one server, on one test worker: each start of its workers takes two seconds of CPU."""
+
+
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers on one ledger."""
@@ -224,6 +228,7 @@ def test_a_key_is_known_after_a_kill(own: Server) -> None:
     assert own.said(answer["thread_id"]) == ["Hello"]
 
 
+@two_workers
 @pytest.mark.req("API-2", "THREAD-4")
 def test_two_workers_are_one_server(many: Server) -> None:
     while len(workers_of(many)) != 2:  # they may still be starting
@@ -242,6 +247,7 @@ def test_two_workers_are_one_server(many: Server) -> None:
         assert seen == [["Hello", *map(str, range(number + 1))]] * 4
 
 
+@two_workers
 @pytest.mark.req("METRICS-3")
 def test_any_worker_tells_the_figures_of_all(many: Server) -> None:
     before = _completed(many)
@@ -250,6 +256,7 @@ def test_any_worker_tells_the_figures_of_all(many: Server) -> None:
     assert {_completed(many) for _ in range(6)} == {before + 12}
 
 
+@two_workers
 @pytest.mark.req("API-6")
 def test_a_stream_of_one_worker_is_heard_and_stopped_through_another(many: Server) -> None:
     turns = [many.hanging()[0] for _ in range(4)]
@@ -262,6 +269,7 @@ def test_a_stream_of_one_worker_is_heard_and_stopped_through_another(many: Serve
     assert {each[-1].data["outcome"] for each in heard} == {"cancelled"}
 
 
+@two_workers
 def test_a_worker_that_dies_is_replaced(many: Server) -> None:
     turn, last = many.hanging()
     while open_streams(many) > 0:

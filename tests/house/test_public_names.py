@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import contextinfinity
+from tests.cases import each
 
 NAMES = Path(__file__).with_name("public_names.txt").read_text(encoding="utf-8").split()
 
@@ -28,7 +29,7 @@ def test_the_public_names_are_the_ones_on_the_list() -> None:
     assert sorted(contextinfinity.__all__) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_public_name_can_be_loaded(name: str) -> None:
     assert getattr(contextinfinity, name) is not None
 

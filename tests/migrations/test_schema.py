@@ -27,6 +27,7 @@ from contextinfinity.storage.sqlite.migrate import (
 from contextinfinity.storage.sqlite.named_sql import QUERIES
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import answer_turn
+from tests.cases import each
 
 REFERENCE = {
     "sessions": "id created_at title active_branch",
@@ -94,7 +95,7 @@ async def test_a_chat_log_shows_what_was_said(ledger: SqliteStore, ledger_path: 
 
 
 @pytest.mark.req("LEDGER-7")
-@pytest.mark.parametrize(
+@each(
     ("question", "index"),
     [
         ("SELECT * FROM session WHERE org_id = '' AND user_id = 'u' ORDER BY updated_at DESC", "session_by_owner"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from contextinfinity.retrieval import time_words as say
 from contextinfinity.retrieval.dates import LONGEST, MOST, nearness, spans_in, told_of
+from tests.cases import each
 from tests.sizes import sized
 
 _WORDS = sorted(
@@ -65,7 +66,7 @@ def test_a_message_that_is_passed_over_names_no_time(text: str, said_at: datetim
     assert told_of(text, said_at) == spans_in(text, said_at)
 
 
-@pytest.mark.parametrize(
+@each(
     "part",
     [
         "a ",

@@ -13,6 +13,7 @@ import pytest
 
 from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
+from tests.doors.forked import run
 from tests.recovery.breaking import BAD_CONFIG, FAILED_JOB, flip, healthy, sql, write
 
 
@@ -23,8 +24,7 @@ def command(*arguments: str | Path) -> tuple[list[str], dict[str, str]]:
 
 
 def doctor(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    line, environ = command(*arguments)
-    return subprocess.run(line, env=environ, capture_output=True, text=True, encoding="utf-8", timeout=60, check=False)
+    return run("doctor", *map(str, arguments))
 
 
 @pytest.fixture

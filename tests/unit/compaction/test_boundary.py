@@ -18,6 +18,7 @@ from contextinfinity.compaction.boundary import LOOKED_AT, SAFE_BOUNDARY, TopicB
 from contextinfinity.domain.message import Message, TextBlock, ToolUseBlock, say
 from contextinfinity.errors import InvalidInput
 from contextinfinity.threads import Turn
+from tests.cases import each
 
 LASAGNE = [
     {"role": "user", "content": "What's a good recipe for a vegetarian lasagne?"},
@@ -135,7 +136,7 @@ def test_the_text_of_several_blocks_is_taken_together() -> None:
     assert [one.text for one in spoken([message])] == ["one\ntwo"]
 
 
-@pytest.mark.parametrize(
+@each(
     "odd",
     [
         {"role": "user", "content": None},

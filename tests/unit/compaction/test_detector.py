@@ -15,6 +15,7 @@ from contextinfinity.domain.turn import Problem
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
+from tests.cases import each
 
 MESSAGES = [{"role": ("user", "assistant")[place % 2], "content": f"message {place}"} for place in range(10)]
 SAID = spoken(MESSAGES)
@@ -185,7 +186,7 @@ def test_a_fragment_without_a_confidence_has_none() -> None:
 
 
 @pytest.mark.req("COMPACT-2")
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         "",

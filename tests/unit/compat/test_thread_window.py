@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from contextinfinity.compat.thread_log import window_start
 from contextinfinity.domain.thread import Turn
+from tests.cases import each
 
 ROLE = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
 SCRIPTS = st.text("uast", max_size=40)
@@ -16,7 +17,7 @@ def log(script: str) -> list[Turn]:
 
 
 @pytest.mark.req("THREAD-7", "THREAD-8")
-@pytest.mark.parametrize(
+@each(
     ("script", "most", "window"),
     [
         ("", 20, ""),

@@ -23,6 +23,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.domain.sent_form import MESSAGES, in_form
 from contextinfinity.errors import InvalidInput
+from tests.cases import each
 
 pytestmark = pytest.mark.req("API-7")
 
@@ -352,7 +353,7 @@ def test_a_conversation_held_elsewhere_is_refused() -> None:
     assert "metadata.thread_id" in refused(thread={"type": "continue", "previous_message_id": "msg_1"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "place"),
     [
         ({"model": None}, "model: expected a text, found nothing"),
@@ -391,7 +392,7 @@ def test_a_wrong_value_is_refused_with_its_place(parameters: dict[str, Any], pla
     assert refused(**parameters).startswith(place)
 
 
-@pytest.mark.parametrize(
+@each(
     ("role", "block", "place"),
     [
         ("user", {"text": "a"}, "type: expected a text, found nothing"),

@@ -17,6 +17,7 @@ from contextinfinity.dialects.anthropic import AnthropicMessages
 from contextinfinity.dialects.contract import AnswerView, Dialect, SseWriter, Stop
 from contextinfinity.domain.message import ReasoningBlock, TextBlock, ToolUseBlock, UnknownBlock
 from contextinfinity.domain.turn import Problem, Usage
+from tests.cases import each
 
 pytestmark = pytest.mark.req("API-7")
 
@@ -203,7 +204,7 @@ def test_a_stream_that_fails_is_an_error_for_the_sdk() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "code", "kind", "raised"),
     [
         (400, "invalid_input", "invalid_request_error", anthropic.BadRequestError),

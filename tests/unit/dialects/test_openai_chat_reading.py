@@ -22,6 +22,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.errors import InvalidInput
+from tests.cases import each
 
 pytestmark = pytest.mark.req("API-7")
 
@@ -344,7 +345,7 @@ for _ in range(150):
     DEEP = {"properties": {"a": DEEP}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "path", "right"),
     [
         ({"model": None}, "model", "a text of 1 to 128"),
@@ -436,7 +437,7 @@ def test_what_is_wrong_is_named_with_its_place_and_what_would_be_right(parameter
     assert right in told
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",

@@ -20,6 +20,7 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.exchange.openai_messages import ParsedMessage, Unfit, said_in
+from tests.cases import each
 
 PIXELS = b"\x89PNG pixels"
 URI = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
@@ -116,7 +117,7 @@ def test_calls_and_results_are_kept_as_blocks() -> None:
     assert blocks(role="tool", content="Seen.") == (TextBlock(text="Seen."),)
 
 
-@pytest.mark.parametrize(
+@each(
     ("record", "words"),
     [
         ({}, "it has no role"),

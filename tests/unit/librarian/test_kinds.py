@@ -9,9 +9,10 @@ import pytest
 from contextinfinity.librarian.entry_kinds import kind_of
 from contextinfinity.librarian.scoring import words_of
 from contextinfinity.librarian.shorten import shortened
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("sentence", "kind"),
     [
         ("We decided to use Go.", "decision"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from contextinfinity.text.polarity import opposed
+from tests.cases import each
 
 
 @pytest.mark.req("LIBRARIAN-2")
-@pytest.mark.parametrize(
+@each(
     ("said", "noted"),
     [
         ("Never send invoices before the 14th.", "Always send invoices before the 14th"),

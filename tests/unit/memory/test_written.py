@@ -7,6 +7,7 @@ import pytest
 from contextinfinity.memory.extraction import draw
 from contextinfinity.memory.rendering import as_said
 from contextinfinity.retrieval.dates import told_of
+from tests.cases import each
 
 SAID = datetime(2026, 11, 16, 9, tzinfo=UTC)
 
@@ -31,7 +32,7 @@ def test_a_fact_is_put_as_its_user_would_say_it(fact: str, said: str) -> None:
 
 
 @pytest.mark.req("MEMORY-4", "MEMORY-5")
-@pytest.mark.parametrize(
+@each(
     "said",
     [
         "My flight to Lisbon is on December 3.",

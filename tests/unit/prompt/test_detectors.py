@@ -8,6 +8,7 @@ import pytest
 
 from contextinfinity.prompt.detectors import DETECTORS
 from contextinfinity.prompt.redact import hidden
+from tests.cases import each
 
 MIXED = "a1B2c3D4e5F6g7H8i9J0" * 5
 KEYS = (  # joined here, so that no scanner takes this file for a leak
@@ -73,7 +74,7 @@ def test_a_detector_hides_exactly_what_it_names(name: str, secret: str) -> None:
 
 
 @pytest.mark.req("SAFE-1")
-@pytest.mark.parametrize("text", INNOCENT)
+@each("text", INNOCENT)
 def test_versions_hashes_ids_and_dates_stay(text: str) -> None:
     for detector in DETECTORS.values():
         assert hidden(text, detector) == text

@@ -21,14 +21,13 @@ from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.providers.factory import wire
 from contextinfinity.providers.rebuild_request import write
 from contextinfinity.settings import ModelSettings, Settings
+from tests.cases import each
 from tests.sizes import sized
 from tests.unit.prompt.injections import CLOSING, attempts, lenient, parsed, words
 from tests.unit.prompt.material import artifact, sections
 
 ATTEMPTS = attempts()
-each_attempt = pytest.mark.parametrize(
-    ("kind", "text"), ATTEMPTS, ids=[f"{kind}-{number}" for number, (kind, _) in enumerate(ATTEMPTS)]
-)
+each_attempt = each(("kind", "text"), ATTEMPTS)
 BORDERS = re.compile(r"</?artifact|<\||\[/?inst\]|<</?sys|</?(?:system|developer|assistant|user|human)>")
 
 
@@ -100,7 +99,7 @@ def test_the_system_prompt_says_that_artifacts_give_no_orders() -> None:
 
 
 @pytest.mark.req("RETRIEVE-8")
-@pytest.mark.parametrize(
+@each(
     "border",
     [
         "<think>", "</think>", "<system-reminder>", "<system_prompt>", "<tool-call>", "<toolcall>", '<invoke name="x">',
@@ -201,9 +200,7 @@ def test_requests_of_layout_1_are_quoted_as_they_were() -> None:
     assert quote("a &#x3c;system&#x3e; b") == "| a (system&#x3e; b"
 
 
-@pytest.mark.parametrize(
-    "piece", ["&", "&amp;", "&#x3c;", "\ufe0f", "\u2800", "<  ", "\\u003c", "&lt", "%25", "%E9", "e\u0301", "< "]
-)
+@each("piece", ["&", "&amp;", "&#x3c;", "\ufe0f", "\u2800", "<  ", "\\u003c", "&lt", "%25", "%E9", "e\u0301", "< "])
 def test_disguises_take_time_in_proportion_to_their_length(piece: str) -> None:
     began = time.process_time()
     quote(piece * (200_000 // len(piece)))
@@ -215,7 +212,7 @@ def test_names_are_said_to_be_data_too() -> None:
     assert "names" in RULE, "they are words of strangers, and stand in the opening"
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "cout << user << system << endl;",

@@ -13,6 +13,7 @@ from contextinfinity.domain.model import Abilities, Prices
 from contextinfinity.errors import SettingsError
 from contextinfinity.providers.catalogue import abilities_of, models_of
 from contextinfinity.vendors import VENDORS
+from tests.cases import each
 
 CLAUDES: tuple[str, ...] = get_args(get_args(Model)[0])
 
@@ -29,7 +30,7 @@ def test_every_row_makes_sense(provider: str) -> None:
 
 
 @pytest.mark.req("PROVIDER-1")
-@pytest.mark.parametrize("model", CLAUDES)
+@each("model", CLAUDES)
 def test_every_model_that_the_sdk_of_anthropic_names_is_known(model: str) -> None:
     able = abilities_of("anthropic", model)
     assert able.known
@@ -38,7 +39,7 @@ def test_every_model_that_the_sdk_of_anthropic_names_is_known(model: str) -> Non
 
 
 @pytest.mark.req("PROVIDER-1")
-@pytest.mark.parametrize("model", [m for m in get_args(ChatModel) if m.startswith(("gpt-4.1", "gpt-5", "gpt-6", "o"))])
+@each("model", [m for m in get_args(ChatModel) if m.startswith(("gpt-4.1", "gpt-5", "gpt-6", "o"))])
 def test_every_current_model_that_the_sdk_of_openai_names_is_known(model: str) -> None:
     able = abilities_of("openai", model)
     assert able.known
@@ -47,7 +48,7 @@ def test_every_current_model_that_the_sdk_of_openai_names_is_known(model: str) -
 
 
 @pytest.mark.req("PROVIDER-1")
-@pytest.mark.parametrize(
+@each(
     ("provider", "model", "limit"),
     [
         ("openai", "gpt-4", 8_192),

@@ -22,6 +22,7 @@ from contextinfinity.providers.failures import (
     scrub,
 )
 from contextinfinity.providers.retry_after import retry_after
+from tests.cases import each
 
 KEY = "sk-ant-api03-0123456789abcdef"
 JSON = st.recursive(
@@ -100,7 +101,7 @@ SIZES: list[tuple[str, int, Json]] = [
 
 
 @pytest.mark.req("BUDGET-2")
-@pytest.mark.parametrize(("vendor", "status", "body"), SIZES)
+@each(("vendor", "status", "body"), SIZES)
 def test_a_size_rejection_is_told_apart_as_each_vendor_words_it(vendor: str, status: int, body: Json) -> None:
     failed = failure(vendor, status, body, model_id="m")
     assert failed.kind == "size"
@@ -127,7 +128,7 @@ WINDOWS: list[tuple[int, Json, int | None]] = [
 
 
 @pytest.mark.req("BUDGET-11")
-@pytest.mark.parametrize(("status", "body", "window"), WINDOWS)
+@each(("status", "body", "window"), WINDOWS)
 def test_a_rejection_for_tokens_names_the_window(status: int, body: Json, window: int | None) -> None:
     assert failure("acme", status, body).window == window
 
@@ -163,7 +164,7 @@ OTHERS: list[tuple[int, Json, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), OTHERS)
+@each(("status", "body", "kind"), OTHERS)
 def test_every_failure_has_its_kind(status: int, body: Json, kind: str) -> None:
     failed = failure("acme", status, body)
     assert failed.kind == kind
@@ -271,7 +272,7 @@ WAITS: list[tuple[dict[str, str], float | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "seconds"), WAITS)
+@each(("headers", "seconds"), WAITS)
 def test_the_wait_a_vendor_asks_for_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, now=100.0) == pytest.approx(seconds)
 

@@ -23,6 +23,7 @@ from contextinfinity.providers.options import joined
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.settings import ModelSettings, OpenAI, Settings, Tools
 from contextinfinity_testing.vendors import Answer, Call, FakeVendors, chat_checks, messages_checks, responses_checks
+from tests.cases import each
 
 pytestmark = pytest.mark.req("API-7")
 
@@ -205,8 +206,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(("wish", "expected"), TABLE, ids=[json.dumps(wish) for wish, _ in TABLE])
+@each(("wish", "expected", "place"), [(*row, place) for row in TABLE for place in PLACES])
 def test_a_wish_is_said_in_the_words_of_the_wire_or_named_as_left_out(
     wish: dict[str, Any], expected: dict[str, tuple[dict[str, Any], bool]], place: str
 ) -> None:

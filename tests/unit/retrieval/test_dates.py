@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from contextinfinity.retrieval.dates import LONGEST, MOST, TimeSpan, nearness, spans_in, told_of
+from tests.cases import each
 
 NOW = datetime(2023, 6, 14, 15, 30, tzinfo=UTC)
 """A Wednesday."""
@@ -185,7 +186,7 @@ def moment(text: str) -> datetime:
 
 
 @pytest.mark.req("RETRIEVE-5")
-@pytest.mark.parametrize(("text", "expected"), NAMED.items())
+@each(("text", "expected"), NAMED.items())
 def test_a_time_that_is_named_is_found(text: str, expected: tuple[str, str]) -> None:
     found = spans_in(text, NOW)
     assert [bounds(span) for span in found] == [(moment(expected[0]), moment(expected[1]))]
@@ -194,7 +195,7 @@ def test_a_time_that_is_named_is_found(text: str, expected: tuple[str, str]) -> 
 
 
 @pytest.mark.req("RETRIEVE-5")
-@pytest.mark.parametrize("text", NOTHING.strip().replace("\n", "|").split("|"))
+@each("text", NOTHING.strip().replace("\n", "|").split("|"))
 def test_what_only_looks_like_a_time_names_none(text: str) -> None:
     assert spans_in(text, NOW) == ()
 
@@ -226,7 +227,7 @@ def test_a_day_is_the_day_of_who_asks(zone: timezone | ZoneInfo) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "text", "start", "end"),
     [
         ("2023-01-01", "yesterday", "2022-12-31", "2023-01-01"),
@@ -260,7 +261,7 @@ def test_a_message_tells_of_times_reckoned_from_when_it_was_said() -> None:
     assert told_of("Nothing new here, version 2.3 runs well.", said) == ()
 
 
-@pytest.mark.parametrize("text", NAMED)
+@each("text", NAMED)
 def test_a_message_and_a_question_are_read_alike(text: str) -> None:
     assert told_of(text, NOW) == spans_in(text, NOW)
 

@@ -18,6 +18,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.embedders.static import built_in
 from contextinfinity.retrieval.chunking import ChunkDraft, Speakers, chunks_of
+from tests.cases import each
 from tests.unit.retrieval.turns import count, prose, turn
 
 PYTHON = "".join(
@@ -259,7 +260,7 @@ def test_what_is_borrowed_stays_small() -> None:
 
 
 @pytest.mark.req("RETRIEVE-1")
-@pytest.mark.parametrize(
+@each(
     ("side", "text", "kind"),
     [
         ("user", "Who is Ada?", "Other"),
@@ -306,7 +307,7 @@ def test_kinds_are_told_apart(side: str, text: str, kind: str) -> None:
 # --- the line that stands for it ---
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         ("Sure! Kafka 3.7 keeps offsets in a topic. More on that later.", "Kafka 3.7 keeps offsets in a topic."),

@@ -8,6 +8,7 @@ from benchmarks.rewriting import Case, cases
 from contextinfinity.rewriting import FollowUp, OfflineRewriter
 from contextinfinity.rewriting.clarification import UnmatchedReply, filled_in, is_open, reply_to
 from contextinfinity.threads import Turn
+from tests.cases import each
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FOUNDERS = [{"name": "Larry Page"}, {"name": "Sergey Brin"}]
@@ -82,7 +83,7 @@ async def test_a_clarification_names_every_candidate(message: str, question: str
 
 
 @pytest.mark.req("REWRITE-9")
-@pytest.mark.parametrize(
+@each(
     ("reply", "chosen"),
     [
         ("4", ["Budapest"]),

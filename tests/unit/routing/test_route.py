@@ -15,6 +15,7 @@ from contextinfinity.providers.failures import KINDS
 from contextinfinity.routing.router import next_after, route
 from contextinfinity.routing.router_inputs import ModelFacts, RouteQuery
 from contextinfinity.settings import Preference, Router, Rule
+from tests.cases import each
 
 pytestmark = pytest.mark.req("PROVIDER-6")
 
@@ -90,7 +91,7 @@ def test_switched_off_only_the_caller_and_the_branch_have_a_say() -> None:
     assert route(ask(fact), MODELS, router).fallbacks == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "yes", "no"),
     [
         (Rule(model="huge", intent="code"), {"text": "refactor parse_line()"}, {"text": "Tell me a story."}),
@@ -197,7 +198,7 @@ def test_a_failure_falls_over_to_the_branch_s_model_and_then_down_the_list() -> 
     assert next_after(last, "huge", "server") is None
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@each("kind", sorted(KINDS))
 def test_every_failure_of_a_provider_but_a_refusal_falls_over(kind: str) -> None:
     first = route(ask(), MODELS, Router(fallbacks=("huge",)))
     assert (next_after(first, "gpt", kind) is None) == (kind == "filter")

@@ -24,6 +24,7 @@ from contextinfinity.server.serving import listening
 from contextinfinity.server.streams import frame
 from contextinfinity.wiring import open_client
 from contextinfinity_testing.clients import suite_settings
+from tests.cases import each
 from tests.house import pages
 from tests.properties.wire_samples import SAMPLES
 
@@ -86,8 +87,8 @@ async def test_streams_of_a_worker_that_died_count_no_more(tmp_path: Path) -> No
 def test_more_names_than_there_is_room_for_cost_the_smallest_numbers() -> None:
     numbers = CounterTable(bytearray(REGION), 0)
     numbers.put("ann", 1e9)
-    for each in range(3 * SLOTS):
-        numbers.put(f"user {each}", each)
+    for number in range(3 * SLOTS):
+        numbers.put(f"user {number}", number)
     assert numbers.get("ann") == 1e9
     assert numbers.get(f"user {3 * SLOTS - 1}") == 3 * SLOTS - 1
     numbers.clear()
@@ -119,7 +120,7 @@ def test_no_answer_waits_for_an_acknowledgement() -> None:
         assert sock.proto == socket.IPPROTO_TCP, "asyncio sends at once only what it knows to be TCP"
 
 
-@pytest.mark.parametrize("kind", pages.error_types(errors))
+@each("kind", pages.error_types(errors))
 def test_every_error_has_a_status(kind: type[errors.ContextInfinityError]) -> None:
     error = kind("What happened.", head="x") if kind is errors.HeadMoved else kind("What happened.", hint="Do this.")
     told = problems.problem_of(error)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from contextinfinity.server.web.highlight import highlight
 from contextinfinity.server.web.markdown import ATTRIBUTES, MAX_CHARS, TAGS, render
+from tests.cases import each
 from tests.sizes import sized
 
 HOSTILE = (
@@ -63,7 +64,7 @@ def check(html: str) -> None:
 
 
 @pytest.mark.req("SAFE-10", "WEB-1")
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 def test_hostile_markdown_becomes_text_and_harmless_links(text: str) -> None:
     check(render(text))
     check(render(f"> - {text}\n\n## {text}"))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-import pytest
-
 from contextinfinity.text.entities import entities
+from tests.cases import each
 
 
 def found(text: str) -> list[str]:
     return [f"{each.kind}: {each.text}" for each in entities(text)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         (
@@ -59,9 +58,7 @@ def test_every_entity_says_where_it_stands() -> None:
     assert len(spans) == 5
 
 
-@pytest.mark.parametrize(
-    "piece", ["a.", "a/", "-", "1,", "A ", "年", "1年", "@a", "_", "a-1-", "://", "a\\", "(", "1 € ", "May 3 ", "#"]
-)
+@each("piece", ["a.", "a/", "-", "1,", "A ", "年", "1年", "@a", "_", "a-1-", "://", "a\\", "(", "1 € ", "May 3 ", "#"])
 def test_no_text_takes_long(piece: str) -> None:
     began = time.process_time()
     entities(piece * (200_000 // len(piece)))

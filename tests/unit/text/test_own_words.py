@@ -20,6 +20,7 @@ from contextinfinity.memory.extraction import draw
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity.text.cues import leaves_topic
 from contextinfinity.text.own_words import READ, own_words, split
+from tests.cases import each
 from tests.sizes import sized
 
 SAMPLE: list[dict[str, Any]] = json.loads(
@@ -60,7 +61,7 @@ async def test_almost_nothing_shown_in_the_sample_becomes_binding() -> None:
 
 
 @pytest.mark.req("SAFE-9")
-@pytest.mark.parametrize(
+@each(
     ("message", "own"),
     [
         ("We use ruff.\n```\nWe use black.\n```\nThanks.", "We use ruff. Thanks."),
@@ -173,7 +174,7 @@ def test_own_words_keep_their_positions_and_splitting_again_changes_nothing_mark
     assert all(mine in (" ", "\n", theirs) for mine, theirs in zip(parts.own, message, strict=True))
 
 
-@pytest.mark.parametrize(
+@each(
     "piece",
     [
         "`",

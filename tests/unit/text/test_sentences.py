@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from contextinfinity.text.sentences import spoken
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "sentences"),
     [
         ("Hi Dr. Smith, see e.g. Redis. Then go.", ["Hi Dr. Smith, see e.g. Redis.", "Then go."]),

@@ -23,6 +23,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.text.tokens import counter_of
 from contextinfinity.text.tokens.pieces import PAGE_TOKENS
+from tests.cases import each
 
 GPT = counter_of("openai", "gpt-5")
 CLAUDE = counter_of("anthropic", "claude-opus-5-5")
@@ -160,7 +161,7 @@ def test_anthropic_adds_a_text_of_its_own_where_tools_are_offered() -> None:
     assert with_tools > CLAUDE.prompt(Prompt(system=(), messages=(message,))) + 300
 
 
-@pytest.mark.parametrize(
+@each(
     ("provider", "model_id", "size", "tokens"),
     [
         ("openai", "gpt-4o", (1024, 1024), 765),

@@ -14,6 +14,7 @@ from contextinfinity.text.tokens import Counter, counter_of
 from contextinfinity.text.tokens.encodings import Encoding, load_tokenizer
 from contextinfinity.vendors.picture_rules import ANY_PICTURE
 from contextinfinity.vendors.record import Family
+from tests.cases import each
 
 # What OpenAI's own tokenizer gives for these texts: o200k_base, cl100k_base.
 VECTORS = [
@@ -37,7 +38,7 @@ def fresh(*, exact: bool = False) -> Counter:
 
 
 @pytest.mark.req("BUDGET-4")
-@pytest.mark.parametrize(("text", "o200k", "cl100k"), VECTORS)
+@each(("text", "o200k", "cl100k"), VECTORS)
 def test_texts_for_openai_are_counted_exactly(text: str, o200k: int, cl100k: int) -> None:
     assert counter_of("openai", "gpt-5").count(text) == o200k
     assert counter_of("openai", "gpt-4-turbo").count(text) == cl100k
@@ -47,7 +48,7 @@ GERMAN = "Die Würde des Menschen ist unantastbar."
 
 
 @pytest.mark.req("BUDGET-4")
-@pytest.mark.parametrize(
+@each(
     ("model_id", "tokens"),
     [
         ("gpt-4o", 11),
@@ -77,7 +78,7 @@ def test_the_tokenizer_goes_by_the_model(model_id: str, tokens: int) -> None:
 
 
 @pytest.mark.req("BUDGET-4")
-@pytest.mark.parametrize(
+@each(
     ("provider", "model_id", "scale"),
     [
         ("anthropic", "claude-3-5-sonnet-20241022", 1.15),

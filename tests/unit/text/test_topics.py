@@ -12,6 +12,7 @@ from benchmarks.topics import Chat, assistant_chats
 from contextinfinity.embedders.static import built_in
 from contextinfinity.text import cues
 from contextinfinity.text.topics import LONGEST, shift_scores
+from tests.cases import each
 
 COOKING = [
     ("user", "What's a good recipe for a vegetarian lasagne?"),
@@ -157,7 +158,7 @@ def test_the_scores_need_nothing_but_vectors_of_the_texts() -> None:
 # --- Cues -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Now let's work on the login page.",
@@ -211,9 +212,7 @@ def test_content_is_what_is_left_without_empty_words_and_endings() -> None:
     assert cues.content(cues.words("What's the invoice? The INVOICES aren't here.")) == {"invoic"}
 
 
-@pytest.mark.parametrize(
-    "piece", ["now let's ", "let's do ", "forget ", "(((( ", "ok ", "ok, ", "¿¡", "a/", "?", " ", "hm", "x_y "]
-)
+@each("piece", ["now let's ", "let's do ", "forget ", "(((( ", "ok ", "ok, ", "¿¡", "a/", "?", " ", "hm", "x_y "])
 def test_no_text_makes_the_cues_slow(piece: str) -> None:
     text = piece * 300_000
     began = time.process_time()

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from contextinfinity.errors import InvalidInput
 from contextinfinity.tools.functions import Tool
+from tests.cases import each
 
 if TYPE_CHECKING:
     from contextinfinity.nowhere import Unseen  # type: ignore[import-not-found]
@@ -183,7 +184,7 @@ def test_a_function_without_a_docstring_is_described_by_nothing_or_by_what_is_gi
     assert Tool(tool, description="Do it.").spec.description == "Do it."
 
 
-@pytest.mark.parametrize(
+@each(
     ("section", "said"),
     [
         ("Args:\n        city: Its name.", {"city": "Its name."}),

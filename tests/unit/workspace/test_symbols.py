@@ -11,6 +11,7 @@ from contextinfinity.workspace.file_tree import draw_tree
 from contextinfinity.workspace.languages import definitions
 from contextinfinity.workspace.listing import list_files
 from contextinfinity.workspace.symbols import SymbolIndex, select
+from tests.cases import each
 
 SAMPLES = {
     "python": ("class A(B):\n    def f(self, x: int) -> int:\n        def inner(): ...\n        return x\n", "A f"),
@@ -29,7 +30,7 @@ SAMPLES = {
 
 
 @pytest.mark.req("FILES-4")
-@pytest.mark.parametrize("language", SAMPLES)
+@each("language", SAMPLES)
 def test_a_language_gives_what_it_defines(language: str) -> None:
     source, names = SAMPLES[language]
     assert [one.name for one in definitions(language, source.encode())] == names.split()

@@ -12,6 +12,7 @@ from contextinfinity import ContextManager
 from contextinfinity.errors import InvalidInput, Refused
 from contextinfinity.workspace import urls
 from contextinfinity.workspace.urls import addresses_in, fetch_page, is_public
+from tests.cases import each
 from tests.unit.workspace.rooms import MODEL, machine
 
 PAGE = (
@@ -89,7 +90,7 @@ def test_a_server_that_sends_slowly_is_cut_off(site: str) -> None:
 
 
 @pytest.mark.req("FILES-4")
-@pytest.mark.parametrize(
+@each(
     ("address", "public"),
     [
         ("93.184.216.34", True),
