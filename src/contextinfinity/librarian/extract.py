@@ -21,7 +21,8 @@ from contextinfinity.librarian.summary_vocabulary import PHRASES
 from contextinfinity.text.content_words import content_words
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.own_words import READ
-from contextinfinity.text.sentences import asks, reported
+from contextinfinity.text.plain_prose import plain_prose
+from contextinfinity.text.sentences import asks, reported, spoken
 
 PER_MESSAGE = 2
 """The maximum number of notes of a message, besides up to twice as many binding entries."""
@@ -81,6 +82,7 @@ async def _read_message(one: TranscriptMessage, asked: _Asked, reading: Extracte
     said = [] if await gives_orders_in(one.text, pause) else reported(one.text, everything=assistant)
     if len(said) > _SENTENCES:
         said = [*said[: _SENTENCES // 2], *said[-_SENTENCES // 2 :]]
+    certain = None if assistant else frozenset(spoken(plain_prose(one.text)).sentences)
     total = max(1, len(said))
     reading.lengths.setdefault(one.role, []).append(total)
     made: list[tuple[float, Kind, str]] = []
@@ -88,7 +90,8 @@ async def _read_message(one: TranscriptMessage, asked: _Asked, reading: Extracte
         text = shortened(sentence, one.at)
         if is_prose(text) and _says_something(text):
             words = words_of(text)
-            kind: Kind = kind_of(text, frozenset(words), assistant=assistant) if own else "fact"
+            binds = own and (certain is None or sentence in certain)
+            kind: Kind = kind_of(text, frozenset(words), assistant=assistant) if binds else "fact"
             made.append((score(text, words, place, total), kind, text))
         if place % 16 == 15:
             await pause()

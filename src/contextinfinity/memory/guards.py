@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.memory import LONGEST_MEMORY
 from contextinfinity.text.orders import gives_orders
-from contextinfinity.text.own_words import own_words
+from contextinfinity.text.plain_prose import plain_prose
 from contextinfinity.text.sentences import asks, before_question, spoken
 from contextinfinity.text.vocabulary import patterns
 
@@ -97,7 +97,7 @@ def statements(message: str) -> Iterator[Stated]:
         return
     if _PLAY.search(message) or _ROLE.match(message) or _JOKE.search(message):
         return
-    text, place = _WRAPPED.sub(lambda gap: " " * len(gap[0]), own_words(message)), 0
+    text, place = _WRAPPED.sub(lambda gap: " " * len(gap[0]), plain_prose(message)), 0
     for sentence in spoken(text).sentences:
         found = _found(text, sentence, place)
         if found is None:
@@ -122,7 +122,7 @@ def mentioning(message: str) -> str:
         return ""
     if any(found.search(message) for found in (_PLAY, _JOKE, _OPENING, _CODE)) or _ROLE.match(message):
         return ""
-    return _blanked(own_words(message))
+    return _blanked(plain_prose(message))
 
 
 def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:

@@ -84,11 +84,12 @@ class OwnAndQuoted(Struct, frozen=True):
     material: tuple[str, ...]
 
 
-class _SentenceUnit(Struct, frozen=True):
+class SentenceUnit(Struct, frozen=True):
     """A sentence or a line outside delimited material.
 
     ``seam`` says what is before it: 0 a sentence, 1 a line break, 2 a blank line, a rule or a separator.
     ``closed`` says what follows: 0 a sentence, 1 a line break or a separator, 2 a blank line.
+    ``lower`` says whether it begins with a small letter.
     """
 
     start: int
@@ -96,6 +97,7 @@ class _SentenceUnit(Struct, frozen=True):
     text: str
     seam: int
     closed: int
+    lower: bool
 
 
 def own_words(message: str) -> str:
@@ -127,7 +129,7 @@ def _may_be_delimited(message: str, place: int) -> bool:
 
 def _introduced(text: str, message: str, shown: list[Span], opening: int) -> list[Span]:
     """Return the spans of introduced material; in ``text`` the delimited material of the message is blank."""
-    units = [*_units(text)]
+    units = [*sentence_units(text)]
     spans: list[Span] = []
     done = 0
     for index, unit in enumerate(units):
@@ -151,7 +153,8 @@ def _introduced(text: str, message: str, shown: list[Span], opening: int) -> lis
     return [(0, tail[0].start)] if any(_points_back(unit.text, other_layout=other) for unit in tail) else []
 
 
-def _units(text: str) -> Iterator[_SentenceUnit]:
+def sentence_units(text: str) -> Iterator[SentenceUnit]:
+    """Yield the sentences and lines of a text."""
     start, seam = 0, 2
     for end in _UNIT_END.finditer(text):
         words = text[start : end.end()]
@@ -159,7 +162,8 @@ def _units(text: str) -> Iterator[_SentenceUnit]:
         if _WORD.search(words):
             closed = int(separator or text[end.end() : end.end() + 1] == "\n")
             closed += bool(closed and _BLANK_LINE.match(text, end.end() - (end[0] == "\n")))
-            yield _SentenceUnit(start, end.end(), lower(words[:_LONG]), seam, closed)
+            small = words.lstrip()[:1].islower()
+            yield SentenceUnit(start, end.end(), lower(words[:_LONG]), seam, closed, small)
             seam = 0
         elif RULE.match(words) or (seam and end[0] == "\n" and not words.strip()):
             seam = 2
@@ -168,7 +172,7 @@ def _units(text: str) -> Iterator[_SentenceUnit]:
         start = end.end()
 
 
-def _introduction(unit: _SentenceUnit) -> tuple[int, _Kind] | None:
+def _introduction(unit: SentenceUnit) -> tuple[int, _Kind] | None:
     """Return where the material that a unit introduces begins, and its kind."""
     text = unit.text
     if not has("sign", text) and not _COLON.search(text):
@@ -178,7 +182,7 @@ def _introduction(unit: _SentenceUnit) -> tuple[int, _Kind] | None:
     if has("fiction", text[:_HEAD]) or _is_imperative("part", text):
         return unit.end if _is_imperative("orders", text) and not _COLON.search(text) else unit.start, "task"
     bracket = _BRACKETED.match(text)
-    if bracket and (_is_text(bracket[1]) or has("presents", bracket[1])):
+    if bracket and (is_text(bracket[1]) or has("presents", bracket[1])):
         return unit.start + bracket.end(), "source"
     for colon in islice(_COLON.finditer(text), _COLONS):
         inline = bool(text[colon.end() :].strip())
@@ -204,7 +208,7 @@ def _is_imperative(name: str, text: str) -> bool:
     return False
 
 
-def _is_text(text: str, *, machine: bool = True) -> bool:
+def is_text(text: str, *, machine: bool = True) -> bool:
     """Return whether the text names a specific text (not "a letter") or the output of a program."""
     return any(
         not _INDEFINITE.search(text[max(0, noun.start() - 40) : noun.start()])
@@ -215,7 +219,7 @@ def _is_text(text: str, *, machine: bool = True) -> bool:
 
 def _is_task(text: str, *, closed: bool) -> bool:
     """Return whether a unit asks for work on a text; ``closed`` if its line or a colon ends after it."""
-    noun = _is_text(text, machine=closed)
+    noun = is_text(text, machine=closed)
     pointing = word_class("this").search(text)
     if has("grammar", text) and _ASKS.search(text):
         return True
@@ -235,9 +239,9 @@ def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
         return "source"
     says = [*word_class("says").finditer(head)]
     if says and not has("subject", head[max(0, says[-1].start() - 20) : says[-1].start()]):
-        return "inline" if inline and not _is_text(head) else "source"
+        return "inline" if inline and not is_text(head) else "source"
     mine = word_class("self").match(head.lstrip()) and len(head.split()) < _LONG_HEAD
-    if _is_text(head):
+    if is_text(head):
         return None if mine or (dash and has("subject", head)) else "source"
     if not dash and _FOREIGN.search(head) and not has("subject", head):
         return "source"
@@ -257,7 +261,7 @@ def _presents(text: str, *, closed: bool) -> bool:
     """Return whether a unit without a colon only names or presents a text."""
     if _ASKS.search(text):
         return False
-    noun = _is_text(text)
+    noun = is_text(text)
     pointing = word_class("this").search(text)
     if noun and (has("presents", text) or (pointing and word_class("is").match(text, pointing.end() + 1))):
         return True
@@ -268,7 +272,7 @@ def _presents(text: str, *, closed: bool) -> bool:
     words = TITLE_WORDS if closed else TITLE_WORDS // 2
     others = not has("self", text) or (closed and (_FOREIGN.search(text) is not None or has("from", text)))
     states = has("that", text) or has("is", text) or "!" in text
-    return others and not states and len(text.split()) <= words and _is_text(text, machine=False)
+    return others and not states and len(text.split()) <= words and is_text(text, machine=False)
 
 
 def _reported(text: str) -> int | None:
@@ -279,7 +283,7 @@ def _reported(text: str) -> int | None:
         before = text[: says.start()]
         tells, follows = has("tells", says[0]), _WORD.search(text, says.end()) is not None
         mine = has("subject", before[-2 if DENSE.search(says[0]) else -20 :])
-        if (tells or (follows and _is_text(before[-60:]))) and not mine and not text.startswith(" to ", says.end()):
+        if (tells or (follows and is_text(before[-60:]))) and not mine and not text.startswith(" to ", says.end()):
             return says.end() if follows else 0
     return None
 
@@ -307,12 +311,12 @@ def _points_back(text: str, *, other_layout: bool) -> bool:
     return (
         has("grammar", text)
         or _is_imperative("rework", text)
-        or (_is_text(text, machine=False) and _is_imperative("handle", text))
+        or (is_text(text, machine=False) and _is_imperative("handle", text))
         or (other_layout and (_ASKS.search(text) is not None or _is_imperative("handle", text)))
     )
 
 
-def _resumption(text: str, units: list[_SentenceUnit], index: int, start: int, kind: _Kind) -> int:
+def _resumption(text: str, units: list[SentenceUnit], index: int, start: int, kind: _Kind) -> int:
     """Return where the user's own words resume after material that begins at ``start``, else the end of the text."""
     shown = _SIGN.search(text, start)
     limit = len(text)
@@ -341,7 +345,7 @@ def _resumption(text: str, units: list[_SentenceUnit], index: int, start: int, k
     return asked[-1] if asked else limit
 
 
-def _resumes(unit: _SentenceUnit) -> bool:
+def _resumes(unit: SentenceUnit) -> bool:
     """Return whether a unit asks or orders something, as a user does after showing a text."""
     if _ASKS.search(unit.text) or _is_imperative("rework", unit.text):
         return True

@@ -233,7 +233,7 @@ def test_a_fact_names_the_place_of_its_words() -> None:
     message = "Hello!\n\nSo, as I said, I moved to Berlin last week,\nand it rains."
     fact = the(message)
     assert message[fact.start : fact.end].startswith("I moved to Berlin")
-    broken = "It was a long and rather wet week. After all these years we have moved to\n  Berlin. Well."
+    broken = "It was a long and rather wet week. After all these years we have moved\n  to Berlin. Well."
     fact = the(broken)
     assert "Berlin" in broken[fact.start : fact.end]
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from contextinfinity.text.own_words import own_words
+from contextinfinity.text.plain_prose import plain_prose
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 WORD = re.compile(r"[^\W_]+")
@@ -36,11 +38,23 @@ def content(text: str) -> set[str]:
     return found
 
 
-def share(statements: list[str], message: str, least: float) -> list[bool]:
-    """Return for each statement whether at least this share of its words in the message are own words."""
-    shown, own = content(message), content(own_words(message))
+def share(statements: list[str], message: str, own_text: str, least: float) -> list[bool]:
+    """Return for each statement whether at least this share of its words in the message are in the own text."""
+    shown, own = content(message), content(own_text)
     shared = [content(statement) & shown for statement in statements]
     return [bool(words) and len(words & own) >= least * len(words) for words in shared]
+
+
+def figures(sample: str, own_text: Callable[[str], str]) -> tuple[float, float]:
+    """Return the shares of foreign statements taken for own ones, and of own statements kept."""
+    leaks: list[bool] = []
+    kept: list[bool] = []
+    for line in (SAMPLES / sample).read_text("utf-8").splitlines():
+        message = json.loads(line)
+        own = own_text(message["message"])
+        leaks += share(message["foreign"], message["message"], own, 0.7)
+        kept += share(message["own"], message["message"], own, 0.6)
+    return sum(leaks) / len(leaks), sum(kept) / len(kept)
 
 
 @pytest.mark.req("SAFE-9")
@@ -48,11 +62,13 @@ def share(statements: list[str], message: str, least: float) -> list[bool]:
     ("sample", "most_leaks", "least_kept"), [("pasted_dev.jsonl", 0.01, 0.64), ("pasted_held.jsonl", 0.14, 0.55)]
 )
 def test_foreign_statements_are_hardly_ever_own_words(sample: str, most_leaks: float, least_kept: float) -> None:
-    leaks: list[bool] = []
-    kept: list[bool] = []
-    for line in (SAMPLES / sample).read_text("utf-8").splitlines():
-        message = json.loads(line)
-        leaks += share(message["foreign"], message["message"], 0.7)
-        kept += share(message["own"], message["message"], 0.6)
-    assert sum(leaks) <= most_leaks * len(leaks), f"{sum(leaks)} of {len(leaks)}"
-    assert sum(kept) >= least_kept * len(kept), f"{sum(kept)} of {len(kept)}"
+    leaks, kept = figures(sample, own_words)
+    assert leaks <= most_leaks
+    assert kept >= least_kept
+
+
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize(("sample", "most_leaks"), [("pasted_dev.jsonl", 0.0), ("pasted_held.jsonl", 0.05)])
+def test_what_may_bind_has_fewer_foreign_statements_than_own_words(sample: str, most_leaks: float) -> None:
+    leaks, _ = figures(sample, plain_prose)
+    assert leaks <= most_leaks
