@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -479,7 +479,7 @@ def test_a_huge_conversation_is_read() -> None:
 
 def test_a_nul_among_many_values_under_a_long_name_is_found_quickly() -> None:
     body = json.dumps({"a": "\0", "x" * 1_000_000: [0] * 100_000}).encode()
-    began = perf_counter()
+    began = thread_time()
     with pytest.raises(InvalidInput, match=r"^a: "):
         OpenAIChat().read(body)
-    assert perf_counter() - began < 5
+    assert thread_time() - began < 5
