@@ -1,46 +1,46 @@
 """Everything that can go wrong, as one tree.
 
     ContextInfinityError
-    ├── SettingsError          config.toml or the environment says something we cannot follow
-    ├── InvalidInput           the caller's values break a rule: text that is no text, a name too long
+    ├── SettingsError          a setting is unknown, of the wrong type or out of range
+    ├── InvalidInput           a value of the caller is not valid: text with a lone surrogate, a name too long
     │   ├── FileRefused        a file that must not be read: outside the root, binary, too large
-    │   ├── TooLarge           more than a server takes
+    │   ├── TooLarge           larger than the server accepts
     │   ├── TooSlow            a request that took too long to arrive
-    │   └── WrongForm          a request in a form that a server does not read
-    ├── AccessDenied           who asks may not
+    │   └── WrongForm          a content type or encoding that the server does not support
+    ├── AccessDenied           the caller has no permission
     │   ├── TokenNeeded        no token, or one that is not valid
-    │   └── NotYours           the token stands for somebody else
+    │   └── NotYours           the token belongs to another user or organisation
     ├── NotFound               no session, branch, turn or state of that id
-    │   └── Gone               it was there, and was deleted
-    ├── Refused                well formed, but not possible as things stand
-    │   ├── AlreadyExists      that id or external id is taken
-    │   ├── KeyReused          that key named another request before
-    │   ├── TooMany            more requests or streams at once than a user may have
-    │   ├── Ending             the server is about to end
+    │   └── Gone               it existed and was deleted
+    ├── Refused                a conflict with the current state
+    │   ├── AlreadyExists      the id or external id is in use
+    │   ├── KeyReused          the idempotency key was used for another request
+    │   ├── TooMany            the rate limit or the limit of open streams is reached
+    │   ├── Ending             the server is shutting down
     │   ├── QueueFull          too many messages wait on this branch
     │   ├── BranchBusy         another turn of this branch is being answered
     │   ├── WrongPhase         the turn's phase does not allow this step
-    │   ├── TurnLost           another worker owns the turn by now; what we wanted to write was discarded
-    │   ├── JobLost            another worker has the job by now; its end was discarded
-    │   ├── WorkerLost         this worker was declared dead while it slept
+    │   ├── TurnLost           another worker owns the turn; the write was discarded
+    │   ├── JobLost            another worker owns the job; the result was discarded
+    │   ├── WorkerLost         this worker missed its heartbeats and was declared dead
     │   ├── HeadMoved          the branch head is no longer the state the caller built on
-    │   └── OutOfOrder         an earlier turn of the branch has to be committed first
-    ├── ServerAway             a server cannot be reached, or is none of ours
+    │   └── OutOfOrder         an earlier turn of the branch must be committed first
+    ├── ServerAway             a server cannot be reached, or is not a ContextInfinity server
     ├── ProviderError          a model could not answer; ``kind`` says how it failed
-    └── LedgerError            the store itself cannot go on
+    └── LedgerError            the ledger is not usable
         ├── LedgerBusy         another process held the write lock for too long
-        ├── LedgerFull         no room on the disk
+        ├── LedgerFull         the disk is full
         ├── LedgerReadOnly     the file or folder cannot be written
-        ├── LedgerForeign      the file is not one of ours
+        ├── LedgerForeign      the file is not a ledger
         ├── LedgerTooNew       written by a newer release
         ├── LedgerCorrupt      the file is damaged
-        ├── LedgerLost         it is missing, empty or another one
-        ├── EncryptionKeyMissing  the folder is encrypted, and its key is not where it should be
+        ├── LedgerLost         it is missing, empty or replaced by another
+        ├── EncryptionKeyMissing  the folder is encrypted, and its key cannot be read
         ├── EncryptionKeyWrong  the folder is encrypted with another key
-        ├── LedgerFailed       the disk refused to read or write
+        ├── LedgerFailed       reading or writing failed (an I/O error)
         │   └── LedgerUnlocked  another SQLite library in this process dropped the locks and deleted the log
-        ├── LedgerAway         it cannot be reached for now, and this cannot be done without it
-        ├── SpoolFull          it cannot be reached for now, and no more can be held for it
+        ├── LedgerAway         it is unavailable, and the operation needs it
+        ├── SpoolFull          it is unavailable, and its spool is full
         └── LedgerClosed       used after it was closed
 
 An error carries three things: a stable ``code`` for programs, a message that says what happened and
@@ -53,7 +53,7 @@ from typing import ClassVar
 
 
 class ContextInfinityError(Exception):
-    """Root of the tree: a message for people, a hint, a code for programs."""
+    """Root of the tree: a message, a hint for the user and a stable code for programs."""
 
     code: ClassVar[str] = "error"
     default_hint: ClassVar[str] = ""
@@ -71,19 +71,19 @@ class SettingsError(ContextInfinityError):
 
 
 class InvalidInput(ContextInfinityError):
-    """A value breaks a rule of the domain."""
+    """A value of the caller is not valid."""
 
     code = "invalid_input"
 
 
 class FileRefused(InvalidInput, ValueError):
-    """A file of a workspace must not be read: outside the root, binary, or too large."""
+    """A workspace file cannot be read: outside the root, binary, or too large."""
 
     code = "file_refused"
 
 
 class TooLarge(InvalidInput):
-    """A request or a message is larger than the server takes."""
+    """A request or a message is larger than the server accepts."""
 
     code = "too_large"
     default_hint = "Send less at a time, or raise the limit under [server]."
@@ -93,17 +93,17 @@ class TooSlow(InvalidInput):
     """A request took too long to arrive."""
 
     code = "too_slow"
-    default_hint = "Send it again, whole and at once."
+    default_hint = "Send the complete request again without pauses."
 
 
 class WrongForm(InvalidInput):
-    """A request comes in a form that the server does not read."""
+    """The content type or encoding of a request is not supported."""
 
     code = "wrong_form"
 
 
 class AccessDenied(ContextInfinityError):
-    """Who asks may not."""
+    """The caller has no permission."""
 
     code = "access_denied"
 
@@ -119,45 +119,45 @@ class TokenNeeded(AccessDenied):
 
 
 class NotYours(AccessDenied):
-    """The token stands for another user or organisation."""
+    """The token belongs to another user or organisation."""
 
     code = "not_yours"
     default_hint = "A token of scope app may act for other users of its organisation."
 
 
 class NotFound(ContextInfinityError):
-    """There is nothing of that id."""
+    """There is no object with that id."""
 
     code = "not_found"
 
 
 class Gone(NotFound):
-    """It was there, and was deleted: it does not come back."""
+    """The object existed and was deleted."""
 
     code = "gone"
 
 
 class Refused(ContextInfinityError):
-    """Well formed, but not possible as things stand."""
+    """The request conflicts with the current state."""
 
     code = "refused"
 
 
 class AlreadyExists(Refused):
-    """That id or external id is taken."""
+    """The id or external id is in use."""
 
     code = "already_exists"
 
 
 class KeyReused(Refused):
-    """That key named another request before."""
+    """The idempotency key was used for another request."""
 
     code = "key_reused"
-    default_hint = "Take a new key for each request; the same one only to send the same request again."
+    default_hint = "Use a new key for each request; repeat a key only to repeat the same request."
 
 
 class TooMany(Refused):
-    """More requests or streams at once than one user may have; ``retry_after``: seconds to wait."""
+    """The rate limit or the limit of open streams is reached; ``retry_after``: seconds to wait."""
 
     code = "too_many"
     default_hint = "Wait a moment, or raise the limit under [server]."
@@ -168,10 +168,10 @@ class TooMany(Refused):
 
 
 class Ending(Refused):
-    """The server is about to end, and the answer is not there yet."""
+    """The server is shutting down before the answer is complete."""
 
     code = "ending"
-    default_hint = "Ask again in a moment; with the same Idempotency-Key nothing is said twice."
+    default_hint = "Send it again in a moment; with the same Idempotency-Key it is processed once."
 
 
 class QueueFull(Refused):
@@ -200,22 +200,22 @@ class WrongPhase(Refused):
 
 
 class TurnLost(Refused):
-    """Another worker owns the turn by now; nothing was written."""
+    """Another worker owns the turn; nothing was written."""
 
     code = "turn_lost"
 
 
 class JobLost(Refused):
-    """Another worker has the job by now, or it is done; nothing was written."""
+    """Another worker owns the job, or it is done; nothing was written."""
 
     code = "job_lost"
 
 
 class WorkerLost(Refused):
-    """This worker was declared dead while it slept; its turns belong to others."""
+    """This worker missed its heartbeats and was declared dead; other workers own its turns."""
 
     code = "worker_lost"
-    default_hint = "Enter again as a new worker."
+    default_hint = "Register again as a new worker."
 
 
 class HeadMoved(Refused):
@@ -230,13 +230,13 @@ class HeadMoved(Refused):
 
 
 class OutOfOrder(Refused):
-    """An earlier turn of the branch has to be committed first."""
+    """An earlier turn of the branch must be committed first."""
 
     code = "out_of_order"
 
 
 class ServerAway(ContextInfinityError):
-    """A server cannot be reached, or what answers there is none of ours."""
+    """A server cannot be reached, or is not a ContextInfinity server."""
 
     code = "server_away"
     default_hint = "Start it with `cix serve`, or check the address after --server."
@@ -246,9 +246,9 @@ class ProviderError(ContextInfinityError):
     """A model could not answer; ``kind`` says how it failed: ``size``, ``authentication``, ``quota`` and so on.
 
     ``retryable``: the same request may succeed later; ``retry_after``: the provider asked to wait that many seconds.
-    ``window``: of a rejected size, the token limit that the provider named, 0 if it named none; None: nothing was said
-    about the model's window. ``upstream``: what the vendor itself said, for clients that know it: status, type, code,
-    message, retry_after; of a size rejection of ours: tokens, limit, tools.
+    ``window``: of a rejected size, the token limit that the provider named, 0 if it named none; None: the error is
+    not about the window. ``upstream``: the vendor's own error, for clients that know its format: status, type, code,
+    message, retry_after; for a size limit of this engine: tokens, limit, tools.
     """
 
     code = "provider"
@@ -272,7 +272,7 @@ class ProviderError(ContextInfinityError):
 
 
 class LedgerError(ContextInfinityError):
-    """The store itself cannot go on."""
+    """The ledger is not usable."""
 
     code = "ledger"
 
@@ -285,10 +285,10 @@ class LedgerBusy(LedgerError):
 
 
 class LedgerFull(LedgerError):
-    """There is no room on the disk."""
+    """The disk is full."""
 
     code = "ledger_full"
-    default_hint = "Nothing was written; free some room and try again."
+    default_hint = "Nothing was written; free some disk space and try again."
 
 
 class LedgerReadOnly(LedgerError):
@@ -299,7 +299,7 @@ class LedgerReadOnly(LedgerError):
 
 
 class LedgerForeign(LedgerError):
-    """The file is not one of ours."""
+    """The file is not a ledger."""
 
     code = "ledger_foreign"
     default_hint = "Choose another data_dir or storage.url; the file was left as it is."
@@ -309,7 +309,7 @@ class LedgerTooNew(LedgerError):
     """Written by a newer release than this one."""
 
     code = "ledger_too_new"
-    default_hint = "Upgrade ContextInfinity; the file was left as it is."
+    default_hint = "Upgrade ContextInfinity; the file was not changed."
 
 
 class LedgerCorrupt(LedgerError):
@@ -325,7 +325,7 @@ class LedgerLost(LedgerError):
     code = "ledger_lost"
     default_hint = (
         "Run `cix doctor`; put the file back or copy a backup to its place while nothing runs. "
-        "To go on with what is there now, or with an empty ledger, use --begin-new once."
+        "To continue with the current file, or with an empty ledger, use --begin-new once."
     )
 
 
@@ -341,17 +341,17 @@ class EncryptionKeyWrong(LedgerError):
 
     code = "encryption_key_wrong"
     default_hint = (
-        "Set CIX_ENCRYPTION_KEY to the key that it was encrypted with, or put that key back to its place. "
+        "Set CIX_ENCRYPTION_KEY to the key that it was encrypted with, or put that key back in its place. "
         "Nothing was changed."
     )
 
 
 class LedgerFailed(LedgerError):
-    """The disk refused to read or write."""
+    """Reading or writing the ledger failed with an I/O error."""
 
     code = "ledger_failed"
     # Not "nothing was written": when the flush of a commit fails, a later opening may find the commit in the log.
-    default_hint = "Check the disk, then run `cix doctor`; what was being written is there whole or not at all."
+    default_hint = "Check the disk, then run `cix doctor`; the interrupted write is either complete or absent."
 
 
 class LedgerUnlocked(LedgerFailed):
@@ -359,27 +359,27 @@ class LedgerUnlocked(LedgerFailed):
 
     code = "ledger_unlocked"
     default_hint = (
-        "Restart this process: what it holds is written then. Read the ledger from another process, or through "
+        "Restart this process to write what it holds in memory. Read the ledger from another process, or through "
         "contextinfinity."
     )
 
 
 class LedgerAway(LedgerError):
-    """The ledger cannot be reached for now, and this cannot be done without it."""
+    """The ledger is unavailable, and the operation needs it."""
 
     code = "ledger_away"
-    default_hint = "Nothing was changed; try again in a moment. Talking goes on meanwhile."
+    default_hint = "Nothing was changed; try again in a moment. Conversations continue meanwhile."
 
 
 class SpoolFull(LedgerError):
-    """The ledger cannot be reached for now, and no more can be held for it."""
+    """The ledger is unavailable, and its spool is full."""
 
     code = "spool_full"
-    default_hint = "Nothing was taken on; try again when the ledger is back, or raise storage.spool_mb."
+    default_hint = "The message was not accepted; try again when the ledger is back, or raise storage.spool_mb."
 
 
 class LedgerClosed(LedgerError):
-    """Used after it was closed."""
+    """The ledger was used after it was closed."""
 
     code = "ledger_closed"
     default_hint = "Open it again."

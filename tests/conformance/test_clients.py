@@ -117,7 +117,7 @@ class TestRemoteClient(ClientSuite):
                 attempts = (client.pins.add("x", "a fact"), client.threads.list(), client.conversations.ask("new", "a"))
                 for told in await asyncio.gather(*attempts, return_exceptions=True):
                     assert isinstance(told, ServerAway)
-                    assert "no server of ours" in told.message
+                    assert "not a ContextInfinity server" in told.message
         assert requests == len(attempts)
 
     def test_an_address_or_a_token_that_cannot_be_one_is_refused_and_no_token_is_shown(self) -> None:

@@ -346,7 +346,7 @@ def test_commands_say_what_is_and_what_cannot_be(cix: Cix) -> None:
         failed = chat.say("fail")
         assert failed == "Out of credit. Wait until tomorrow.\n/retry asks again."
         assert "1. one" in chat.say("/search one")
-        assert "with what you say next" in chat.say("/attach 1")
+        assert "to your next message" in chat.say("/attach 1")
         chat.say("And that?")
         assert "artifact" in chat.say("/context")
 

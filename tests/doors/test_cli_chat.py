@@ -112,15 +112,15 @@ def test_the_model_and_the_user_can_be_chosen(cix: Cix) -> None:
         (["ask", " \n"], 2, "The question is empty."),
         (["ask", "x", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
         (["chat", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
-        (["ask", "x", "--session", "last"], 1, "There is no thread yet. Begin one with"),
+        (["ask", "x", "--session", "last"], 1, "There are no conversations yet. Begin one with"),
         (
             ["ask", "x", "--session", "nope"],
             1,
             "There is no thread nope. Use at least 6 characters of the id; `cix sessions`",
         ),
         (["ask", "x", "--session", "nothing-like-it"], 1, "There is no thread nothing-like-it. `cix sessions`"),
-        (["ask", "x", "--session", new_id()], 1, "`cix sessions` lists those there are."),
-        (["ask", "x", "--branch", "main"], 2, "A new session has no branches to choose from."),
+        (["ask", "x", "--session", new_id()], 1, "`cix sessions` lists the conversations."),
+        (["ask", "x", "--branch", "main"], 2, "A new conversation has no branches to choose from."),
         (["show", "nope"], 1, "There is no thread nope"),
     ],
 )
@@ -290,7 +290,7 @@ def test_one_can_leave_when_the_disk_takes_no_more_in_the_middle(cix: Cix, wish:
         chat.until("three")
         chat.fill_disk()
         chat.signal(signal.SIGINT)
-        chat.told("the end of a turn cannot be written yet")
+        chat.told("the final state of a turn cannot be written yet")
         chat.signal(wish)
         assert chat.end()[0] == 1
     (turn,) = cix.turns()
@@ -352,7 +352,7 @@ def test_a_line_that_is_no_text_is_left_out(cix: Cix) -> None:
     cix.script("fine")
     done = cix("chat", stdin=b"caf\xe9\ncaf\xc3\xa9\n")
     assert (done.exit_code, done.stdout) == (1, "fine\n")
-    assert "no text in UTF-8" in done.stderr
+    assert "not UTF-8 text" in done.stderr
     assert cix.said() == [("café", "fine")]
 
 

@@ -75,7 +75,7 @@ def test_a_file_with_mistakes_ends_with_1_and_all_of_them_and_no_traceback(tmp_p
     done = cix("config", "--data-dir", str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
-        f'{file}:2: server.port is "a"; it must be a whole number from 0 to 65,535.',
+        f'{file}:2: server.port is "a"; it must be an integer from 0 to 65,535.',
         f"{file}:3: server.hots is not a setting; did you mean server.host?",
     ]
 

@@ -37,7 +37,7 @@ def test_the_parts_of_a_request_are_listed_with_their_tokens(cix: Cix, turns: li
     told = done.stderr.splitlines()
     assert told[0] == f"turn {turns[2]}, request 0, scripted main"
     assert "tokens in" in told[1]
-    assert told[-1] == "written again: the same as was sent"
+    assert told[-1] == "rebuilt: identical to what was sent"
 
 
 @pytest.mark.req("CTX-10")
@@ -77,8 +77,8 @@ def test_the_whole_request_can_be_printed(cix: Cix, turns: list[str]) -> None:
 @pytest.mark.req("CTX-10", "FILES-5")
 def test_what_repeats_the_request_before_is_told(cix: Cix, turns: list[str]) -> None:
     assert "0% repeat the beginning of the request before" in facts(cix, turns[0])
-    assert "a new front: first" in facts(cix, turns[0])
-    assert "a new front: pin" in facts(cix, turns[1])
+    assert "new prompt prefix: first" in facts(cix, turns[0])
+    assert "new prompt prefix: pin" in facts(cix, turns[1])
     last = facts(cix, turns[2])
     assert not any("a new front" in line for line in last)
     (share,) = [int(line.split("%")[0]) for line in last if "% repeat" in line]
@@ -100,7 +100,7 @@ def test_what_was_left_out_is_told(cix: Cix) -> None:
     assert cix.ask("two", "--session", thread)["text"] == "Better."
     told = facts(cix, "last")
     assert "shrunk: long texts up to turn 1: 50% of each" in told
-    assert "a new front: shrunk" in told
+    assert "new prompt prefix: shrunk" in told
     assert any(line.startswith("turn ") and ", request 1, " in line for line in told), "the one that was answered"
 
 
@@ -114,7 +114,7 @@ def test_what_is_hidden_from_the_model_is_hidden_here_too(cix: Cix) -> None:
     assert "My number is [redacted]." in body
     assert "1234" not in body
     assert cix.said() == [("My number is 1234-5678.", "Fine.")]
-    assert facts(cix, "last")[-1] == "written again: the same as was sent"
+    assert facts(cix, "last")[-1] == "rebuilt: identical to what was sent"
 
 
 @pytest.mark.req("CTX-10")

@@ -40,7 +40,7 @@ def test_people_see_what_leaves_what_stays_and_how_the_summary_changes(cix: Cix,
     assert any(line.startswith("stays  #16 ") for line in lines)
     assert any("summary before" in line and "summary after" in line for line in lines)
     assert any(" + #1 user: " in line and "harbour.toml" in line for line in lines)
-    assert "`cix fold` does just this." in done.stderr
+    assert "`cix fold` applies it." in done.stderr
     assert "`cix fold --undo` undoes it." in cix("fold", thread).stderr
     assert "stand word for word again" in cix("fold", thread, "--undo").stderr
 

@@ -51,7 +51,7 @@ def test_people_see_a_table_and_the_lines_that_were_left_out(cix: Cix, tmp_path:
     assert done.exit_code == 1, "lines were left out"
     assert done.stdout.splitlines()[0].split() == ["conversation", "messages", "added", "there", "before", "bad"]
     assert done.stdout.splitlines()[1].split()[1:] == ["2", "2", "0", "1"]
-    assert "line 3: left out, it is no JSON" in done.stderr
+    assert "line 3: left out, it is not JSON" in done.stderr
     assert "holds no messages" in cix("import", lines(tmp_path / "empty", [])).stderr
     much = cix("import", lines(tmp_path / "much", [*talk(2), *["{broken"] * 150])).stderr.splitlines()
     assert (len(much), much[-1]) == (101, "50 more were left out; `--json` lists them.")
@@ -86,7 +86,7 @@ def test_messages_go_to_the_conversation_that_is_named(cix: Cix, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("diary",), "holds no messages that could be read; line 1: it is no JSON"),
+        (("diary",), "holds no messages that could be read; line 1: it is not JSON"),
         (("missing",), "cannot be read"),
         (("diary", "--format", "csv"), "There is no format 'csv'"),
     ],

@@ -16,7 +16,7 @@ def test_no_command_begins_a_new_ledger_in_place_of_a_lost_one_unless_it_is_told
     for command in (["ask", "hello"], ["sessions"], ["serve", "--port", "0"], ["token", "list"], ["show", "last"]):
         done = cix(*command)
         assert done.exit_code == 1, command
-        assert "is empty, and there was one before" in done.stderr
+        assert "is empty, but this data_dir had one" in done.stderr
         assert "--begin-new" in done.stderr
     assert cix("doctor").exit_code == 1
     assert (cix.folder / "ledger.db").read_bytes() == b""

@@ -48,5 +48,5 @@ def test_memories_of_another_user_are_not_there(echo: Cix) -> None:
     gone = cix("forget", kept["id"])
     assert (gone.exit_code, "There is no memory" in gone.stderr) == (1, True)
     wrong = cix("remember", "x y", "--tag", "project:x")
-    assert (wrong.exit_code, "user:ID and thread:ID" in wrong.stderr) == (2, True)
-    assert "Nothing is remembered." in cix("memories", "list").stderr
+    assert (wrong.exit_code, "user:ID or thread:ID" in wrong.stderr) == (2, True)
+    assert "There are no memories." in cix("memories", "list").stderr

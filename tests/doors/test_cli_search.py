@@ -69,7 +69,7 @@ def test_filters_leave_only_what_they_admit(cix: Cix, tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_search_is_said(cix: Cix, tmp_path: Path) -> None:
     imported(cix, tmp_path)
     for options, said in (
-        (("search", " "), "nothing to look for"),
+        (("search", " "), "query is empty"),
         (("search", "x", "--type", "Poem"), "Explanation"),
         (("search", "x", "--role", "robot"), "assistant"),
         (("search", "x", "--since", "soon"), "2026-05-31"),

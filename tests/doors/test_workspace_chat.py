@@ -147,7 +147,7 @@ def test_one_question_about_a_repository_and_the_last_session_goes_on(cix: Cix, 
     assert again["thread_id"] == first["thread_id"]
     shown = cix("context", "last")
     assert "workspace" in shown.stdout
-    assert "the same as was sent" in shown.stderr + shown.stdout
+    assert "identical to what was sent" in shown.stderr + shown.stdout
     (session,) = HistoryStore(repo / ".contextinfinity").list_sessions()
     assert session["message_count"] == 4
     assert cix("ask", "x", "--workspace", str(repo / "none")).exit_code == 2

@@ -251,21 +251,21 @@ BREAKS = [
         "is a PostgreSQL database",
         write("config.toml", "[storage]\nurl = 'postgresql://a:b@h/d'"),
     ),
-    Break("ledger_lost", "is empty, and there was one before", write("ledger.db", b"")),
-    Break("ledger_missing", "There is no ledger, but there is something", only_a_journal_left),
+    Break("ledger_lost", "is empty, but this data_dir had one", write("ledger.db", b"")),
+    Break("ledger_missing", "There is no ledger, but there is a file", only_a_journal_left),
     Break("file_damaged", "SQLite finds the file damaged", damage_a_page),
     Break("file_damaged", "does not say which schema it has", sql("DELETE FROM schema_version")),
     Break("file_damaged", "does not say which schema it has", sql("DROP TABLE schema_version")),
-    Break("schema_tables", "A table is not as", sql("ALTER TABLE retrieval ADD COLUMN more TEXT")),
-    Break("schema_tables", "A table is not as", sql("DROP TABLE vector", "DROP VIEW chunks")),
+    Break("schema_tables", "A table differs", sql("ALTER TABLE retrieval ADD COLUMN more TEXT")),
+    Break("schema_tables", "A table differs", sql("DROP TABLE vector", "DROP VIEW chunks")),
     Break("schema_derived", "An index, view or trigger is missing", sql("DROP INDEX turn_by_created_at")),
     Break("schema_derived", "An index, view or trigger is missing", sql("DROP TRIGGER message_is_immutable")),
     Break(
         "schema_derived", "An index, view or trigger is missing", sql("DROP VIEW jobs", "CREATE VIEW jobs AS SELECT 1")
     ),
-    Break("schema_foreign", "holds something that is not ours", sql("CREATE TABLE theirs (x)")),
+    Break("schema_foreign", "of another program", sql("CREATE TABLE theirs (x)")),
     Break("schema_older", "schema of an older release", older_schema),
-    Break("schema_gap", "A migration was passed over", sql("DELETE FROM schema_version WHERE version = 2")),
+    Break("schema_gap", "A migration was skipped", sql("DELETE FROM schema_version WHERE version = 2")),
     *(
         Break("id_length", "An id does not have 16 bytes", sql(f"UPDATE {table} SET id = x'ff' WHERE id = {which}"))
         for table, which in (
@@ -274,36 +274,36 @@ BREAKS = [
         )
     ),
     *(Break("content_unreadable", "cannot be read", sql(statement)) for statement in UNREADABLE),
-    Break("response_unreadable", "cannot be unpacked", sql("UPDATE response SET body = x'00'")),
-    Break("response_unreadable", "be unpacked", sql("UPDATE response SET body = substr(body, 1, length(body) - 5)")),
+    Break("response_unreadable", "cannot be decompressed", sql("UPDATE response SET body = x'00'")),
+    Break(
+        "response_unreadable", "be decompressed", sql("UPDATE response SET body = substr(body, 1, length(body) - 5)")
+    ),
     Break("blob_lost", "2 blobs that are lost", sql("DELETE FROM blob", "DELETE FROM blob_use")),
     Break("blob_lost", "2 blobs that are lost", sql("DELETE FROM blob")),
     Break(
         "blob_lost",
-        "A message shows a blob",
+        "A message refers to a blob",
         sql("DELETE FROM blob_use WHERE message_key = (SELECT max(message_key) FROM blob_use)"),
     ),
-    Break("message_hash", "A message is not what its hash says", flip(b"word is heron", b"word is egret")),
-    Break(
-        "message_hash", "A message is not what its hash says", flip(b"word is heron", b"word is \xff\xfe\xfd\xfc\xfb")
-    ),
+    Break("message_hash", "A message does not match its hash", flip(b"word is heron", b"word is egret")),
+    Break("message_hash", "A message does not match its hash", flip(b"word is heron", b"word is \xff\xfe\xfd\xfc\xfb")),
     Break("message_hash", "2 messages are not what", sql("UPDATE message SET blocks = '{' WHERE blocks IS NOT NULL")),
     Break("text_hash", "A summary, system text", flip(b"They spoke of herons.", b"They spoke of egrets.")),
-    Break("blob_hash", "A blob is not what its hash says", sql("UPDATE blob SET body = x'00'")),
-    Break("chunk_hash", "A chunk is not what its hash says", sql("UPDATE chunk SET start = start + 1")),
+    Break("blob_hash", "A blob does not match its hash", sql("UPDATE blob SET body = x'00'")),
+    Break("chunk_hash", "A chunk does not match its hash", sql("UPDATE chunk SET start = start + 1")),
     Break(
         "head_missing",
-        "The head of a branch is lost",
+        "The head state of a branch is missing",
         sql(f"UPDATE branch SET head_state = {OTHER} WHERE id = {HERON}"),
     ),
     Break(
         "head_number",
-        "gives its head another number",
+        "records a wrong number for its head state",
         sql(f"UPDATE branch SET head_seq = head_seq + 1 WHERE id = {HERON}"),
     ),
     Break(
         "head_foreign",
-        "The head of a branch is not its own",
+        "The head state of a branch belongs",
         sql(f"UPDATE branch SET head_state = (SELECT id FROM state WHERE branch_id <> {HERON}) WHERE id = {HERON}"),
     ),
     Break(
@@ -316,12 +316,12 @@ BREAKS = [
     ),
     Break(
         "base_missing",
-        "The state that a branch starts from is lost",
+        "The state that a branch starts from is missing",
         sql(f"UPDATE branch SET base_state = {OTHER} WHERE label = 'aside'"),
     ),
     Break(
         "parent_missing",
-        "The branch that a branch comes from",
+        "The parent of a branch",
         sql(f"UPDATE branch SET parent_id = {OTHER} WHERE label = 'aside'"),
     ),
     Break("parent_missing", "too short", sql("UPDATE branch SET fork_seq = 99 WHERE label = 'aside'")),
@@ -340,7 +340,7 @@ BREAKS = [
     ),
     Break(
         "active_branch_missing",
-        "The active branch of a session is lost",
+        "The active branch of a session is missing",
         sql(f"UPDATE session SET active_branch = {OTHER} WHERE system > 0"),
     ),
     Break("turn_gap", "A branch has a gap in its turns", sql("DELETE FROM turn WHERE turn_seq = 4")),
@@ -358,21 +358,25 @@ BREAKS = [
             f"WHERE state_seq = 3 AND branch_id = {HERON}"
         ),
     ),
-    Break("covers_too_far", "A state covers turns", sql("UPDATE state SET covers_turn_seq = 99 WHERE reason = 'fold'")),
-    Break("state_back", "goes back behind", sql("UPDATE state SET turn_seq = 0 WHERE reason = 'pin'")),
+    Break(
+        "covers_too_far",
+        "The summary of a state covers turns",
+        sql("UPDATE state SET covers_turn_seq = 99 WHERE reason = 'fold'"),
+    ),
+    Break("state_back", "covers fewer turns", sql("UPDATE state SET turn_seq = 0 WHERE reason = 'pin'")),
     Break(
         "state_back",
-        "goes back behind",
+        "covers fewer turns",
         sql("UPDATE state SET covers_turn_seq = 2 WHERE reason = 'record' AND covers_turn_seq = 3"),
     ),
     Break(
         "state_orphan",
-        "A state has lost its branch",
+        "The branch or the parent of a state is missing",
         sql(f"UPDATE state SET parent_id = {OTHER} WHERE reason = 'fold'"),
     ),
     Break(
         "state_without_text",
-        "A state has lost its summary",
+        "The summary or the pins of a state are missing",
         sql("UPDATE state SET summary = 999 WHERE reason = 'fold'"),
     ),
     Break("turn_phase", "A turn is in a phase", sql("UPDATE turn SET phase = 'Accepted' WHERE turn_seq = 4")),
@@ -391,37 +395,39 @@ BREAKS = [
         sql(*(f"DELETE FROM {table} WHERE turn_id = {IN_PHASE.format('Responding')}" for table in ("step", "plan"))),
     ),
     *(
-        Break("turn_without_owner", "by nobody", sql(f"UPDATE turn SET owner = NULL WHERE phase = '{phase}'"))
+        Break(
+            "turn_without_owner", "without a live worker", sql(f"UPDATE turn SET owner = NULL WHERE phase = '{phase}'")
+        )
         for phase in ("ContextPrepared", "Responding")
     ),
     Break(
         "turn_without_outcome",
-        "does not say how it ended",
+        "has an answer but no outcome",
         sql("UPDATE turn SET outcome = NULL WHERE turn_seq = 4"),
     ),
     Break(
         "commit_foreign",
-        "committed by a state that is not its own",
+        "committed by the state of another turn",
         sql(f"UPDATE turn SET state_after = (SELECT id FROM state WHERE branch_id = {ASIDE}) WHERE turn_seq = 4"),
     ),
     Break(
         "commit_foreign",
-        "committed by a state that is not its own",
+        "committed by the state of another turn",
         sql(f"UPDATE turn SET state_after = {FIRST_STATE} WHERE turn_seq = 4"),
     ),
     Break(
         "message_role",
-        "said by the wrong side",
+        "has the wrong role",
         sql("UPDATE turn SET user_message = answer, answer = user_message WHERE turn_seq = 4"),
     ),
     Break(
         "message_role",
-        "said by the wrong side",
+        "has the wrong role",
         sql("UPDATE message SET role = 'tool' WHERE key = (SELECT answer FROM turn WHERE turn_seq = 4)"),
     ),
     Break(
         "message_role",
-        "said by the wrong side",
+        "has the wrong role",
         sql("UPDATE message SET role = 'assistant' WHERE text = 'the user''s'"),
     ),
     Break(
@@ -434,20 +440,24 @@ BREAKS = [
         "A message is used more than once",
         sql("UPDATE turn SET answer = user_message WHERE turn_seq = 4"),
     ),
-    Break("message_orphan", "A message has lost", sql(f"UPDATE message SET session_id = {OTHER} WHERE key = 1")),
+    Break(
+        "message_orphan",
+        "The session of a message is missing",
+        sql(f"UPDATE message SET session_id = {OTHER} WHERE key = 1"),
+    ),
     Break(
         "turn_without_message",
-        "A turn has lost its question",
+        "The question or answer of a turn is missing",
         sql("DELETE FROM message WHERE key = (SELECT answer FROM turn WHERE turn_seq = 4)"),
     ),
     Break(
         "turn_without_state",
-        "A turn has lost its state",
+        "The state of a turn is missing",
         sql(f"UPDATE turn SET state_before = {OTHER} WHERE turn_seq = 4"),
     ),
     Break(
         "turn_without_branch",
-        "A turn has lost its branch",
+        "The branch of a turn is missing",
         sql(f"UPDATE turn SET branch_id = {OTHER} WHERE turn_seq = 9"),
     ),
     Break(
@@ -460,21 +470,25 @@ BREAKS = [
     ),
     Break(
         "step_orphan",
-        "A step has lost its turn",
+        "The turn or the plan of a step is missing",
         sql("DELETE FROM plan WHERE turn_id = (SELECT turn_id FROM step LIMIT 1)"),
     ),
-    Break("plan_orphan", "A plan has lost its turn", sql("DELETE FROM step WHERE id = (SELECT id FROM step LIMIT 1)")),
+    Break(
+        "plan_orphan",
+        "The turn or the step of a plan is missing",
+        sql("DELETE FROM step WHERE id = (SELECT id FROM step LIMIT 1)"),
+    ),
     Break(
         "response_orphan",
-        "A raw reply has lost its step",
+        "The step of a raw provider response is missing",
         sql(f"UPDATE response SET step_id = {OTHER} WHERE rowid = 1"),
     ),
-    Break("chunk_orphan", "A chunk has lost its message", sql(f"UPDATE chunk SET turn_id = {OTHER}")),
-    Break("vector_orphan", "A vector has lost its chunk", sql("UPDATE vector SET chunk_key = 99")),
+    Break("chunk_orphan", "The message of a chunk is missing", sql(f"UPDATE chunk SET turn_id = {OTHER}")),
+    Break("vector_orphan", "The chunk of a vector is missing", sql("UPDATE vector SET chunk_key = 99")),
     Break("vector_size", "A vector has the wrong size", sql("UPDATE loose_vector SET body = x'00'")),
     Break(
         "keyword_missing",
-        "A turn is not found by its words",
+        "A turn is missing in the keyword index",
         sql(
             "DELETE FROM keyword_docsize WHERE id = (SELECT 4 * min(question) FROM uncut)",
             "DELETE FROM uncut WHERE question = (SELECT min(question) FROM uncut)",
@@ -483,29 +497,37 @@ BREAKS = [
     ),
     Break(
         "keyword_orphan",
-        "Words have lost their message",
+        "A keyword entry has no message",
         sql("INSERT INTO keyword (rowid, words) VALUES (4 * 999 + 1, 'heron')"),
     ),
-    Break("keyword_count", "The index counts itself wrong", sql("UPDATE word_state SET indexed = indexed + 1")),
+    Break("keyword_count", "A counter of the index is wrong", sql("UPDATE word_state SET indexed = indexed + 1")),
     Break("deletion_left", "A deletion was begun", sql(f"INSERT INTO deletion VALUES ({OTHER}, 'asked for', 0)")),
     Break(
         "blob_use_orphan",
-        "A note that a message shows",
+        "A blob reference has no message",
         sql("UPDATE blob_use SET message_key = 99 WHERE message_key = (SELECT min(message_key) FROM blob_use)"),
     ),
-    Break(
-        "reference_broken", "A row refers to one that is lost", sql("UPDATE session SET system = 99 WHERE system > 0")
-    ),
+    Break("reference_broken", "A row refers to a missing row", sql("UPDATE session SET system = 99 WHERE system > 0")),
     Break(
         "reference_broken",
-        "A row refers to one that is lost",
+        "A row refers to a missing row",
         sql(f'INSERT INTO fold_candidate VALUES ({OTHER}, {OTHER}, \'{{"v":1,"is":{{"summary":""}}}}\', 0)'),
     ),
-    Break("job_orphan", "A job has lost its branch", sql(f"UPDATE job SET branch_id = {OTHER} WHERE id = 1")),
+    Break(
+        "job_orphan", "The branch or turn of a job is missing", sql(f"UPDATE job SET branch_id = {OTHER} WHERE id = 1")
+    ),
     Break("job_foreign", "A job is on another branch", sql(f"UPDATE job SET branch_id = {ASIDE} WHERE id = 1")),
-    Break("job_failed", "A job was given up", sql(FAILED_JOB)),
-    Break("job_stuck", "A job is run by nobody", sql("UPDATE job SET state = 'running', owner = 'gone' WHERE id = 1")),
-    Break("job_stuck", "A job is run by nobody", sql("UPDATE job SET state = 'running', owner = NULL WHERE id = 1")),
+    Break("job_failed", "A job failed permanently", sql(FAILED_JOB)),
+    Break(
+        "job_stuck",
+        "A job is running without a live worker",
+        sql("UPDATE job SET state = 'running', owner = 'gone' WHERE id = 1"),
+    ),
+    Break(
+        "job_stuck",
+        "A job is running without a live worker",
+        sql("UPDATE job SET state = 'running', owner = NULL WHERE id = 1"),
+    ),
     Break(
         "job_missing",
         "A turn waits for a job",
@@ -521,7 +543,7 @@ BREAKS = [
     ),
     Break(
         "job_needless",
-        "A job waits for a turn that has no use for it",
+        "A job is queued for a turn that does not need it",
         sql(f"UPDATE job SET turn_id = {IN_PHASE.format('Failed')} WHERE id = 1"),
     ),
     Break(
@@ -530,18 +552,22 @@ BREAKS = [
         sql("INSERT INTO worker (id, host, pid, started_at) VALUES ('gone', 'here', 1, 0)"),
     ),
     Break("lock_stray", "A lock belongs to no worker", write("workers/gone.lock")),
-    Break("spool_waiting", "What was said while the ledger was away", write("ledger.db-spool/gone.spool")),
-    Break("spool_refused", "The ledger did not take all", write("ledger.db-spool/gone.refused")),
+    Break(
+        "spool_waiting",
+        "A spool of messages accepted while the ledger was unavailable",
+        write("ledger.db-spool/gone.spool"),
+    ),
+    Break("spool_refused", "The ledger did not accept everything", write("ledger.db-spool/gone.refused")),
     Break("journal_torn", "A journal ends in the middle", journal(over=True, ended=True, tail=b'{"ts"')),
     Break("journal_torn", "A journal ends in the middle", journal(over=False, ended=False, tail=b"\0\0\n\0")),
-    Break("journal_stray", "A journal is of no step", write(f"streams/{new_id()}.jsonl", b'{"ts"')),
+    Break("journal_stray", "A journal belongs to no step", write(f"streams/{new_id()}.jsonl", b'{"ts"')),
     Break("journal_unfinished", "A journal has no end", journal(over=True, ended=False)),
     Break("journal_unreadable", "A journal cannot be read", unreadable_journal),
-    Break("config_wrong", "The settings cannot be followed", write("config.toml", BAD_CONFIG)),
+    Break("config_wrong", "The settings are not valid", write("config.toml", BAD_CONFIG)),
     Break("data_dir_unusable", "The data_dir is not a folder", file_for_folder),
     Break("permissions_open", "3 files or folders can be read", open_doors),
-    Break("disk_low", "There is little room on the disk", leave_alone, least_free=2**62),
-    Break("backup_damaged", "A backup is not a whole ledger", half_a_backup),
+    Break("disk_low", "There is little disk space", leave_alone, least_free=2**62),
+    Break("backup_damaged", "A backup is not a complete ledger", half_a_backup),
     Break("backup_partial", "A backup was never finished", write("backups/ledger-x.db.partial", "half")),
     Break("backup_failed", "No backup could be made", no_place_for_backups, repairing=True),
 ]

@@ -131,7 +131,7 @@ def test_many_of_a_kind_are_counted_and_the_first_are_named(home: Path) -> None:
     sql("UPDATE message SET content_hash = x'00'")(home)
     (finding,) = look(home).findings
     assert finding.code == "message_hash"
-    assert finding.what == f"{finding.count} messages are not what their hashes say."
+    assert finding.what == f"{finding.count} messages do not match their hashes."
     assert finding.where.count("message ") == PLACES
     assert finding.where.endswith(f"; and {finding.count - PLACES} more")
 

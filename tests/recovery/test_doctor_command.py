@@ -40,14 +40,14 @@ def test_a_ledger_that_is_well_ends_with_0(home: Path) -> None:
     first, encryption, last = done.stdout.splitlines()
     assert encryption == "encryption: off; `cix encrypt` turns it on"
     assert first.startswith(f"ledger: {home / 'ledger.db'} (schema {migrations()[-1].version}, ")
-    assert last == "All is well."
+    assert last == "No problems found."
 
 
 @pytest.mark.req("LEDGER-6", "CLI-1")
 def test_a_fresh_machine_is_told_that_there_is_no_ledger_yet(tmp_path: Path) -> None:
     done = doctor("--data-dir", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "there is none yet" in done.stdout
+    assert "none yet" in done.stdout
     assert "All is well" not in done.stdout
     assert f"There is no ledger in {tmp_path}: nothing was checked." in done.stdout
     assert not [*tmp_path.iterdir()]
@@ -61,11 +61,11 @@ def test_what_is_amiss_ends_with_1_and_a_table_of_what_to_do(home: Path) -> None
     assert (done.returncode, done.stderr) == (1, "")
     rows = [line.split("  ") for line in done.stdout.splitlines()]
     told = {row[0]: [cell.strip() for cell in row[1:] if cell.strip()] for row in rows}
-    assert told["broken"][:2] == ["message_hash", "A message is not what its hash says."]
-    assert told["broken"][-1].startswith("Restore the newest backup")
-    assert told["warning"][:2] == ["job_failed", "A job was given up."]
+    assert told["broken"][:2] == ["message_hash", "A message does not match its hash."]
+    assert told["broken"][-1].startswith("Restore the newest intact backup")
+    assert told["warning"][:2] == ["job_failed", "A job failed permanently."]
     assert "no such model" in told["warning"][2]
-    assert told["warning"][-1] == "cix doctor --repair: Queues jobs that were given up again."
+    assert told["warning"][-1] == "cix doctor --repair: Queues failed jobs again."
 
 
 @pytest.mark.req("LEDGER-6", "CLI-1")
@@ -74,7 +74,7 @@ def test_what_a_crash_left_for_the_next_start_is_information(home: Path) -> None
     sql("UPDATE job SET state = 'running', owner = 'gone' WHERE id = 1")(home)
     done = doctor("--data-dir", home)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Nothing: the next start of an engine removes it and finishes its turns." in done.stdout
+    assert "No action needed: the next start of an engine removes it and recovers its turns." in done.stdout
     report = json.loads(doctor("--json", "--data-dir", home).stdout)
     assert report["ok"]
     assert {finding["code"]: finding["severity"] for finding in report["findings"]} == {
@@ -91,8 +91,8 @@ def test_a_repair_says_what_it_did_and_where_the_backup_is(home: Path) -> None:
     (backup,) = (home / "backups").iterdir()
     assert done.stdout.splitlines()[2:] == [
         f"backup: {backup}",
-        "repaired (1 × job_failed): Queues jobs that were given up again.",
-        "All is well.",
+        "repaired (1 × job_failed): Queues failed jobs again.",
+        "No problems found.",
     ]
 
 
@@ -115,14 +115,13 @@ def test_the_json_has_the_agreed_shape(home: Path) -> None:
             {
                 "code": "config_wrong",
                 "severity": "broken",
-                "what": "The settings cannot be followed; the defaults were used instead.",
-                "where": f'{home / "config.toml"}:2: server.port is "many"; '
-                "it must be a whole number from 0 to 65,535.",
+                "what": "The settings are not valid; the defaults were used instead.",
+                "where": f'{home / "config.toml"}:2: server.port is "many"; it must be an integer from 0 to 65,535.',
                 "count": 1,
                 "repair": None,
             }
         ],
-        "repaired": [{"code": "job_failed", "what": "Queues jobs that were given up again.", "count": 1}],
+        "repaired": [{"code": "job_failed", "what": "Queues failed jobs again.", "count": 1}],
         "backup": str(backup),
     }
 

@@ -168,7 +168,7 @@ async def test_a_ledger_that_is_overwritten_in_place_while_it_is_open_acknowledg
         assert (tmp_path / "ledger.db").stat().st_ino == inode
         held = await engine.ask(THREAD, "held")
         assert (held.durability, held.outcome) == ("local", "completed")
-        assert "is not the one that was there before" in engine.health().reason
+        assert "is not the ledger of this data_dir" in engine.health().reason
     assert (tmp_path / "ledger.db").read_bytes() == other.read_bytes(), "nothing of ours went into the other ledger"
 
 

@@ -447,7 +447,7 @@ def test_a_forked_process_is_told_to_make_its_own_and_nobody_hangs(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["Make another one after a fork.", "4" if kept else "2"]
+    assert done.stdout.splitlines() == ["Create a new one after a fork.", "4" if kept else "2"]
 
 
 @pytest.mark.req("COMPACT-2", "MANAGER-1")

@@ -94,7 +94,7 @@ async def test_a_rewriter_that_takes_too_long_is_left_out_and_named(tmp_path: Pa
 
 
 LARRY = "Where was Larry Page born, the founder of Google?"
-DROPPED = "The answer of llama3.1 was dropped: it does not keep to what was said."
+DROPPED = "The answer of llama3.1 was discarded: it adds facts that were not said."
 
 
 @pytest.mark.req("REWRITE-1", "REWRITE-3", "REWRITE-6", "REWRITE-8")
@@ -103,7 +103,7 @@ DROPPED = "The answer of llama3.1 was dropped: it does not keep to what was said
     [
         (LARRY, LARRY, []),
         ("Where was Steve Wozniak born?", "Where was Larry Page born?", [("rewriter.model", DROPPED)]),
-        ("", None, [("rewriting", "it failed: ProviderError: llama3.1 said nothing.")]),
+        ("", None, [("rewriting", "it failed: ProviderError: llama3.1 returned no text.")]),
     ],
     ids=["grounded", "made up", "nothing"],
 )
@@ -145,7 +145,7 @@ async def test_a_doubt_is_asked_back_as_an_ordinary_turn(tmp_path: Path) -> None
         assert (await desk.plan(done.turn.turn_id)).candidates == ("Larry Page", "Sergey Brin")
         with pytest.raises(NotFound) as refusal:
             await desk.engine.explain(done.turn.turn_id)
-        assert refusal.value.hint == "It was answered by asking back."
+        assert refusal.value.hint == "It was answered with a clarifying question."
         await desk.settle()
         kept = await desk.engine.store.turns.get(done.turn.turn_id)
         assert kept is not None

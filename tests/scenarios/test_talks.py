@@ -342,7 +342,7 @@ async def test_only_what_was_sent_is_shown_to_who_wants_just_that(tmp_path: Path
 @pytest.mark.parametrize("messages", [[], [say("assistant", "Hi")], [say("system", "Hi")]])
 async def test_a_conversation_without_a_message_of_the_user_is_refused(tmp_path: Path, messages: list[Message]) -> None:
     async with Desk(tmp_path) as desk:
-        with pytest.raises(InvalidInput, match="no message of the user"):
+        with pytest.raises(InvalidInput, match="no user message"):
             await Chatter(desk).post(messages)
         assert await threads(desk) == 0
 

@@ -187,7 +187,7 @@ async def test_a_tool_that_takes_too_long_is_left_behind(desk: Desks) -> None:
         _, turn = await said(engine)
         assert turn.outcome == "completed"
     hanging.set()
-    assert here.results() == [("stuck took longer than 0.01 s and was given up.", True)]
+    assert here.results() == [("stuck took longer than 0.01 s and was cancelled.", True)]
 
 
 async def test_rounds_are_bounded(desk: Desks) -> None:

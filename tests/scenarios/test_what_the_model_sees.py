@@ -212,8 +212,8 @@ async def test_memory_and_rewriting_are_left_out_where_they_are_not_wanted(tmp_p
         plan = await desk.plan(plain)
         assert plan.epoch_reason == "memory"
         assert [(left.what, left.reason) for left in plan.left_out] == [
-            ("memory", "it was not asked for"),
-            ("rewriting", "it was not asked for"),
+            ("memory", "it was not requested"),
+            ("rewriting", "it was not requested"),
         ]
         again = await desk.ask("three")
         assert "Ann likes tea." in desk.prompts[-1].system[1], "and comes back with the next request that wants it"
@@ -255,7 +255,7 @@ async def test_a_prompt_that_is_refused_shrinks_in_the_agreed_order_and_the_same
         (),
         ("artifacts: 1 of 3 kept", "the best artifact: 400 characters of it"),
         ("artifacts: 0 of 3 kept", "long texts up to turn 2: 50% of each"),
-        ("artifacts: 0 of 3 kept", "turns 1–3: a line each", "summary: 200 characters of it"),
+        ("artifacts: 0 of 3 kept", "turns 1–3: one line each", "summary: 200 characters of it"),
     ]
     again, same = await conversation(tmp_path / "two")
     assert [plan.shrink_steps for plan in again] == [plan.shrink_steps for plan in plans]

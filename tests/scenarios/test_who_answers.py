@@ -116,7 +116,7 @@ async def test_the_next_model_answers_when_one_fails_and_the_turn_says_why(
     ]
     assert explained.matches, "what it was shown can be written again"
     assert after.model == CLAUDE, "who just failed is passed over for a while"
-    assert back.startswith("Not openai: it cannot be asked now: a moment ago the account has no credit left")
+    assert back.startswith("Not openai: it is not available now: a moment ago the account has no credit left")
 
 
 @pytest.mark.req("PROVIDER-6")
@@ -151,7 +151,7 @@ async def test_a_model_that_cannot_see_is_passed_over_for_pictures(vendors: Fake
         seen = await engine.route("new", (TextBlock(text="What is on this picture?"), picture))
     assert words.model == "openai_chat"
     assert seen.model == "openai", seen.reason
-    assert "Not openai_chat: it cannot see pictures." in seen.reason
+    assert "Not openai_chat: it does not support images." in seen.reason
 
 
 @pytest.mark.req("PROVIDER-6")
@@ -179,7 +179,10 @@ async def test_a_route_is_explained_without_sending(vendors: FakeVendors, tmp_pa
     assert fresh.model == "perplexity"
     assert (named.model, named.reason) == ("anthropic", "anthropic was asked for by name.")
     assert doubt.model is None
-    assert doubt.reason == "It would be asked back: Which person do you mean: Larry Page or Sergey Brin?"
+    assert (
+        doubt.reason
+        == "It would be answered with a clarifying question: Which person do you mean: Larry Page or Sergey Brin?"
+    )
 
 
 @pytest.mark.req("PROVIDER-6")
@@ -215,7 +218,7 @@ async def test_results_of_tools_go_to_the_model_that_called_them(vendors: FakeVe
         turn = await engine.ask(called.thread_id, (result,))
         why = await reason_of(engine, turn)
     assert (called.outcome, called.model, turn.model) == ("paused", CLAUDE, CLAUDE)
-    assert why == "anthropic called the tools."
+    assert why == "anthropic called the tools, so it answers."
 
 
 @pytest.mark.req("PROVIDER-6", "BUDGET-3")

@@ -45,7 +45,7 @@ def test_an_error_that_repeats_is_written_a_few_times_and_then_counted(log: tupl
     assert lines.lines[-1] == "something else", "other errors are not held back"
     lines.time += PERIOD_SECONDS
     logger.error("no descriptors are left for connection %d", 0)
-    assert lines.lines[-1].endswith(f"({10_000 - MOST} more like this were left out)")
+    assert lines.lines[-1].endswith(f"({10_000 - MOST} similar messages were suppressed)")
 
 
 def test_lines_that_are_no_trouble_all_pass(log: tuple[logging.Logger, Lines]) -> None:

@@ -282,11 +282,11 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
     [
         (
             '[budget]\nsafety_margin_tokens = "lots"',
-            'config.toml:2: budget.safety_margin_tokens is "lots"; it must be a whole number from 0 to 1,000,000.',
+            'config.toml:2: budget.safety_margin_tokens is "lots"; it must be an integer from 0 to 1,000,000.',
         ),
-        ("[server]\nport = 65536", "config.toml:2: server.port is 65536; it must be a whole number from 0 to 65,535."),
-        ("[server]\nport = true", "config.toml:2: server.port is true; it must be a whole number from 0 to 65,535."),
-        ("[server]\nport = 1.0", "config.toml:2: server.port is 1.0; it must be a whole number from 0 to 65,535."),
+        ("[server]\nport = 65536", "config.toml:2: server.port is 65536; it must be an integer from 0 to 65,535."),
+        ("[server]\nport = true", "config.toml:2: server.port is true; it must be an integer from 0 to 65,535."),
+        ("[server]\nport = 1.0", "config.toml:2: server.port is 1.0; it must be an integer from 0 to 65,535."),
         ("[tools]\nallow_parallel = 1", "config.toml:2: tools.allow_parallel is 1; it must be true or false."),
         (
             "[tools]\nmode = 'on'",
@@ -294,8 +294,8 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
         ),
         ("[retrieval]\nrecency_boost = nan", "config.toml:2: retrieval.recency_boost is nan; it must be a number"),
         ("[retrieval]\nrecency_boost = inf", "config.toml:2: retrieval.recency_boost is inf; it must be a number"),
-        ("[retrieval]\ntop_k = []", "config.toml:2: retrieval.top_k is an array; it must be a whole number"),
-        ("[server]\nhost = {a = 1}", "config.toml:2: server.host is a table; it must be a text"),
+        ("[retrieval]\ntop_k = []", "config.toml:2: retrieval.top_k is an array; it must be an integer"),
+        ("[server]\nhost = {a = 1}", "config.toml:2: server.host is a table; it must be a string"),
         (
             "[retention]\ncleanup_interval_hours = 0",
             "config.toml:2: retention.cleanup_interval_hours is 0; it must be a number above 0 and up to 87,600.",
@@ -325,8 +325,8 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
         ),
         ("\n[budgets]\nzzz = 1", "config.toml:2: there is no section [budgets]; did you mean [budget]?"),
         ("[zzz]", "config.toml:1: there is no section [zzz]; there are general, budget, stream,"),
-        ("top_k = 1", "config.toml:1: top_k stands outside of every section; did you mean retrieval.top_k?"),
-        ("zzz = 1", "config.toml:1: zzz stands outside of every section; every key belongs to a section."),
+        ("top_k = 1", "config.toml:1: top_k is outside of every section; did you mean retrieval.top_k?"),
+        ("zzz = 1", "config.toml:1: zzz is outside of every section; every key belongs to a section."),
         ("budget = 1", "config.toml:1: budget must be a section, written as [budget]."),
         ("models = 1", "config.toml:1: models must be a section, written as [models.NAME]."),
         ("[models]\nx = 1", "config.toml:2: models.x must be a section, written as [models.x]."),
@@ -368,11 +368,11 @@ def test_all_mistakes_of_a_file_are_named_at_once_from_top_to_bottom(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("CONTEXTINFINITY_SERVER__PORT", "x", 'server.port is "x"; it must be a whole number from 0 to 65,535.'),
+        ("CONTEXTINFINITY_SERVER__PORT", "x", 'server.port is "x"; it must be an integer from 0 to 65,535.'),
         (
             "CONVERSATION_HISTORY_LIMIT",
             "51",
-            'retention.history_limit is "51"; it must be a whole number from 1 to 50.',
+            'retention.history_limit is "51"; it must be an integer from 1 to 50.',
         ),
         ("CONTEXTINFINITY_SERVER__PROT", "1", "there is no such setting; did you mean CONTEXTINFINITY_SERVER__PORT?"),
         ("CONTEXTINFINITY_SERVER__PROT", "", "there is no such setting; did you mean CONTEXTINFINITY_SERVER__PORT?"),
@@ -476,7 +476,7 @@ def test_a_secret_in_the_file_is_refused_and_never_repeated(tmp_path: Path, text
 def test_a_key_in_the_settings_is_answered_with_the_right_way(
     tmp_path: Path, text: str, environ: dict[str, str], said: str
 ) -> None:
-    way = "a key never belongs into the settings; name the environment variable that holds it with api_key_env."
+    way = "keys are not allowed in the settings; name the environment variable that holds it with api_key_env."
     assert problems(tmp_path, text, **environ) == [f"{said}: {way}"]
 
 

@@ -17,7 +17,7 @@ MODEL = "[models.x]\nprovider = 'openai'\n"
 OPTIONS = "CONTEXTINFINITY_MODELS__X__OPTIONS"
 PROVIDER_TOOLS = "CONTEXTINFINITY_MODELS__X__PROVIDER_TOOLS"
 REFUSED = (
-    "is refused: a key never belongs into the settings; name the environment variable that holds it with api_key_env."
+    "is refused: keys are not allowed in the settings; name the environment variable that holds it with api_key_env."
 )
 
 
@@ -154,12 +154,12 @@ def test_a_key_inside_json_of_the_environment_is_refused(tmp_path: Path, variabl
     ("text", "must"),
     [
         ("timeout_seconds = 0", "a number above 0 and up to 86,400"),
-        ("attempts = 0", "a whole number from 1 to 20"),
-        ("attempts = 21", "a whole number from 1 to 20"),
-        ("max_output_tokens = 0", "a whole number from 1 to 10,000,000"),
+        ("attempts = 0", "an integer from 1 to 20"),
+        ("attempts = 21", "an integer from 1 to 20"),
+        ("max_output_tokens = 0", "an integer from 1 to 10,000,000"),
         ("images = 'yes'", "true or false"),
         ("price_input = -1", "a number from 0 to 1,000,000"),
-        ("min_cache_tokens = 0", "a whole number from 1 to 1,000,000"),
+        ("min_cache_tokens = 0", "an integer from 1 to 1,000,000"),
     ],
 )
 def test_figures_of_a_model_have_bounds(tmp_path: Path, text: str, must: str) -> None:
@@ -173,7 +173,7 @@ def test_figures_of_a_model_have_bounds(tmp_path: Path, text: str, must: str) ->
     ("text", "must"),
     [
         ("[tools]\ntimeout_seconds = 0", "a number above 0 and up to 86,400"),
-        ("[tools]\nmax_rounds = 0", "a whole number from 1 to 10,000"),
+        ("[tools]\nmax_rounds = 0", "an integer from 1 to 10,000"),
         ("[openai]\nprovider_conversations = 1", "true or false"),
     ],
 )

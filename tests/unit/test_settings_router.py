@@ -102,7 +102,7 @@ def test_without_a_word_about_it_the_router_has_nothing_to_go_by(tmp_path: Path)
         ),
         (
             "[[router.rules]]\nmodel = 'small'\nmin_tokens = -1",
-            "3: router.rules[1].min_tokens is -1; it must be a whole number from 0 to 1,000,000.",
+            "3: router.rules[1].min_tokens is -1; it must be an integer from 0 to 1,000,000.",
         ),
         (
             "[[router.rules]]\nmodel = 'small'\nneeds = ['tools']",
@@ -110,11 +110,11 @@ def test_without_a_word_about_it_the_router_has_nothing_to_go_by(tmp_path: Path)
         ),
         (
             "[[router.rules]]\nmodel = 'small'\nuser = ''",
-            '3: router.rules[1].user is ""; it must be a text that is not empty.',
+            '3: router.rules[1].user is ""; it must be a string that is not empty.',
         ),
         (
             "[[router.rules]]\nmodel = 'small'\nuser = 'a'\napi_key = 'sk-1'",
-            "4: router.rules[1].api_key is refused: a key never belongs into the settings;",
+            "4: router.rules[1].api_key is refused: keys are not allowed in the settings;",
         ),
         (
             "[router]\nrules = [\n  {model = 'small', user = 'a'},\n  {model = 'x', user = 'b'}]",

@@ -40,7 +40,7 @@ def test_a_postgresql_server_that_is_away_is_named_without_its_password(tmp_path
 def test_the_built_in_model_is_never_a_helper(tmp_path: Path, section: str) -> None:
     kinds = {"librarian": LibrarianSettings(model=BUILT_IN), "compaction": Compaction(detector_model=BUILT_IN)}
     settings = replace(Settings(general=General(data_dir=str(tmp_path))), **{section: kinds[section]})
-    with pytest.raises(SettingsError, match="too small to summarise"):
+    with pytest.raises(SettingsError, match="too small for summaries"):
         setup_of(settings, models_of(settings))
 
 

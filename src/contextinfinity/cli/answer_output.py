@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NEW = "new"
 REASONS = {
-    "length": 'it reached the most tokens the model may write; ask it to "go on"',
+    "length": 'it reached the maximum number of tokens the model may write; ask it to "go on"',
     "filter": "the provider's content filter stopped it",
 }
 """Why an answer is incomplete, by the reason a step keeps."""
@@ -117,7 +117,7 @@ def way(
     how: SendFields = {"user_id": means.named_user, "model": model}
     if session == NEW:
         if branch is not None:
-            raise InvalidInput("A new session has no branches to choose from.", hint="Name one with --session.")
+            raise InvalidInput("A new conversation has no branches to choose from.", hint="Name one with --session.")
         return NEW, how
     thread_id, how["branch_id"] = place(work, means, session, branch)
     return thread_id, how

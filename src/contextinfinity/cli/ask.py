@@ -19,14 +19,14 @@ from contextinfinity.errors import InvalidInput
 STANDARD_INPUT = "-"
 HOW_TO_ASK = 'Write it in quotes, cix ask "…", or pipe it in.'
 
-QUESTION_HELP = "What to ask; what is piped in is added to it. - or nothing: only what is piped in."
+QUESTION_HELP = "The question; piped input is added to it. Use - or nothing to send the piped input only."
 Question = Annotated[str | None, typer.Argument(metavar="[QUESTION|-]", help=QUESTION_HELP, show_default=False)]
 NOTICE_SECONDS = 3.0
 """Seconds without data on standard input before a notice is printed."""
 
 Attach = Annotated[
     list[str] | None,
-    typer.Option("--attach", metavar="CHUNK", help="Show the model this chunk; `cix search` names them."),
+    typer.Option("--attach", metavar="CHUNK", help="Show the model this chunk; `cix search` prints chunk ids."),
 ]
 
 
@@ -102,7 +102,7 @@ def _standard_input() -> str:
     """Read standard input to its end; print a notice if that takes long."""
     if sys.stdin is None:  # it is closed
         return ""
-    waiting = "Reading standard input until it ends; `< /dev/null` gives none, Ctrl-D ends it at a terminal."
+    waiting = "Reading standard input until it ends; press Ctrl-D to end it, or use `< /dev/null` for no input."
     notice = threading.Timer(NOTICE_SECONDS, remark, [waiting])
     notice.daemon = True
     notice.start()

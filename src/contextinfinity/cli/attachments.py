@@ -42,7 +42,9 @@ def read_image(path: Path) -> ContentBlock:
     data = _bytes(path, LARGEST_IMAGE)
     kind = media_type_of(data)
     if kind is None:
-        raise InvalidInput(f"{path} is no image that models take.", hint="They take PNG, JPEG, GIF and WebP.")
+        raise InvalidInput(
+            f"{path} is not an image format that models accept.", hint="Use a PNG, JPEG, GIF or WebP file."
+        )
     return ImageBlock(media_type=kind, source={"type": "base64", "data": base64.b64encode(data).decode()})
 
 

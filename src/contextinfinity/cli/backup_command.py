@@ -10,7 +10,9 @@ import typer
 from contextinfinity.cli.command_options import CommonOptions, command_for_all_users, settings_for
 from contextinfinity.errors import InvalidInput, NotFound
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it must not exist yet.", show_default=False)]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist yet.", show_default=False)
+]
 
 
 @command_for_all_users

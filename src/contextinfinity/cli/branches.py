@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 BRANCH_HELP = "A label, an id, or the first or last 6 or more characters of one."
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help=BRANCH_HELP, show_default=False)]
-At = Annotated[int | None, typer.Option("--at", metavar="SEQ", min=0, help="After this turn; 0 is before the first.")]
-To = Annotated[int | None, typer.Option("--to", metavar="SEQ", min=0, help="Back to this turn; 0: before the first.")]
-AtState = Annotated[int | None, typer.Option("--state", metavar="N", min=0, help="The state of this number.")]
+At = Annotated[
+    int | None, typer.Option("--at", metavar="SEQ", min=0, help="Fork after this turn; 0: before the first.")
+]
+To = Annotated[
+    int | None, typer.Option("--to", metavar="SEQ", min=0, help="Roll back to this turn; 0: before the first.")
+]
+AtState = Annotated[int | None, typer.Option("--state", metavar="N", min=0, help="The number of a state.")]
 
 
 @command
@@ -54,7 +58,9 @@ def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = N
     from contextinfinity.cli.thread_choice import place
 
     if at is not None and state is not None:
-        raise InvalidInput("--at and --state name two places.", hint="Give one of them, or none for the end.")
+        raise InvalidInput(
+            "--at and --state cannot be used together.", hint="Use one of them, or none to fork at the end."
+        )
     with working(means) as work:
         thread_id, origin = place(work, means, thread, branch)
         made = work.do(work.client.threads.fork(thread_id, at=at, state=state, branch_id=origin))
@@ -68,7 +74,7 @@ def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState
     from contextinfinity.cli.thread_choice import place
 
     if (to is None) == (state is None):
-        raise InvalidInput("A rollback needs one place.", hint="Name it with --to SEQ or --state N.")
+        raise InvalidInput("A rollback needs exactly one target.", hint="Name it with --to SEQ or --state N.")
     with working(means) as work:
         thread_id, origin = place(work, means, thread, branch)
         made = work.do(work.client.threads.rollback(thread_id, to=to, state=state, branch_id=origin))

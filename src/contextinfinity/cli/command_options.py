@@ -25,16 +25,24 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-DataDir = Annotated[Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder that holds everything.")]
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder with the ledger and all other data.")
+]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The config.toml to read.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Server = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="A server to work with, in the place of the folder on this machine."),
+    typer.Option(
+        "--server", metavar="URL", help="The URL of a server to use instead of the data folder on this machine."
+    ),
 ]
 
 BeginNew = Annotated[
-    bool, typer.Option("--begin-new", help="Let a data_dir that lost its ledger start over; a ledger in place stays.")
+    bool,
+    typer.Option(
+        "--begin-new",
+        help="Start with an empty ledger if the ledger of the data_dir is lost; an existing ledger is kept.",
+    ),
 ]
 
 
@@ -51,10 +59,12 @@ NoServer = Annotated[str | None, typer.Option("--server", metavar="URL", hidden=
 """For commands that work on this machine only: ``--server`` gets a specific error message."""
 User = Annotated[str, typer.Option("--user", metavar="ID", help="Whose conversations.")]
 
-ID_HELP = "An id, the first or last 6 or more characters of one, or last."
+ID_HELP = "An id, its first or last 6 or more characters, or `last`."
 Thread = Annotated[str, typer.Argument(metavar="ID", help=ID_HELP, show_default=False)]
 Session = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="Which conversation.")]
-Branch = Annotated[str | None, typer.Option("--branch", metavar="B", help="A branch other than the active one.")]
+Branch = Annotated[
+    str | None, typer.Option("--branch", metavar="B", help="The branch to use instead of the active one.")
+]
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model that answers.")]
 
 
@@ -208,7 +218,7 @@ def check_folder(data_dir: Path | None) -> None:
     if data_dir is not None and not data_dir.expanduser().is_dir():
         raise NotFound(
             f"There is no folder {data_dir}, which --data-dir names.",
-            hint="Check its name, or create it by asking something: `cix ask` with the same --data-dir.",
+            hint="Check the path, or create it with `cix ask` and the same --data-dir.",
         )
 
 

@@ -19,28 +19,27 @@ _OPENING = """\
 
 <!-- Made by `python -m contextinfinity.cli.command_reference`; change the commands, not this page. -->
 
-`cix`, also `contextinfinity` and `python -m contextinfinity`. Every command takes `--data-dir`, `--config` and
-`--json`, works without a server, and ends with 0 when it was done, 1 when it could not be done, and 2 when it was
-asked for in the wrong way. Answers and lists go to stdout, everything else to stderr. With `--server URL` it works with
-a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`. A
-server finds the conversations of one user only: those of `--user`, else of the token's user, else of `local`. On this
-machine an id finds the conversation of any user.
+The command is `cix`; `contextinfinity` and `python -m contextinfinity` are the same. Every command takes `--data-dir`,
+`--config` and `--json` and works without a server. The exit code is 0 on success, 1 on failure and 2 for a usage error.
+Results go to stdout, everything else to stderr. With `--server URL` a command uses a running server (`cix serve`); set
+`CIX_TOKEN` if the server requires a token. A server shows the conversations of one user only: `--user`, else the
+token's user, else `local`. Without `--server`, an id finds the conversation of any user.
 
-Some commands work on the ledger's own machine only, beside a running server too, and say so where `--server` is given:
+Some commands work only on the machine of the ledger, also while a server runs there, and reject `--server`:
 
-- `token`: whoever makes tokens can be anybody. That takes access to the machine, never a token alone.
-- `import`: it records a past with its answers and its times, and asks no model. No route does that.
-- `cleanup`, `reindex`, `rebuild`: they work on the conversations of all users, and no token stands for all. A server
+- `token`: a token can act for any user, so creating one requires access to the machine.
+- `import`: it writes past answers with their times and calls no model. `POST /import` is its HTTP route.
+- `cleanup`, `reindex`, `rebuild`: they process the conversations of all users, and a token acts for one. A server
   cleans up every few hours and completes its index by itself.
-- `serve`, `config`, `model`, `doctor --repair`: they are about this machine, its processes, settings and files.
+- `serve`, `config`, `model`, `doctor --repair`: they use this machine's processes, settings and files.
 
-A conversation is named by its id, by the id your program gave it, by the first or last six or more characters of its
-id, or by `last`: the one spoken in last. A branch is named by its label, its id, or the first or last six or more
-characters of its id. What fits several is refused, with all of them. Tables show the last eight characters of an id at
-a terminal, and all of it in a pipe.
+Name a conversation by its id, by the external id that your program chose, by the first or last six or more characters
+of its id, or by `last`, the most recently used one. Name a branch by its label, its id, or the first or last six or
+more characters of its id. An ambiguous name is an error that lists all matches. Tables show the last eight characters
+of an id at a terminal and the full id in a pipe.
 
-`--data-dir`, `--config`, `--json` and `--server` may stand before the command as well; what stands behind it counts
-more. `cix --version` prints the version; `cix --verbose COMMAND` tells on stderr what happens.
+`--data-dir`, `--config`, `--json` and `--server` may also precede the command; an option after the command takes
+precedence. `cix --version` prints the version; `cix --verbose COMMAND` prints log messages to stderr.
 """
 
 _SHARED = ("user", "config", "data_dir", "as_json", "server")

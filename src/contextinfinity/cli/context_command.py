@@ -16,9 +16,11 @@ LAST = "last"
 NEWEST = 500
 """Turns of the last conversation that are searched for a partial id."""
 
-TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="A turn's id; `cix show` prints them.")]
+TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="The id of a turn; `cix show` prints them.")]
 Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
-Step = Annotated[int | None, typer.Option("--step", metavar="N", min=0, help="Of several requests, this one.")]
+Step = Annotated[
+    int | None, typer.Option("--step", metavar="N", min=0, help="The number of the request, if the turn has several.")
+]
 Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as it was sent.")]
 
 
@@ -58,9 +60,9 @@ def _turn(work: EngineThread, means: CommonOptions, reference: str) -> str:
     thread_id, branch_id = place(work, means, LAST, None)
     turns = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=NEWEST)).turns
     if reference == LAST and not turns:
-        raise NotFound("Nothing was said in the last conversation yet.")
+        raise NotFound("The last conversation has no turns yet.")
     fitting = [turn.turn_id for turn in turns if fits(turn.turn_id, reference)]
-    hint = "`cix show` prints the ids of turns; one of an earlier conversation is named by its whole id."
+    hint = "`cix show` prints the ids of turns; for an earlier conversation use the full id."
     return turns[-1].turn_id if reference == LAST else the_one("turn", reference, fitting, hint=hint)
 
 
@@ -101,7 +103,7 @@ def _facts(told: Explained, compared: bool) -> str:
     if told.plan.route:
         facts.append(told.plan.route.reason)
     if told.plan.epoch_reason:
-        facts.append(f"a new front: {told.plan.epoch_reason}")
-    facts.extend(f"gone since: {what}" for what in told.removed)
-    facts.append("written again: the same as was sent" if told.matches else "written again: NOT what was sent")
+        facts.append(f"new prompt prefix: {told.plan.epoch_reason}")
+    facts.extend(f"removed since: {what}" for what in told.removed)
+    facts.append("rebuilt: identical to what was sent" if told.matches else "rebuilt: NOT identical to what was sent")
     return "\n".join(facts)

@@ -10,7 +10,7 @@ from contextinfinity.cli.command_options import Branch, CommonOptions, Thread, c
 from contextinfinity.errors import NotFound
 
 TurnNumber = Annotated[
-    int | None, typer.Option("--turn", metavar="SEQ", min=1, help="The turn; without it the last answer.")
+    int | None, typer.Option("--turn", metavar="SEQ", min=1, help="The number of the turn; default: the last one.")
 ]
 Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]
 

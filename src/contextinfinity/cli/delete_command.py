@@ -21,7 +21,7 @@ Which = Annotated[str | None, typer.Argument(metavar="[ID]", help=ID_HELP, show_
 OneTurn = Annotated[str | None, typer.Option("--turn", metavar="TURN_ID|SEQ", help="Only this turn of it.")]
 All = Annotated[bool, typer.Option("--all", help="All conversations and memories of --user.")]
 Everything = Annotated[bool, typer.Option("--everything", help="All conversations and memories of all users.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is deleted.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm; without this option nothing is deleted.")]
 Time = Annotated[
     str | None, typer.Argument(metavar="[TIME]", help="How long: 12h, 30d, 8w, 2y, or forever.", show_default=False)
 ]
@@ -79,7 +79,7 @@ def _delete(
 
 def _confirm(what: str, yes: bool) -> None:
     if not yes:
-        raise InvalidInput(f"{what} would be deleted for good.", hint="Say so with --yes.")
+        raise InvalidInput(f"{what} would be deleted permanently.", hint="Add --yes to confirm.")
 
 
 def _forget_typed_here(means: CommonOptions, deleted: Deleted) -> None:
@@ -129,7 +129,9 @@ def _hours(time: str | None) -> float | None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,5})([hdwy])", (time or "").strip().lower())
     if found is None:
-        raise InvalidInput(f"{time!r} is no time.", hint="Write a number and a unit, 12h, 30d, 8w or 2y, or forever.")
+        raise InvalidInput(
+            f"{time!r} is not a duration.", hint="Write a number and a unit, 12h, 30d, 8w or 2y, or forever."
+        )
     return float(int(found[1]) * HOURS[found[2]])
 
 

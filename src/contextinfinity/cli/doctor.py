@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 BackupFile = Annotated[
     Path | None,
-    typer.Argument(metavar="[FILE]", help="A backup to check, in the place of the data_dir.", show_default=False),
+    typer.Argument(metavar="[FILE]", help="A backup file to check instead of the data_dir.", show_default=False),
 ]
-Repair = Annotated[bool, typer.Option("--repair", help="Set right what is safe to set right, after a backup.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Make a backup, then repair what can be repaired safely.")]
 
 
 def doctor(
@@ -124,7 +124,7 @@ def _print_for_people(report: Report) -> None:
         turns = counted(report.turns, "turn")
         console.print(f"ledger: {report.ledger} (schema {report.schema}, {turns})", soft_wrap=True)
     elif not any(finding.severity == "broken" for finding in report.findings):
-        console.print(f"ledger: {report.ledger} (there is none yet; it is made when it is needed)", soft_wrap=True)
+        console.print(f"ledger: {report.ledger} (none yet; it is created when it is needed)", soft_wrap=True)
     else:
         console.print(f"ledger: {report.ledger}", soft_wrap=True)
     if report.encryption:
@@ -144,11 +144,11 @@ def _print_findings(console: Console, report: Report) -> None:
         console.print(f"There is no ledger in {folder}: nothing was checked.", soft_wrap=True)
         return
     if not report.findings:
-        console.print("All is well.")
+        console.print("No problems found.")
         return
     print_table(("", "finding", "what", "where", "what to do"), map(_row, report.findings), whole=True)
     if report.ok:
-        console.print("All is well: the next start of an engine clears this up by itself.")
+        console.print("No problems; the next start of an engine resolves the notes above.")
 
 
 def _row(finding: Finding) -> tuple[str | Text, ...]:

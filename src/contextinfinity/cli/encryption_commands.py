@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 KeyFile = Annotated[
     Path | None,
-    typer.Option("--key-file", metavar="FILE", help="A file with the key; if it does not exist, it is made."),
+    typer.Option("--key-file", metavar="FILE", help="A file with the key; created if it does not exist."),
 ]
 KeyVariable = Annotated[
     str | None, typer.Option("--key-env", metavar="NAME", help="The environment variable that holds the key.")
 ]
-Keyring = Annotated[bool, typer.Option("--keyring", help="Keep a new key in the keyring of this user.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is changed.")]
+Keyring = Annotated[bool, typer.Option("--keyring", help="Store a new key in the keyring of this user.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm; without this option nothing is changed.")]
 
 
 @command_for_all_users
@@ -63,7 +63,7 @@ def rekey(
     key_env: KeyVariable = None,
     keyring: Keyring = False,
     reencrypt: Annotated[
-        bool, typer.Option("--reencrypt", help="Also write all files once more, with a new data key.")
+        bool, typer.Option("--reencrypt", help="Also encrypt all files again with a new data key.")
     ] = False,
 ) -> None:
     """Change the key of an encrypted data_dir; takes a moment, also while a server runs."""
@@ -102,7 +102,7 @@ def _source(
     if key_file is not None:
         path = key_file.expanduser().absolute()
         if path.is_relative_to(settings.data_dir):
-            raise InvalidInput(f"{path} is inside the folder that it would open.", hint="Keep the key elsewhere.")
+            raise InvalidInput(f"{path} is inside the folder that it encrypts.", hint="Keep the key elsewhere.")
         return KeySource(kind="file", name=str(path))
     if key_env is not None:
         return KeySource(kind="environment", name=key_env)
@@ -132,7 +132,7 @@ def _report(means: CommonOptions, word: str, done: Conversion) -> None:
         return
     remark(f"{word} {counted(done.files, 'file')} ({done.size / 2**20:,.1f} MiB).")
     for path in done.left:
-        remark(f"Left as it is, because it is not ours: {path}")
+        remark(f"Not changed, because ContextInfinity did not write it: {path}")
     for note in done.notes:
         remark(note)
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from contextinfinity.domain.session import Owner
     from contextinfinity.exchange.exporter import ExportFormat
 
-FORMAT_HELP = "cix: everything; markdown: for people, all branches; jsonl: the messages of the active branch."
-FILE_HELP = "Where to; - is stdout. A folder gets a file for each conversation."
+FORMAT_HELP = "cix: everything; markdown: all branches, to read; jsonl: the messages of the active branch."
+FILE_HELP = "The file or folder to write; - is stdout. In a folder each conversation gets a file."
 SESSION_HELP = "One conversation; without it all of the user's."
 STDOUT = Path("-")
-ALL_HELP = "All users, a file for each in a folder."
+ALL_HELP = "Export all users, one file per user in a folder."
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP, show_default=False)]
 Form = Annotated[str | None, typer.Option("--format", metavar="cix|markdown|jsonl", help=FORMAT_HELP)]

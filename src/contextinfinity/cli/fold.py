@@ -13,7 +13,7 @@ from contextinfinity.text.plurals import span
 if TYPE_CHECKING:
     from contextinfinity.client.results import ShownFold
 
-Preview = Annotated[bool, typer.Option("--preview", help="Show what would leave and what would stay; change nothing.")]
+Preview = Annotated[bool, typer.Option("--preview", help="Show which turns would be folded; change nothing.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Go back to the summary before the last fold.")]
 
 
@@ -27,7 +27,7 @@ def fold(
     from contextinfinity.cli.thread_choice import place
 
     if preview and undo:
-        raise InvalidInput("--preview and --undo ask for two things.", hint="Give one of them.")
+        raise InvalidInput("--preview and --undo cannot be used together.", hint="Use one of them.")
     with working(means) as work:
         thread_id, branch_id = place(work, means, thread, branch)
         folds = work.client.folds
@@ -51,7 +51,7 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
     if shown.case == "none":
         covered = shown.covers_turn_seq
         others = f"the summary covers {span(1, covered)}; the other turns" if covered else "all turns"
-        return remark(f"Nothing to fold: {others} stay word for word.")
+        return remark(f"Nothing to fold: {others} stay verbatim.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays)):
         typer.echo(tame(line))
     _print_summaries(shown)
@@ -99,12 +99,12 @@ def _told(shown: ShownFold, by: str, undone_by: str) -> str:
     if shown.case == "unfold":
         verb = "stands" if shown.covers_turn_seq + 1 == shown.covered else "stand"
         return (
-            f"Undone: {span(shown.covers_turn_seq + 1, shown.covered)} {verb} word for word again. "
-            "The next fold waits until as much again was said."
+            f"Undone: {span(shown.covers_turn_seq + 1, shown.covered)} {verb} verbatim again. "
+            "The next fold happens after the same amount of new text."
         )
     verb = "covers" if shown.committed else "would cover"
     why = f", because a new topic begins there ({shown.boundary_reason})" if shown.case == "truncate" else ""
-    after = f"`{undone_by}` undoes it." if shown.committed else f"`{by}` does just this."
+    after = f"`{undone_by}` undoes it." if shown.committed else f"`{by}` applies it."
     return (
         f"The summary {verb} {span(1, shown.covers_turn_seq)}{why}: {shown.tokens_before} → "
         f"{shown.tokens_after} tokens, written {'offline' if shown.by == 'offline' else 'by ' + shown.by}. {after}"

@@ -25,14 +25,14 @@ FORMAT_HELP = (
     "auto: what the file looks like. chatgpt, claude, openwebui, librechat: their exports; llm: its logs.db; "
     "jsonl: a message a line; openai: a JSON list of messages, or lines; cix: our own."
 )
-SESSION_HELP = "The conversation for messages that name none: one that is there, or a name for a new one."
+SESSION_HELP = "The conversation for messages without one: an existing one, or a name for a new one."
 MOST_SHOWN = 100
 """The most bad records that are printed."""
 
 MOST_ROWS = 40
 """The most conversations that are printed one by one."""
 
-FILE_HELP = "An export: JSON, JSON Lines, zip, gzip, a folder, or logs.db; - is what is piped in."
+FILE_HELP = "The export: JSON, JSON Lines, zip, gzip, a folder, or logs.db; - is standard input."
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP, show_default=False)]
 Form = Annotated[str, typer.Option("--format", metavar="auto|cix|chatgpt|claude|…", help=FORMAT_HELP)]
@@ -65,13 +65,13 @@ def _index(work: EngineThread, imported: Imported) -> None:
     """Index imported messages for semantic search; large imports are indexed in the background."""
     added = sum(one.added for one in imported.sessions)
     if added > INDEXED_AT_ONCE:
-        return remark("Found by its words from now on; by its meaning later, or after `cix reindex`.")
+        return remark("Keyword search finds it now; semantic search after indexing, or after `cix reindex`.")
     if added:
         try:
             with bar("indexing") as progress:
                 work.do(work.client.past.complete_index(progress=progress))
         except ContextInfinityError as error:
-            remark(f"It is found by its words, and not by its meaning yet: {error}")
+            remark(f"Keyword search finds it, semantic search does not yet: {error}")
     return None
 
 

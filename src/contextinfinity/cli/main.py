@@ -107,7 +107,7 @@ def _cix(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", callback=_log_more, help="Tell on stderr what happens.")
+        bool, typer.Option("--verbose", callback=_log_more, help="Print log messages to stderr.")
     ] = False,
 ) -> None:
     """Endless, durable conversations with language models."""

@@ -15,16 +15,20 @@ if TYPE_CHECKING:
     from contextinfinity.client.results import ShownMemory
     from contextinfinity.domain.session import Owner
 
-memories = typer.Typer(name="memories", help="Look at what is remembered, edit it, take it along, check it.")
+memories = typer.Typer(name="memories", help="List, edit, export and check memories.")
 
 LOCAL = "local"
 Reference = Annotated[
     str, typer.Argument(metavar="MEMORY_ID", help="An id, or the first or last 6 or more characters of one.")
 ]
-Fact = Annotated[str, typer.Argument(metavar="FACT", help="What is to be known, in a sentence.", show_default=False)]
-Tag = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="user:ID or thread:ID; none: the user's.")]
-Question = Annotated[str | None, typer.Option("--about", metavar="WORDS", help="Only what matters for these words.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="How many at most.")]
+Fact = Annotated[str, typer.Argument(metavar="FACT", help="One fact in one sentence.", show_default=False)]
+Tag = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="user:ID or thread:ID; default: the user's.")
+]
+Question = Annotated[
+    str | None, typer.Option("--about", metavar="WORDS", help="Only memories relevant to these words.")
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="The maximum number of results.")]
 
 
 @memories.command("list")
@@ -34,7 +38,7 @@ def list_memories(means: CommonOptions, about: Question = None, tag: Tag = None,
     from contextinfinity.cli.engine_thread import working
 
     if tag is not None and len(tag) > 1:
-        raise InvalidInput("A list has one --tag at most.")
+        raise InvalidInput("A list takes at most one --tag.")
     owner = _owner(means, tag or ())
     with working(means) as work:
         asked = work.client.memories.list(owner, tag=tag[0] if tag else None, q=about, limit=limit)
@@ -83,7 +87,7 @@ def audit(means: CommonOptions) -> None:
             ("memory", "trouble", "why"), ((shown_id(one.memory_id), one.trouble, one.why) for one in found), whole=True
         )
     else:
-        remark("Every memory rests on its turn, says something once, and holds.")
+        remark("No problems: every memory is supported by its turn, current and unique.")
 
 
 @command
@@ -108,7 +112,7 @@ def forget(means: CommonOptions, memory_id: Reference) -> None:
     if means.as_json:
         print_json({"forgotten": known.id})
     else:
-        remark("It is forgotten. The conversation it was said in still says it.")
+        remark("The memory is deleted. The conversation that it came from is unchanged.")
 
 
 def _owner(means: CommonOptions, tags: Sequence[str]) -> Owner:
@@ -128,7 +132,7 @@ def _print(means: CommonOptions, found: Sequence[ShownMemory]) -> None:
         rows = ((shown_id(one.id), moment(one.created_at), _shelf(one), one.content) for one in found)
         print_table(("memory", "since", "of", "fact"), rows, whole=True)
     else:
-        remark("Nothing is remembered.")
+        remark("There are no memories.")
 
 
 def _shelf(memory: ShownMemory) -> str:

@@ -37,11 +37,11 @@ def migrate_store(means: CommonOptions, source: Source, target: Target) -> None:
     if means.as_json:
         print_json(done)
     else:
-        remark(f"Copied {done.copied}, there before {done.there_before}, memories added {done.memories}.")
+        remark(f"Copied {done.copied}, already present {done.there_before}, memories added {done.memories}.")
     if done.different:
         raise InvalidInput(
             f"{len(done.different)} conversations differ in the two ledgers: {', '.join(done.different[:5])}.",
-            hint="They were continued since they were copied; delete them in the target and run it again.",
+            hint="They were continued after they were copied; delete them in the target ledger and run this again.",
         )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 model = typer.Typer(name="model", help="List models; fetch and remove weights.")
 
-Name = Annotated[str, typer.Argument(metavar="[NAME]", help="The model whose weights are meant: built-in or minilm.")]
+Name = Annotated[str, typer.Argument(metavar="[NAME]", help="The model: built-in or minilm.")]
 
 READY = "ready"
 YES_NO: dict[object, str] = {True: "yes", False: "no", None: ""}

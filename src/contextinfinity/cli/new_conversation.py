@@ -49,13 +49,13 @@ def instructions_of(
         return Instructions(model=model)
     if session != "new":
         raise InvalidInput(
-            "--system and --persona begin a new conversation; this one has begun.",
-            hint="Leave --session out. A pinned fact, `cix pin`, instructs a running conversation.",
+            "--system and --persona work for new conversations only.",
+            hint="Omit --session, or use `cix pin` to instruct an existing conversation.",
         )
     if persona is None:
         return Instructions(system=system, model=model)
     if system is not None:
-        raise InvalidInput("There are two instructions.", hint="Use --system or --persona, not both.")
+        raise InvalidInput("--system and --persona cannot be used together.", hint="Use one of them.")
     known = settings_for(means.config, means.data_dir).settings.general.personas
     if persona not in known:
         raise InvalidInput(

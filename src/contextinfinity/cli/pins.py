@@ -11,8 +11,8 @@ from contextinfinity.cli.command_options import Branch, CommonOptions, Thread, c
 if TYPE_CHECKING:
     from contextinfinity.client.results import Pins
 
-Fact = Annotated[str, typer.Argument(metavar="FACT", help="What the model must always see.", show_default=False)]
-Number = Annotated[int, typer.Argument(metavar="N", help="Its number in `cix pins`.", show_default=False)]
+Fact = Annotated[str, typer.Argument(metavar="FACT", help="The fact that every prompt contains.", show_default=False)]
+Number = Annotated[int, typer.Argument(metavar="N", help="The number that `cix pins` shows.", show_default=False)]
 
 
 @command

@@ -11,7 +11,7 @@ from contextinfinity.cli.command_options import CommonOptions, command_for_all_u
 
 BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `cix backup` wrote.", show_default=False)]
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Replace the ledger that is there; it is backed up to backups/ first.")
+    bool, typer.Option("--replace", help="Replace the existing ledger; it is copied to backups/ first.")
 ]
 
 
@@ -31,4 +31,4 @@ def restore(means: CommonOptions, file: BackupFile, replace: Replace = False) ->
         return
     remark(f"Restored {counted(done.turns, 'turn')} to {done.ledger}.")
     if done.kept is not None:
-        remark(f"The ledger that was there before is kept as {done.kept}.")
+        remark(f"The previous ledger is kept as {done.kept}.")

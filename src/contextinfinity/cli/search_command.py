@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 Known = TypeVar("Known")
 
 TIME_HELP = "A day or a time, such as 2026-05-31 or 2026-05-31T18:00+02:00; UTC where no zone is given."
-Words = Annotated[str, typer.Argument(metavar="WORDS", help="What to look for: words or a question.")]
+Words = Annotated[str, typer.Argument(metavar="WORDS", help="The search query: words or a question.")]
 Session = Annotated[str | None, typer.Option("--session", metavar="ID|last", help="Only in this conversation.")]
-Budget = Annotated[int | None, typer.Option("--budget", metavar="N", min=1, help="What fits into N tokens.")]
+Budget = Annotated[
+    int | None, typer.Option("--budget", metavar="N", min=1, help="Return the results that fit into N tokens.")
+]
 Type = Annotated[
     list[str] | None, typer.Option("--type", metavar="T", help="Code, Explanation, Decision, UserContext, …")
 ]
@@ -31,7 +33,8 @@ Role = Annotated[list[str] | None, typer.Option("--role", metavar="R", help="use
 Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=TIME_HELP)]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help=TIME_HELP)]
 Limit = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most, without a budget.")
+    int,
+    typer.Option("--limit", metavar="N", min=1, max=1000, help="The maximum number of results, if no budget is given."),
 ]
 
 SHOWN = 400
@@ -64,7 +67,7 @@ class Filters:
             "until": _time("--until", self.until),
         }
         if self.branch is not None and self.session is None:
-            raise InvalidInput("--branch needs --session.", hint="A branch is one of a conversation.")
+            raise InvalidInput("--branch needs --session.", hint="A branch belongs to a conversation.")
         if self.session is not None:
             where["thread_id"], where["branch_id"] = place(work, means, self.session, self.branch)
         return where
@@ -119,7 +122,7 @@ def _each(option: str, given: list[str] | None, known: tuple[Known, ...]) -> tup
     for value in given or ():
         if value.lower() not in names:
             raise InvalidInput(
-                f"{option} {value}: there is no such one.", hint=f"There are {', '.join(map(str, known))}."
+                f"{option} {value}is not a known value.", hint=f"There are {', '.join(map(str, known))}."
             )
     return tuple(names[value.lower()] for value in given or ())
 
@@ -130,7 +133,7 @@ def _time(option: str, given: str | None) -> datetime | None:
     try:
         read = datetime.fromisoformat(given)
     except ValueError:
-        raise InvalidInput(f"{option} {given}: that is no time.", hint=TIME_HELP) from None
+        raise InvalidInput(f"{option} {given}: that is not a date or time.", hint=TIME_HELP) from None
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 

@@ -14,10 +14,12 @@ from contextinfinity.errors import InvalidInput
 if TYPE_CHECKING:
     from contextinfinity.server.logs import LogFormat
 
-Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
+Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")]
 Port = Annotated[int | None, typer.Option("--port", metavar="N", min=0, max=65_535, help="The port; 0: a free one.")]
-Workers = Annotated[int | None, typer.Option("--workers", metavar="N", min=1, max=64, help="How many processes.")]
-LOG_HELP = "How log lines look: text for people, json for programs. When not set: text at a terminal, else json."
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, max=64, help="The number of worker processes.")
+]
+LOG_HELP = "The log format, text or json; default: text at a terminal, else json."
 Log = Annotated[str | None, typer.Option("--log", metavar="json|text", help=LOG_HELP)]
 
 

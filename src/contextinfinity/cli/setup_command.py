@@ -32,14 +32,16 @@ QUESTION = "Reply with the single word OK."
 VendorOption = Annotated[
     str | None, typer.Option("--vendor", metavar="NAME", help=f"The vendor: {', '.join(SUGGESTED)}, or openai_chat.")
 ]
-ModelId = Annotated[str | None, typer.Option("--model-id", metavar="ID", help="What the vendor calls the model.")]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Its name here; default: the vendor's.")]
+ModelId = Annotated[str | None, typer.Option("--model-id", metavar="ID", help="The vendor's id of the model.")]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The name in config.toml; default: the vendor's.")
+]
 BaseUrl = Annotated[
-    str | None, typer.Option("--base-url", metavar="URL", help="Where it is served, if not at the vendor's address.")
+    str | None, typer.Option("--base-url", metavar="URL", help="The base URL, if it is not the vendor's own.")
 ]
 KeyStdin = Annotated[bool, typer.Option("--key-stdin", help="Read the key from standard input.")]
-Keyring = Annotated[bool, typer.Option("--keyring", help="Keep the key in the keyring of this user.")]
-NoTest = Annotated[bool, typer.Option("--no-test", help="Write the settings without asking the vendor anything.")]
+Keyring = Annotated[bool, typer.Option("--keyring", help="Store the key in the keyring of this user.")]
+NoTest = Annotated[bool, typer.Option("--no-test", help="Write the settings without a test request.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ def setup(
     if not is_default:
         remark(f"{default} stays the default; --model {called} chooses this one.")
     if is_new and not given.keyring:
-        remark(f"The key is written nowhere. Put it into your shell's profile: export {variable}=…")
+        remark(f"The key is not stored. Set it in your shell's profile: export {variable}=…")
 
 
 def _vendor(name: str) -> str:
@@ -131,7 +133,7 @@ def _key(vendor: str, base_url: str | None, given: SetupKey) -> tuple[str, bool]
     else:
         key = str(typer.prompt(f"Key of {vendor} (not shown)", hide_input=True)).strip()
     if not key or not key.isascii() or not key.isprintable():
-        raise InvalidInput("That cannot be a key: it is empty or has characters that no key has.", hint="Try again.")
+        raise InvalidInput("This is not a valid key: it is empty or contains invalid characters.", hint="Try again.")
     os.environ[variable] = key
     return variable, True
 

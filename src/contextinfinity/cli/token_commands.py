@@ -19,17 +19,19 @@ if TYPE_CHECKING:
     from contextinfinity.domain.token import TokenScope
 
 CLOSED = (
-    "No valid token is left, and a server stays closed: it answers every request with 401. "
+    "No valid token is left; the server answers every request with 401. "
     "Create a token with `cix token create --user NAME`."
 )
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
-token = typer.Typer(name="token", help="Make, list and revoke the tokens that a server asks for.")
+token = typer.Typer(name="token", help="Create, list and revoke server tokens.")
 
-ForUser = Annotated[str, typer.Option("--user", metavar="U", help="Whom it stands for.", show_default=False)]
+ForUser = Annotated[
+    str, typer.Option("--user", metavar="U", help="The user that the token acts for.", show_default=False)
+]
 Expires = Annotated[
     str | None,
-    typer.Option("--expires", metavar="90d", help="How long it is valid: 30m, 12h, 90d, 52w; none: for ever."),
+    typer.Option("--expires", metavar="90d", help="How long it is valid: 30m, 12h, 90d, 52w; default: no expiry."),
 ]
 Org = Annotated[str, typer.Option("--org", metavar="O", help="That user's organisation.")]
 Scope = Annotated[str, typer.Option("--scope", metavar="user|app", help="app: for any user of the organisation.")]
@@ -75,7 +77,7 @@ def list_tokens(means: CommonOptions) -> None:
     if means.as_json:
         print_json({"tokens": tokens})
     elif not tokens:
-        remark("There are no tokens: a server on this machine lets everybody in.")
+        remark("There are no tokens: a server on this machine accepts every request.")
     else:
         rows = [
             (
@@ -99,7 +101,7 @@ def revoke(means: CommonOptions, token_id: TokenIdArgument) -> None:
 
     with working(means) as work:
         fitting = [one.id for one in work.do(work.client.tokens.list()) if token_id == one.id or fits(one.id, token_id)]
-        known = the_one("token", token_id, fitting, hint="`cix token list` lists those there are.")
+        known = the_one("token", token_id, fitting, hint="`cix token list` lists the tokens.")
         revoked = work.do(work.client.tokens.revoke(known))
         is_closed = work.do(work.client.tokens.closed())
     if means.as_json:

@@ -12,10 +12,10 @@ import typer
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, command
 from contextinfinity.errors import InvalidInput, Refused
 
-Where = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="Which conversation to open.")]
-Plain = Annotated[bool, typer.Option("--plain", help="Words in the place of drawings, for screen readers.")]
+Where = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="The conversation to open.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Use words instead of drawings, for screen readers.")]
 Colours = Annotated[
-    Literal["auto", "light", "dark"], typer.Option("--theme", help="The colours; auto asks the terminal's environment.")
+    Literal["auto", "light", "dark"], typer.Option("--theme", help="The theme; auto reads the terminal's environment.")
 ]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Folder = Annotated[
     Path | None,
-    typer.Option("--workspace", metavar="DIR", help="Talk about this repository: its files, symbols and history."),
+    typer.Option("--workspace", metavar="DIR", help="Chat about this repository: its files, symbols and history."),
 ]
 
 

@@ -30,5 +30,6 @@ def position_of(cursor: str) -> Position:
         return Position(moment, str(UUID(bytes=raw[MOMENT:])))
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(
-            "This is no place in a list.", hint="Send what a page gave as `next`, as it is; without it a list begins."
+            "This is not a valid cursor.",
+            hint="Send the `next` value of the previous page unchanged, or omit it to start from the beginning.",
         ) from None

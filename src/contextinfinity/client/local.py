@@ -254,7 +254,7 @@ class LocalThreads(ClientResource):
                 raise
         fitting = [session.id async for session in self._all(owner) if fits(session.id, reference)]
         return await self.get(
-            the_one("thread", reference, fitting, hint="`cix sessions` lists those there are."), owner
+            the_one("thread", reference, fitting, hint="`cix sessions` lists the conversations."), owner
         )
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
@@ -306,7 +306,7 @@ class LocalThreads(ClientResource):
         branches = {branch.branch_id: branch for branch in await self.branches(thread_id)}
         labelled = [branch.branch_id for branch in branches.values() if branch.label == reference]
         fitting = labelled or [name for name in branches if name == reference or fits(name, reference)]
-        return branches[the_one("branch", reference, fitting, hint="`cix branches` lists those there are.")]
+        return branches[the_one("branch", reference, fitting, hint="`cix branches` lists the branches.")]
 
     async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
         """Make a branch the active one."""
@@ -348,7 +348,7 @@ class LocalThreads(ClientResource):
     async def _last(self, owner: Owner) -> ShownThread:
         newest = await self.list(owner, limit=1)
         if not newest:
-            raise NotFound("There is no thread yet.", hint='Begin one with `cix ask "…"` or `cix chat`.')
+            raise NotFound("There are no conversations yet.", hint='Begin one with `cix ask "…"` or `cix chat`.')
         return newest[0]
 
     async def _all(self, owner: Owner) -> AsyncIterator[Session]:

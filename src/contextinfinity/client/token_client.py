@@ -125,6 +125,6 @@ async def health_of(engine: Engine) -> Health:
     if reasons:
         return Health(status="unready", reasons=tuple(reasons))
     if backlog.failed >= MANY_FAILED:
-        reason = f"{counted(backlog.failed, 'job')} given up; `cix reindex` does what they left."
+        reason = f"{counted(backlog.failed, 'job')} failed permanently; `cix reindex` repeats their work."
         return Health(status="degraded", reasons=(reason,), backlog=backlog)
     return Health(status="ready", reasons=(), backlog=backlog)

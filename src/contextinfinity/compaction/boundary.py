@@ -80,7 +80,7 @@ def spoken(messages: Iterable[object]) -> list[TopicMessage]:
     """Read the last messages of a list; raise ``InvalidInput`` if it is not a list of messages."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise InvalidInput(
-            f"A {type(messages).__name__} is no list of messages.",
+            f"A {type(messages).__name__} is not a list of messages.",
             hint="Give a list of mappings with role and content, the oldest first.",
         )
     numbered = list(enumerate(messages))
@@ -102,7 +102,7 @@ def _scores(said: list[TopicMessage]) -> list[float]:
 def _read(index: int, message: object) -> TopicMessage:
     if not isinstance(message, Mapping) and not hasattr(message, "role"):
         raise InvalidInput(
-            f"Message {index} is a {type(message).__name__}; it has no role and no content.",
+            f"Message {index} is a {type(message).__name__}; it must have a role and content.",
             hint="A message is a mapping, or an object, with role and content.",
         )
     content = _part(message, "content")
@@ -149,11 +149,11 @@ def _seconds(time: object) -> float | None:
 
 def _reason(said: list[TopicMessage], place: int) -> str:
     if phrase := cues.leaves_topic(said[place].text):
-        return f'It says "{neutral(phrase)}".'
+        return f'It contains "{neutral(phrase)}".'
     before, now = said[place - 1].seconds, said[place].seconds
     if before is not None and now is not None and now - before >= _PAUSE:
-        return f"It comes {(now - before) / 3_600:.0f} h after the message before it, and is about something else."
-    return "It has little in common with what was said before it."
+        return f"It comes {(now - before) / 3_600:.0f} h after the previous message and has another topic."
+    return "It has little in common with the messages before it."
 
 
 def _terms(said: list[TopicMessage]) -> str:

@@ -83,21 +83,21 @@ def checked_session(session_id: object) -> str:
     """Return a session id in its stored form; raise ``ValueError`` if it is invalid."""
     known = known_session(session_id)
     if known is None:
-        raise ValueError("session_id: it must be a UUID, such as create_session gives.")
+        raise ValueError("session_id: it must be a UUID, as create_session returns.")
     return known
 
 
 def check_user(user_id: object) -> None:
     """Raise ``ValueError`` if this is not a user id."""
     if not isinstance(user_id, str) or not 1 <= len(user_id) <= LONGEST_NAME:
-        raise ValueError(f"user_id: it must be a text of 1 to {LONGEST_NAME} characters.")
+        raise ValueError(f"user_id: it must be a string of 1 to {LONGEST_NAME} characters.")
     _check_unicode("user_id", user_id)
 
 
 def check_text(name: str, text: object) -> None:
     """Raise ``ValueError`` if a query or a response is not a text, is blank, or is too long."""
     if not isinstance(text, str):
-        raise ValueError(f"{name}: it must be a text, not {type(text).__name__}.")
+        raise ValueError(f"{name}: it must be a string, not {type(text).__name__}.")
     if is_blank(text):
         raise ValueError(f"{name}: it must not be blank.")
     if len(text) > LONGEST_TEXT:
@@ -108,7 +108,7 @@ def check_text(name: str, text: object) -> None:
 def checked_limit(limit: object) -> int:
     """Return the number of turns to read; raise ``ValueError`` if it is invalid."""
     if not isinstance(limit, int) or isinstance(limit, bool):
-        raise ValueError(f"limit: it must be a whole number, not {type(limit).__name__}.")
+        raise ValueError(f"limit: it must be an integer, not {type(limit).__name__}.")
     return limit
 
 
@@ -126,7 +126,7 @@ def checked_metadata(metadata: object) -> dict[str, Any]:
     except UnicodeEncodeError as error:
         raise ValueError(f"metadata: it holds {lone_surrogate(error)}.") from error
     if b"\\u0000" in written and has_nul(metadata):
-        raise ValueError("metadata: it holds a NUL character, which is no text; leave it out.")
+        raise ValueError("metadata: it holds a NUL character, which is not allowed; leave it out.")
     return dict(metadata)
 
 
@@ -136,7 +136,7 @@ def _check_unicode(name: str, text: str) -> None:
     except UnicodeEncodeError as error:
         raise ValueError(f"{name}: it holds {lone_surrogate(error)}.") from error
     if has_nul(text):
-        raise ValueError(f"{name}: it holds a NUL character at {text.index(NUL)}, which is no text; leave it out.")
+        raise ValueError(f"{name}: it holds a NUL character at {text.index(NUL)}, which is not allowed; leave it out.")
 
 
 class ForeignSession(Exception):
@@ -248,7 +248,7 @@ class ChatLedger:
             try:
                 await self.store.land_left()
             except LedgerError as error:
-                log.error("what another process left has to wait: %s", error)
+                log.error("replaying the spool of another process failed; it is tried again later: %s", error)
 
 
 def _shown(turn: LedgerTurn, session: Session) -> Turn:

@@ -28,7 +28,7 @@ from contextinfinity.rewriting import ChosenAntecedent, FollowUp, Rewriter, Rewr
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
-NOT_WANTED = "it was not asked for"
+NOT_WANTED = "it was not requested"
 
 PlainMessage: TypeAlias = dict[str, str]
 """``role`` and ``content``."""

@@ -125,7 +125,8 @@ class RedisThreads:
         opening = msgspec.json.decode(entry, type=_Opening)
         if opening.v > FORM:
             raise LedgerCorrupt(
-                f"Thread {thread_id} in Redis has the form {opening.v}; this release knows forms up to {FORM}.",
+                f"Thread {thread_id} in Redis has format version {opening.v}; this release reads versions up "
+                f"to {FORM}.",
                 hint="Upgrade ContextInfinity; the thread was left as it is.",
             )
         return opening
@@ -135,7 +136,7 @@ class RedisThreads:
         try:
             yield
         except redis.ResponseError as error:
-            raise LedgerFailed(f"The Redis server {self._name} refused: {error}.", hint=_HINT) from error
+            raise LedgerFailed(f"The Redis server {self._name} returned an error: {error}.", hint=_HINT) from error
         except redis.RedisError as error:
             raise LedgerFailed(f"The Redis server {self._name} cannot be reached: {error}.", hint=_HINT) from error
         except msgspec.MsgspecError as error:

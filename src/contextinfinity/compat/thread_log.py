@@ -34,7 +34,7 @@ MOST_CHARACTERS = 200_000_000
 TURN_CHARACTERS = 100
 """The overhead of a turn in characters, so that empty ones count as well."""
 
-ROOM = 'Clear threads that nobody needs any more, or keep them in the ledger: [storage] threads = "ledger".'
+ROOM = 'Clear threads that are no longer needed, or store them in the ledger: [storage] threads = "ledger".'
 
 
 class ThreadLog(Protocol):

@@ -64,7 +64,7 @@ def check_turn(turn: Turn) -> None:
     if turn.role not in ROLES:
         raise InvalidInput(f"The role of a turn is {turn.role!r}; it may be {', '.join(ROLES)}.")
     if not isinstance(turn.content, str):
-        raise InvalidInput(f"The content of a turn is of type {type(turn.content).__name__}; it has to be a text.")
+        raise InvalidInput(f"The content of a turn is of type {type(turn.content).__name__}; it must be a string.")
     try:
         turn.content.encode()
     except UnicodeEncodeError as error:

@@ -92,12 +92,12 @@ def upgrade(body: Json, version: int, *, to: int = VERSION, steps: Mapping[int, 
     """Convert JSON of an older version to version ``to``, step by step; raise ``InvalidInput`` for unknown versions."""
     if version > to:
         raise InvalidInput(
-            f"This value has form {version}; this release reads forms up to {to}.",
+            f"This value has format version {version}; this release reads versions up to {to}.",
             hint="It was written by a newer release: upgrade ContextInfinity.",
         )
     for older in range(version, to):
         if older not in steps:
-            raise InvalidInput(f"This value has form {version}; no release ever wrote that form.")
+            raise InvalidInput(f"This value has format version {version}, which no release wrote.")
         body = steps[older](body)
     return body
 

@@ -171,16 +171,16 @@ class EndpointEmbedder:
             found = msgspec.json.decode(answer, type=_EmbeddingReply).data
             vectors = [_numbers(row.embedding) for row in found]
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise self._garbled(f"what came has not the form of vectors: {error}") from None
+            raise self._garbled(f"the response does not contain vectors: {error}") from None
         if len(vectors) != count:
-            raise self._garbled(f"it was sent {count} texts and gave {len(vectors)} vectors")
+            raise self._garbled(f"it returned {len(vectors)} vectors for {count} texts")
         for vector in vectors:
             if len(vector) != self.dim:
                 raise self._garbled(f"its vectors have {len(vector)} numbers, and {self.dim} were expected", _DIMENSION)
         rows = np.stack(vectors)
         longest = np.abs(rows).max(axis=1, keepdims=True)
         if not (np.isfinite(longest).all() and longest.all()):
-            raise self._garbled("there is a vector of zeros, or one that is not made of numbers")
+            raise self._garbled("a vector is zero or contains values that are not finite numbers")
         rows /= longest  # prevents overflow and underflow of the squares
         placed = np.empty(rows.shape, dtype=np.float32)
         placed[self._order(found)] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -197,13 +197,11 @@ class EndpointEmbedder:
         return ProviderError(
             f"{self._endpoint.provider} {self._endpoint.model_id}: the vectors cannot be used: {why}.",
             kind="garbled",
-            hint=hint or "Check that base_url is an endpoint for embeddings, and the model one that makes them.",
+            hint=hint or "Check that base_url is an embeddings endpoint and the model is an embedding model.",
         )
 
 
-_DIMENSION = (
-    "Set dimensions under [models] to what the model gives; if the model itself was changed, name it as another."
-)
+_DIMENSION = "Set dimensions under [models] to what the model gives; if the model was replaced, give it another name."
 
 
 def _numbers(embedding: list[float] | str) -> NDArray[np.float64]:

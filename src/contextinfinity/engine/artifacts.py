@@ -80,7 +80,7 @@ async def owned_chunk(store: Store, owner: Owner | None, chunk_id: ChunkId) -> C
     if chunk is None or session is None or session.owner != owner:
         raise NotFound(
             f"There is no chunk {chunk_id}.",
-            hint="`cix search` shows the ids there are; what was just said has one in a moment.",
+            hint="`cix search` shows chunk ids; new messages get theirs in a moment.",
         )
     return chunk
 

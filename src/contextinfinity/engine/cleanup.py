@@ -173,7 +173,7 @@ class Cleaner:
     async def remaining(self) -> tuple[str, ...]:
         """List the places where deleted text still exists, with the reason."""
         elsewhere = await asyncio.to_thread(self._copies.written_elsewhere)
-        unchanged = [f"The backup {path} was written by a person and is not changed." for path in elsewhere]
+        unchanged = [f"The backup {path} was not written by ContextInfinity and is not changed." for path in elsewhere]
         in_use = [
             f"{path} still holds deleted text: another process uses it. It is removed when that process is done with "
             "it, or by the next start after that."
@@ -224,4 +224,4 @@ async def expire_before_use(cleaner: Cleaner, session_id: SessionId) -> None:
     try:
         await cleaner.expire(session_id)
     except LedgerError as error:
-        log.warning("session %s: what is past its time has to wait: %s", session_id, error)
+        log.warning("session %s: expired turns could not be deleted yet: %s", session_id, error)

@@ -50,7 +50,11 @@ async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: Se
 async def _route(parts: Parts, running: RunningTurn, recalled: PriorContext) -> Route:
     gathered = await gather_from(parts, running, recalled)
     if isinstance(gathered, ClarificationRequest):
-        return Route(model=None, reason=f"It would be asked back: {gathered.doubt.question}", home=recalled.home.name)
+        return Route(
+            model=None,
+            reason=f"It would be answered with a clarifying question: {gathered.doubt.question}",
+            home=recalled.home.name,
+        )
     return choose(parts, running.turn, running.asked, gathered)
 
 

@@ -261,7 +261,7 @@ class Engine(Lookup):
         from contextinfinity.engine.history_search import search  # slow to import: word lists
 
         if not q.strip():
-            raise InvalidInput("There is nothing to look for.", hint="Name some words, or ask a question.")
+            raise InvalidInput("The search query is empty.", hint="Give some words or a question.")
         budget, limit = where.get("budget"), where.get("limit", MOST_HITS)
         if limit < 1 or (budget is not None and budget < 1):
             raise InvalidInput("A budget and a limit are at least 1.")
@@ -323,12 +323,12 @@ def _checked(models: Models, content: Content, how: SendFields) -> SendOptions:
     """Validate the arguments of ``send`` before anything is stored; raise ``InvalidInput``."""
     sending = SendOptions(**how)
     if len(sending.attach) > MOST_ATTACHED:
-        raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")
+        raise InvalidInput(f"{len(sending.attach)} attachments are too many; the maximum is {MOST_ATTACHED}.")
     message = _message(content)
     if not any(not isinstance(block, TextBlock) or block.text.strip() for block in message.blocks):
         raise InvalidInput("The message is empty.", hint="Say something.")
     if any(isinstance(block, TextBlock) and NUL in block.text for block in message.blocks):
-        raise InvalidInput("The message holds a NUL character, which is no text.", hint="Leave it out.")
+        raise InvalidInput("The message holds a NUL character, which is not allowed.", hint="Leave it out.")
     check_message(message)
     check_id(sending.retry_of)
     models.named(sending.model)

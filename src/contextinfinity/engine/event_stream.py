@@ -152,7 +152,7 @@ async def end_of(events: AsyncIterator[StampedEvent]) -> FinishedTurn:
     async for stamped in events:
         if isinstance(stamped.event, TurnDone):
             return stamped.event.turn
-    raise NotFound("The turn ended without an end.")  # unreachable: a turn always ends
+    raise NotFound("The event stream of the turn ended without a final event.")  # unreachable: a turn always ends
 
 
 def _seen_here(running: RunningTurn | None, index: int) -> tuple[Turn, _ProviderCall | None] | None:

@@ -186,7 +186,11 @@ async def _turn(store: Store, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
         raise NotFound(f"There is no turn {turn_id}.", hint="`cix show` prints the ids of turns.")
     steps = await store.turns.steps(turn_id)
     if not steps:
-        why = "It was answered by asking back." if turn.outcome == "clarification" else "It ended before that."
+        why = (
+            "It was answered with a clarifying question."
+            if turn.outcome == "clarification"
+            else "It ended before that."
+        )
         raise NotFound(f"No model was asked in turn {turn_id}.", hint=why)
     return turn, steps
 

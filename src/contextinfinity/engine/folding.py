@@ -233,7 +233,7 @@ async def summarise(here: FoldContext, covers: int, over: TopicBoundary | None) 
             left += known.get(each.turn_seq) or here.measure.messages(each.messages)
             await here.pause()
         for problem in summary.problems:
-            log.warning("branch %s: the librarian had trouble: %s", here.branch_id, problem)
+            log.warning("branch %s: the librarian reported a problem: %s", here.branch_id, problem)
     return summary, left
 
 

@@ -98,5 +98,5 @@ async def _or_later(stage: str, job: Job, work: Awaitable[T]) -> T | None:
     try:
         return await work
     except Exception as error:  # the turn is committed without the stage
-        log.warning("%s of turn %s is left to its own job: %s: %s", stage, job.turn_id, type(error).__name__, error)
+        log.warning("%s of turn %s is left to its job: %s: %s", stage, job.turn_id, type(error).__name__, error)
         return None

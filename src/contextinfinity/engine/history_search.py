@@ -313,9 +313,11 @@ async def _near(
         return _NOTHING_NEAR
     embedder = await placing(parts)
     if embedder is None:
-        raise ProviderError("nobody can make the vectors that are searched any more; `cix reindex` makes others")
+        raise ProviderError(
+            "the embedder of the stored vectors is no longer configured; `cix reindex` creates new vectors"
+        )
     if monotonic() < _AWAY.get(embedder.name, 0):
-        raise ProviderError(f"{embedder.name} did not answer a moment ago, and is left alone for a while")
+        raise ProviderError(f"{embedder.name} failed a moment ago and is not called for a while")
     speakers = speakers_of(with_speakers(heard, question.full))
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
     _AWAY[embedder.name] = monotonic() + AWAY_SECONDS  # removed below, once it has answered

@@ -82,7 +82,7 @@ def _named_block(block: ContentBlock, blobs: Blobs) -> ContentBlock:
     try:
         body = base64.b64decode(str(block.source.get("data")), validate=True)
     except binascii.Error:
-        raise InvalidInput("A picture is no valid base64.") from None
+        raise InvalidInput("A picture is not valid base64.") from None
     if not body:
         raise InvalidInput("A picture is empty.")
     sha256 = hash_of(body).hexdigest()

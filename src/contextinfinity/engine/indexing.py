@@ -149,10 +149,10 @@ async def _each_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
         try:
             found += await vectors_of(embedder, [text])
         except ProviderError as error:
-            log.warning("a text of %d characters is found by its words only: %s", len(text), error)
+            log.warning("a text of %d characters has no vector; keyword search only: %s", len(text), error)
             found.append(None)
     if all(row is None for row in found):
-        raise ProviderError(f"{embedder.name} places no texts.", hint="They are found by their words meanwhile.")
+        raise ProviderError(f"{embedder.name} returned no vectors.", hint="Keyword search finds the texts meanwhile.")
     nowhere = packed(np.zeros(embedder.dim, dtype=np.float32))
     return [nowhere if row is None else row for row in found]
 

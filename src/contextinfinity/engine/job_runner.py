@@ -167,7 +167,7 @@ class JobRunner:
             except LedgerClosed:
                 return
             except WorkerLost as error:
-                log.warning("takes no more jobs: %s", error)
+                log.warning("the job runner stopped claiming jobs: %s", error)
                 return
 
     async def _next(self, lane: Lane) -> Job | None:
@@ -226,7 +226,7 @@ class JobRunner:
                 await asyncio.shield(self._record(job, self._given_back(job)))
             raise
         except (LedgerClosed, WorkerLost) as error:
-            log.info("job %s is left to others: %s", job.id, error)
+            log.info("job %s is left to other workers: %s", job.id, error)
         finally:
             self._known.discard(job.id)
             self._is_free(lane)
@@ -241,7 +241,7 @@ class JobRunner:
         except LedgerClosed:
             raise
         except LedgerError as error:
-            log.warning("cannot take jobs: %s", error)
+            log.warning("cannot claim jobs: %s", error)
             return None
 
     async def _see_through(self, job: Job, then: JobTypes) -> Job | None:

@@ -55,4 +55,4 @@ async def preload(count: Callable[[str], int]) -> None:
         await asyncio.to_thread(count, "a")
         await loaded(*ALL)
     except Exception as error:  # the code that needs the module raises it again
-        log.warning("not everything could be loaded ahead of need: %s: %s", type(error).__name__, error)
+        log.warning("preloading modules failed: %s: %s", type(error).__name__, error)

@@ -84,7 +84,7 @@ class Lifecycle:
             try:
                 await self._begin_work()
             except (LedgerReadOnly, LedgerFull) as error:
-                log.warning("nothing can be written, only read: %s", error.message)
+                log.warning("the ledger is read-only: %s", error.message)
                 self._unwritable = error
                 self._take_up_work(new_id())
             undo.pop_all()
@@ -239,7 +239,11 @@ class Lifecycle:
                 await recover(self._parts, await self.worker_lease.find_dead())
                 settled = True
             except Exception as error:  # housekeeping must go on after any failure
-                log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
+                log.warning(
+                    "housekeeping failed; it is tried again later: %s",
+                    error,
+                    exc_info=not isinstance(error, LedgerError),
+                )
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
     async def _keep_index(self) -> None:
@@ -259,7 +263,9 @@ class Lifecycle:
                 await complete_index(self._parts)
             except Exception as error:  # until it succeeds, messages are found by keywords only
                 count("indexing_failed")
-                log.warning("the index has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
+                log.warning(
+                    "indexing failed; it is tried again later: %s", error, exc_info=not isinstance(error, LedgerError)
+                )
 
     async def _keep_clean(self) -> None:
         """Delete expired conversations soon after the start and then every few hours; the next run retries
@@ -280,7 +286,11 @@ class Lifecycle:
                 elif not await self.store.deletions.is_wiped():
                     await self.cleaner.sweep()
             except Exception as error:  # the next run retries
-                log.warning("the clean-up has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
+                log.warning(
+                    "the clean-up failed; it is tried again later: %s",
+                    error,
+                    exc_info=not isinstance(error, LedgerError),
+                )
 
     async def _enter_again(self) -> None:
         """Register as a new worker: other workers have taken over our turns, and our results for them are discarded."""

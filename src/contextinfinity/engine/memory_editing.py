@@ -19,7 +19,7 @@ from contextinfinity.text.orders import neutral
 PAGE = 500
 WEIGHT = 7
 """The weight of memories written by a person: high enough for every prompt, as far as there is room."""
-HINT = "`cix memories list` shows those there are."
+HINT = "`cix memories list` lists the memories."
 
 
 class MemoryEditing:
@@ -112,18 +112,18 @@ class MemoryEditing:
         if session is None or session.owner != owner:
             session = await self._store.sessions.find(owner, thread)
         if session is None:
-            raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists those there are.")
+            raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists the conversations.")
         return session
 
 
 async def _written(owner: Owner, content: str, thread: SessionId | None) -> NewMemory:
     text = neutral(content)
     if not text:
-        raise InvalidInput("There is nothing to remember.", hint="Say the fact in a sentence.")
+        raise InvalidInput("The memory is empty.", hint="Write the fact as a sentence.")
     if len(text) > LONGEST_MEMORY:
         raise InvalidInput(
-            f"That is too long to remember: {len(text)} characters, {LONGEST_MEMORY} are the most.",
-            hint="Keep the fact, or pin it.",
+            f"That is too long to remember: {len(text)} characters; the maximum is {LONGEST_MEMORY}.",
+            hint="Shorten it to the fact, or pin it.",
         )
     (vector,) = await placed_texts([text])
     told = await _told(text)
@@ -158,5 +158,5 @@ def shelf_of(owner: Owner, tags: Sequence[str]) -> str | None:
         elif tag == f"user:{owner.user_id}":
             thread = thread or ""
         else:
-            raise InvalidInput(f"{tag!r} is no tag of {owner.user_id}.", hint="There are user:ID and thread:ID.")
+            raise InvalidInput(f"{tag!r} is not a valid tag of {owner.user_id}.", hint="Use user:ID or thread:ID.")
     return thread

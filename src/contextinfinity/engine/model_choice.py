@@ -53,11 +53,11 @@ def choose(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMateria
 
     home = material.recalled.home
     if asked.model is None and (caller := _caller(parts, turn, material.recalled.earlier)) is not None:
-        return Route(model=caller.name, reason=f"{caller.name} called the tools.", home=home.name)
+        return Route(model=caller.name, reason=f"{caller.name} called the tools, so it answers.", home=home.name)
     models = [_facts(parts, model, home) for model in parts.models.by_name.values()]
     chosen = route(_described(parts, turn, asked, material), models, parts.setup.router)
     if chosen.model is None:
-        chosen = replace(chosen, model=home.name, reason=f"{chosen.reason} {home.name} is asked all the same.")
+        chosen = replace(chosen, model=home.name, reason=f"{chosen.reason} {home.name} is used anyway.")
     log.info("turn %s: %s", turn.id, chosen.reason)
     return chosen
 
@@ -69,7 +69,7 @@ def asked_back(turn: Turn, recalled: PriorContext) -> Route:
 
     is_chat, text = recalled.session.kind == "chat", turn.user_message.rendered_text
     purpose = intent_of(text, _said_before(recalled)) if is_chat else UNKNOWN
-    return Route(model=None, reason="It was asked back.", home=recalled.home.name, **labels(purpose))
+    return Route(model=None, reason="A clarifying question was asked.", home=recalled.home.name, **labels(purpose))
 
 
 def chat_notes(session: Session, route: Route, artifacts: int) -> dict[str, Json]:

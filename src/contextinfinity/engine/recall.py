@@ -175,7 +175,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
         continues_task=goes_on(turn.user_message),
     )
     if (unread := recalled.unread(turn)) is not None:
-        reason = "more than the window could hold; not folded yet"
+        reason = "larger than the model's window; not folded yet"
         missing.insert(0, LeftOut(what=f"turns {unread[0]}–{unread[1]}", reason=reason))
     return recalled
 
@@ -319,7 +319,7 @@ async def wanted(is_so: bool, stage: str, missing: list[LeftOut], work: Callable
     """Run an optional stage, unless the caller disabled it; either way ``missing`` records an omission."""
     if is_so:
         return await run_optional(stage, missing, work)
-    missing.append(LeftOut(what=stage, reason="it was not asked for"))
+    missing.append(LeftOut(what=stage, reason="it was not requested"))
     return None
 
 

@@ -59,7 +59,7 @@ async def _recover_once(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
             settled += await settle(parts, turn_id)
             del parts.taken_over[turn_id]
         except LedgerError as error:  # the turn is ours now: retry with the next recovery
-            log.warning("turn %s cannot be brought to its end yet: %s", turn_id, error)
+            log.warning("turn %s cannot be recovered yet: %s", turn_id, error)
     return settled
 
 
@@ -153,7 +153,7 @@ def _entries(journals: JournalFolder, step: Step) -> list[JournalEntry]:
     try:
         for entry in journals.read(step.id):
             if not _is_whole(entry):
-                log.warning("entry %d of the journal of step %s makes no sense; it ends there", entry.seq, step.id)
+                log.warning("entry %d of the journal of step %s is not valid; the rest is ignored", entry.seq, step.id)
                 break
             entries.append(entry)
     except LedgerError as error:

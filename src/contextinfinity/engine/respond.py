@@ -388,9 +388,7 @@ def from_finished(finished: Finished, step_id: StepId, outputs: Sequence[ToolOut
 def _unfinished(heard: StepProgress) -> Problem:
     if heard.finished is not None and isinstance(heard.finished.outcome, Failed):
         return Problem(code=heard.finished.outcome.code, message=heard.finished.outcome.message)
-    return Problem(
-        code="interrupted", message="The answer broke off before its end.", hint="Ask again to get the whole."
-    )
+    return Problem(code="interrupted", message="The answer was cut off.", hint="Ask again to get a complete answer.")
 
 
 def final(end: TurnEnd) -> bool:
@@ -416,6 +414,6 @@ async def insist(write: Callable[[], Awaitable[T]], pause: float = 0.1, longest:
         except LedgerClosed:
             raise
         except LedgerError as error:
-            log.warning("the end of a turn cannot be written yet: %s", error)
+            log.warning("the final state of a turn cannot be written yet: %s", error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest)

@@ -113,7 +113,7 @@ def _line(memory: Memory) -> MemoryLine:
 
 
 def chosen(known: StandingMemories | None, count: Callable[[str], int], tokens: int) -> tuple[MemoryLine, ...]:
-    """Choose the memories of a new front: whole lines that fit into its share."""
+    """Choose the memories of new prompt prefix: whole lines that fit into its share."""
     return () if known is None else within(fitting(known.standing, known.most), count, tokens)
 
 

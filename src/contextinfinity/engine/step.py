@@ -49,7 +49,7 @@ MOST_LOOKS = 100
 INTERRUPTED = Problem(
     code="interrupted",
     message="The process that answered was stopped before the end.",
-    hint="Ask again to get a whole answer.",
+    hint="Ask again to get a complete answer.",
 )
 
 
@@ -206,9 +206,9 @@ async def listen(
         heard.window = error.window if isinstance(error, ProviderError) else None
         heard.upstream = dict(error.upstream) if isinstance(error, ProviderError) else {}
     except Exception as error:  # the step must be closed after any failure
-        log.exception("the provider %s broke", model.provider.name)
+        log.exception("the provider %s raised an unexpected error", model.provider.name)
         heard.problem = Problem(
-            code="provider", message=f"{model.provider.name} broke: {type(error).__name__}: {error}"
+            code="provider", message=f"{model.provider.name} failed: {type(error).__name__}: {error}"
         )
 
 
@@ -319,7 +319,7 @@ def _leave(
         names = ", ".join(call.name for call in calls)
         heard.problem = Problem(
             code="tools_disabled",
-            message=f"The model asked for tools ({names}), and tools are disabled.",
+            message=f"The model called tools ({names}), and tools are disabled.",
             hint='Set tools.mode to "parse_only" or "enabled".',
         )
 
@@ -359,6 +359,6 @@ def _keep(heard: StepProgress, journal: Journal, call: ToolCallItem, result: Too
 def _too_many(rounds: int) -> Problem:
     return Problem(
         code="tool_rounds",
-        message=f"The model asked for tools more than {rounds} times in one turn.",
+        message=f"The model called tools more than {rounds} times in one turn.",
         hint="Ask for less at once, or raise tools.max_rounds.",
     )

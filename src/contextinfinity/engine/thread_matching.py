@@ -496,7 +496,7 @@ def walk(talk: SentConversation, owner: Owner) -> HashedConversation:
     if len(rows) > 1 and side_of(rows[-1]).role == "assistant":
         begun_answer = rows.pop()
     if not rows or side_of(rows[-1]).role == "assistant":
-        raise InvalidInput("There is no message of the user.", hint="Send a message of the user, or results of tools.")
+        raise InvalidInput("There is no user message.", hint="Send a user message or tool results.")
     sides = [side_of(row) for row in rows]
     last = _last(rows, owner, talk.end_user)
     greeting = sides.pop(0) if sides[0].role == "assistant" else None

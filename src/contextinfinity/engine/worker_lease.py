@@ -100,7 +100,7 @@ class WorkerLease:
             try:
                 await self._workers.beat(self.worker.id)
             except WorkerLost:
-                log.warning("worker %s was declared dead while it slept", self.worker.id)
+                log.warning("worker %s missed its heartbeats and was declared dead", self.worker.id)
                 self.lost.set()
                 return
             except LedgerError as error:

@@ -42,7 +42,7 @@ class Archive:
         self.members = found or _matching(names, _ANY)
         if not self.members:
             raise InvalidInput(
-                f"{path} holds no conversations.", hint="An export has a file conversations.json, or other JSON files."
+                f"{path} contains no conversations.", hint="An export contains conversations.json or other JSON files."
             )
 
     def _check(self) -> None:
@@ -53,16 +53,16 @@ class Archive:
             name = info.filename
             if name.startswith(("/", "\\")) or ".." in PurePosixPath(name.replace("\\", "/")).parts or ":" in name[:3]:
                 raise InvalidInput(
-                    f"{self._path} holds a file named {name[:200]!r}, which leads outside of the archive.",
-                    hint="No program that exports conversations makes such an archive; it is not read.",
+                    f"{self._path} holds a file named {name[:200]!r}, which is outside of the archive.",
+                    hint="The archive is not read: no known program exports such paths.",
                 )
             if info.flag_bits & _ENCRYPTED:
-                raise InvalidInput(f"{self._path} is encrypted.", hint="Unpack it, and import what is in it.")
+                raise InvalidInput(f"{self._path} is encrypted.", hint="Unpack it and import the files.")
             if is_bomb(info.compress_size, info.file_size):
                 raise InvalidInput(
                     f"{name[:150]!r} in {self._path} would unpack to "
                     f"{info.file_size / max(info.compress_size, 1):,.0f} times its size, {info.file_size:,} bytes.",
-                    hint="No export of conversations repeats itself so much; if this one does, unpack it first.",
+                    hint="This looks like a decompression bomb; if it is a real export, unpack it first.",
                 )
 
     @contextmanager

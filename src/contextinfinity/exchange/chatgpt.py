@@ -57,7 +57,7 @@ def read_conversation(record: dict[str, Json], assets: Assets) -> ExportedConver
         else:
             built.add(ExportedMessage(id=name, parent=parent))
             if message is not None:
-                built.reject(f"node {name[:LONGEST_PLACE]}", "its message is no object")
+                built.reject(f"node {name[:LONGEST_PLACE]}", "its message is not an object")
     return built.build(
         text(record, "conversation_id", "id"),
         title=text(record, "title"),

@@ -84,7 +84,7 @@ class CixReader:
     def read(self, record: dict[str, Any], size: int) -> CixPart | None:
         """Take a line in; return what is whole with it. ``Unfit``: the line, or the conversation it ends, is not."""
         if len(record) != 1:
-            raise Unfit("it is no line of the format cix: it has to have one key")
+            raise Unfit("it is not a line of the format cix: it must have exactly one key")
         ((kind, value),) = record.items()
         if kind in ("text", "blob"):
             return _content(kind, value)
@@ -106,9 +106,9 @@ class CixReader:
 
     def _take(self, kind: str, value: Any) -> None:
         if self._session is None:
-            raise Unfit("it belongs to no conversation")
+            raise Unfit("it does not belong to a conversation")
         if self._size > LARGEST_CONVERSATION:
-            raise Unfit(f"the conversation has more than {LARGEST_CONVERSATION >> 20} MB, the most that is read")
+            raise Unfit(f"the conversation has more than {LARGEST_CONVERSATION >> 20} MB, the maximum")
         if kind == "branch":
             self._branches.append(_as(BranchTransfer, value))
         elif kind == "deleted":
@@ -120,12 +120,12 @@ class CixReader:
         elif kind == "memory":
             self._memories.append(_as(MemoryTransfer, value))
         else:
-            raise Unfit(f"{kind[:40]!r} is no key of this format")
+            raise Unfit(f"{kind[:40]!r} is not a key of this format")
 
     def _ended(self, value: Any) -> CixConversation:
         session, problem = self._session, self._problem
         if session is None:
-            raise Unfit("a conversation ends that never began")
+            raise Unfit("the end of a conversation without its beginning")
         made = CixConversation(
             outline=SessionOutline(session=session, branches=tuple(self._branches), deleted=tuple(self._deleted)),
             states=tuple(self._states),
@@ -151,7 +151,7 @@ def _content(kind: str, value: Any) -> CixContent:
         try:
             data = binascii.a2b_base64(value["data"], strict_mode=True)
         except ValueError:
-            raise Unfit("its image is no valid base64") from None
+            raise Unfit("its image is not valid base64") from None
         return CixContent(blob=(data, str(value.get("media_type", ""))))
     raise Unfit(f"its {kind} cannot be read")
 
@@ -162,4 +162,4 @@ def _as(kind: type[T], value: Any) -> T:
     except msgspec.ValidationError as error:
         raise Unfit(f"it does not have the form of version {VERSION}: {error}") from None
     except RecursionError:
-        raise Unfit("it is nested too deep") from None
+        raise Unfit("it is nested too deeply") from None

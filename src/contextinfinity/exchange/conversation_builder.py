@@ -66,7 +66,7 @@ class ConversationBuilder:
             if isinstance(entry, dict):
                 yield key, entry
             else:
-                self.reject(f"{kind} {str(key)[:LONGEST_PLACE]}", "it is no object")
+                self.reject(f"{kind} {str(key)[:LONGEST_PLACE]}", "it is not an object")
 
     def unknown(self, raw: Json) -> UnknownBlock:
         """Return content of a kind that we do not know, kept as it is."""

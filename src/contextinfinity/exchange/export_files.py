@@ -70,7 +70,7 @@ def open_export(path: Path, form: Format = "auto") -> Iterator[ExportFile]:
             logs = stack.enter_context(closing(LlmLogs(path)))
             yield ExportFile((ImportRecord(number, one) for number, one in enumerate(logs.conversations(), 1)), int)
         elif form == "llm":
-            raise InvalidInput(f"{path} is no database of `llm`.", hint="`llm logs path` names it.")
+            raise InvalidInput(f"{path} is not a database of `llm`.", hint="`llm logs path` prints its path.")
         elif begins.startswith(_ZIP):
             archive = stack.enter_context(open_archive(path))
             reading = _ArchiveReading(archive, form)
@@ -169,7 +169,7 @@ class _ExportReader:
                 self._cix = CixReader(value)
                 return None
             if self._form == "cix":
-                raise Unfit("it is no line of the format cix, or stands before the first one")
+                raise Unfit("it is not a line of the format cix, or precedes the first one")
             kind = _kind(value)
             if self._form in _NAMES and kind not in (self._form, "project", "memories"):
                 raise Unfit(f"it is no conversation as {_NAMES[self._form]} exports them")

@@ -307,7 +307,7 @@ class _Import:
         clashing = set(arrived.clashing)
         for line, each in numbered if clashing else ():
             if each.place in clashing:
-                reason = f"its id {each.external_id!r} is taken by a message with other words, which stays as it is"
+                reason = f"its id {each.external_id!r} is used by a message with other text, which is kept"
                 self.tally.bad(talk, line, reason)
 
     async def _named(self, name: str, new: NewSession | None = None) -> Session:

@@ -45,7 +45,7 @@ class LlmLogs:
             raise InvalidInput(f"{path} cannot be read as a database ({error}).") from error
         if not (self._has("responses", _RESPONSES) or self._has("turns", _TURNS)):
             self.close()
-            raise InvalidInput(f"{path} is a database, and not one of `llm`: it has no responses and no turns.")
+            raise InvalidInput(f"{path} is a database, and not one of `llm`: it has neither responses nor turns.")
 
     def close(self) -> None:
         """Close it."""

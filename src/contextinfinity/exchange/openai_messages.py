@@ -86,11 +86,11 @@ def decoded(data: bytes) -> dict[str, Json]:
     try:
         record = msgspec.json.decode(data)
     except RecursionError:
-        raise Unfit("it is nested too deep") from None
+        raise Unfit("it is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unfit(f"it is no JSON: {error}") from None
+        raise Unfit(f"it is not JSON: {error}") from None
     if not isinstance(record, dict):
-        raise Unfit(f"it is {_kind(record)}, no object with a role and content")
+        raise Unfit(f"it is {_kind(record)}, not an object with a role and content")
     return record
 
 
@@ -137,7 +137,7 @@ def _session(record: dict[str, Json]) -> str | None:
     for field in SESSION_FIELDS:
         if (name := _name(record, field)) is not None:
             if len(name) > LONGEST_NAME:
-                raise Unfit(f"its {field} has {len(name)} characters; it may have 1 to {LONGEST_NAME}")
+                raise Unfit(f"its {field} has {len(name)} characters; allowed are 1 to {LONGEST_NAME}")
             return name
     return None
 
@@ -148,7 +148,7 @@ def _name(record: dict[str, Json], field: str) -> str | None:
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise Unfit(f"its {field} is {_kind(value)}; it has to be a text or a whole number")
+        raise Unfit(f"its {field} is {_kind(value)}; it must be a string or an integer")
     return str(value)
 
 
@@ -182,7 +182,7 @@ def _content(content: Json, blobs: Blobs, depth: int = 0) -> list[ContentBlock]:
     if content is None:
         return []
     if not isinstance(content, list):
-        raise Unfit(f"its content is {_kind(content)}; it has to be a text or a list of parts")
+        raise Unfit(f"its content is {_kind(content)}; it must be a string or a list of parts")
     return [_part(part, blobs, depth) for part in content]
 
 
@@ -191,7 +191,7 @@ def _part(part: Json, blobs: Blobs, depth: int) -> ContentBlock:
         return TextBlock(text=part)
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str):
-        raise Unfit(f"a part of its content is {_kind(part)}; it has to be an object with a type")
+        raise Unfit(f"a part of its content is {_kind(part)}; it must be an object with a type")
     if kind in _TEXT_PARTS:
         notes = part.get("annotations")
         return TextBlock(text=_text(part, "text"), annotations=tuple(notes) if isinstance(notes, list) else ())
@@ -203,7 +203,7 @@ def _part(part: Json, blobs: Blobs, depth: int) -> ContentBlock:
         return ToolUseBlock(tool_use_id=part["id"], name=part["name"], input=part.get("input"))
     if kind == "tool_result" and isinstance(part.get("tool_use_id"), str):
         if depth >= _DEEPEST_RESULT:
-            raise Unfit("results of tools in its content are nested too deep")
+            raise Unfit("tool results in its content are nested too deeply")
         content = tuple(_content(part.get("content"), blobs, depth + 1))
         return ToolResultBlock(tool_use_id=part["tool_use_id"], content=content, is_error=part.get("is_error") is True)
     return UnknownBlock(provider="openai", raw=part)
@@ -211,7 +211,7 @@ def _part(part: Json, blobs: Blobs, depth: int) -> ContentBlock:
 
 def _text(part: dict[str, Json], field: str) -> str:
     if not isinstance(text := part.get(field), str):
-        raise Unfit(f"the {field} of a part of its content is {_kind(text)}; it has to be a text")
+        raise Unfit(f"the {field} of a part of its content is {_kind(text)}; it must be a string")
     return text
 
 
@@ -232,9 +232,9 @@ def _picture(part: dict[str, Json], blobs: Blobs) -> ImageBlock | None:
     try:
         data = binascii.a2b_base64(body, strict_mode=True)
     except ValueError:
-        raise Unfit("a picture in its content is no valid base64") from None
+        raise Unfit("an image in its content is not valid base64") from None
     if not data:
-        raise Unfit("a picture in its content is empty")
+        raise Unfit("an image in its content is empty")
     sha256 = hashlib.sha256(data).hexdigest()
     blobs[sha256] = (data, media_type)
     return ImageBlock(media_type=media_type, source={**blob_source(sha256), **extra})
@@ -243,14 +243,14 @@ def _picture(part: dict[str, Json], blobs: Blobs) -> ImageBlock | None:
 def _calls(record: dict[str, Json]) -> list[ContentBlock]:
     calls = record.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise Unfit(f"its tool_calls are {_kind(calls)}; they have to be a list")
+        raise Unfit(f"its tool_calls are {_kind(calls)}; they must be a list")
     old = record.get("function_call")
     return [_call(call) for call in calls] + ([_function(old, None)] if isinstance(old, dict) else [])
 
 
 def _call(call: Json) -> ContentBlock:
     if not isinstance(call, dict):
-        raise Unfit(f"one of its tool_calls is {_kind(call)}; it has to be an object")
+        raise Unfit(f"one of its tool_calls is {_kind(call)}; it must be an object")
     function = call.get("function")
     if not isinstance(function, dict) or not isinstance(call.get("id"), str):
         return UnknownBlock(provider="openai", raw=call)

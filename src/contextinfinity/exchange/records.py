@@ -30,8 +30,8 @@ STDIN = Path("-")
 LARGEST_RECORD = 32 << 20
 PIECE = 1 << 18
 TOO_LARGE = f"it is larger than {LARGEST_RECORD >> 20} MB"
-UNFINISHED = "the file ends before it does; what came after it is lost with it"
-AFTER_THE_END = "it stands after the end of the list"
+UNFINISHED = "the file is truncated here; the rest is missing"
+AFTER_THE_END = "it follows the end of the list"
 DAMAGED = "the compressed file is damaged from here on"
 
 Layout: TypeAlias = Literal["list", "lines", "object"]
@@ -40,8 +40,8 @@ _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 _STRANGERS = {
     b"\xff\xfe": "is UTF-16; save it as UTF-8",
     b"\xfe\xff": "is UTF-16; save it as UTF-8",
-    b"PK\x03\x04": "is a zip archive in a place where none can be read; unpack it and import what is in it",
-    b"SQLite format 3": "is a database in a place where none can be read",
+    b"PK\x03\x04": "is a zip archive inside another file; unpack it and import the files",
+    b"SQLite format 3": "is a database inside another file",
     b"%PDF": "is a PDF",
 }
 _SPACE = b" \t\r\n"
@@ -146,7 +146,7 @@ class _Unpacked(io.RawIOBase):
         if self._size > SMALL_ENOUGH and self._size > MOST_EXPANSION * self._read():
             raise InvalidInput(
                 f"{self._path} unpacks to more than {MOST_EXPANSION} times its size.",
-                hint="No export of conversations repeats itself so much; if this one does, unpack it first.",
+                hint="This looks like a decompression bomb; if it is a real export, unpack it first.",
             )
         return len(piece)
 

@@ -122,7 +122,7 @@ class _Work:
             shorter = _whole(made, offline, task)
             if self._count(render(shorter)) <= task.budget and not missing(must, shorter, task.pinned_facts):
                 return shorter
-            self.problems.append("the shorter notes were still too long or had lost something")
+            self.problems.append("the shortened notes were still too long or incomplete")
         except (ProviderError, BadReply) as error:
             self._note(error)
         kept = [each for each in whole.entries if any(one.is_in(each.text) for one in must)]

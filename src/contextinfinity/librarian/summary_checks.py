@@ -81,7 +81,7 @@ class Invented(BadReply):
     """The answer names something that does not occur in the document."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(f"the answer names {len(names)} things that no turn holds")
+        super().__init__(f"the answer contains {len(names)} names that no turn contains")
         self.names = names
 
 
@@ -180,7 +180,7 @@ def read(answer: str, source: Evidence) -> Digest:
     try:
         reply = _DECODER.decode(_unfenced(answer))
     except msgspec.ValidationError as error:
-        raise BadReply("the answer has another form than asked for") from error
+        raise BadReply("the answer does not match the requested schema") from error
     except msgspec.DecodeError as error:
         raise BadReply("the answer is not JSON") from error
     texts = [item.text for item in reply.topics]
@@ -189,7 +189,7 @@ def read(answer: str, source: Evidence) -> Digest:
         raise Invented(invented)
     made = digest(_by_turn([*_entries(reply, source), *_retired(reply, source)]), _topics(reply, source))
     if not made.entries and not made.topics and texts:
-        raise BadReply("nothing in the answer rests on what was said")
+        raise BadReply("no entry of the answer is supported by a turn")
     return made
 
 

@@ -32,21 +32,21 @@ class Arguments:
         """Return a text that has to be there."""
         value = self.optional_text(name)
         if value is None:
-            raise InvalidInput(f"{name} is missing.", hint=f"Send {name} as a text.")
+            raise InvalidInput(f"{name} is missing.", hint=f"Send {name} as a string.")
         return value
 
     def optional_text(self, name: str) -> str | None:
         """Return a text, or None."""
         value = self._given.get(name)
         if value is not None and not isinstance(value, str):
-            raise InvalidInput(f"{name} has to be a text.")
+            raise InvalidInput(f"{name} must be a string.")
         return value
 
     def number(self, name: str, default: int) -> int:
-        """Return a whole number from 1 to ``MOST``."""
+        """Return an integer from 1 to ``MOST``."""
         value = self._given.get(name, default)
         if type(value) is not int or not 1 <= value <= MOST:
-            raise InvalidInput(f"{name} has to be a whole number from 1 to {MOST}.")
+            raise InvalidInput(f"{name} has to be an integer from 1 to {MOST}.")
         return value
 
 
@@ -137,7 +137,13 @@ def _text(description: str) -> Json:
 
 
 def _limit(default: int) -> Json:
-    return {"type": "integer", "minimum": 1, "maximum": MOST, "default": default, "description": "How many at most."}
+    return {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST,
+        "default": default,
+        "description": "The maximum number of results.",
+    }
 
 
 _THREAD = _text("The id of a conversation.")
@@ -148,21 +154,21 @@ TOOLS = {
     for tool in (
         McpTool(
             name="search",
-            description="Search everything that was said in earlier conversations, by words and by meaning.",
+            description="Search all earlier conversations, by keywords and by meaning.",
             properties={"query": _text("Words or a question."), "thread_id": _THREAD, "limit": _limit(10)},
             required=("query",),
             run=_search,
         ),
         McpTool(
             name="recall_turn",
-            description="Read one turn word for word: what the user said and what was answered.",
+            description="Read one turn verbatim: the user's message and the answer.",
             properties={"turn_id": _TURN},
             required=("turn_id",),
             run=_recall_turn,
         ),
         McpTool(
             name="list_conversations",
-            description="List conversations, the one spoken in last first.",
+            description="List conversations, the most recently used first.",
             properties={"limit": _limit(20)},
             run=_list_conversations,
         ),
@@ -175,7 +181,7 @@ TOOLS = {
         ),
         McpTool(
             name="pin",
-            description="Pin a fact to a conversation: every later prompt of it contains the fact word for word.",
+            description="Pin a fact to a conversation: every later prompt of it contains the fact verbatim.",
             properties={"thread_id": _THREAD, "fact": _text("One sentence.")},
             required=("thread_id", "fact"),
             changes=True,
@@ -191,13 +197,13 @@ TOOLS = {
         ),
         McpTool(
             name="list_memories",
-            description="List what is remembered of the user; with a query, what matters for it.",
+            description="List the memories about the user; with a query, the relevant ones.",
             properties={"query": _text("Words or a question."), "limit": _limit(20)},
             run=_list_memories,
         ),
         McpTool(
             name="forget",
-            description="Forget a memory for good.",
+            description="Delete a memory permanently.",
             properties={"memory_id": _text("The id of a memory.")},
             required=("memory_id",),
             changes=True,

@@ -53,11 +53,11 @@ async def answer(client: Client, written: bytes) -> Json:
     if "id" not in message or method is None:
         return None
     if type(request_id) not in (str, int) or not isinstance(method, str):
-        return _error(None, INVALID, "id has to be a text or a whole number, method a text.")
+        return _error(None, INVALID, "id must be a string or an integer, method a string.")
     try:
         params = message.get("params") or {}
         if not isinstance(params, dict) or has_nul(params):
-            raise InvalidMessage(WRONG_PARAMS, "params has to be an object, without NUL characters.")
+            raise InvalidMessage(WRONG_PARAMS, "params must be an object without NUL characters.")
         if method not in _METHODS:
             raise InvalidMessage(NO_METHOD, f"There is no method {method[:80]!r}.")
         return {"jsonrpc": "2.0", "id": request_id, "result": await _METHODS[method](client, params)}
@@ -99,7 +99,7 @@ async def _call_tool(client: Client, params: dict[str, Json]) -> Json:
     name, given = params.get("name"), params.get("arguments") or {}
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None or not isinstance(given, dict):
-        raise InvalidMessage(WRONG_PARAMS, f"There is no tool {str(name)[:80]!r}, or its arguments are no object.")
+        raise InvalidMessage(WRONG_PARAMS, f"There is no tool {str(name)[:80]!r}, or its arguments are not an object.")
     if unknown := given.keys() - tool.properties.keys():
         return _told({"error": f"{tool.name} has no argument {min(unknown)[:80]!r}."}, is_error=True)
     try:
@@ -116,7 +116,7 @@ def _told(result: Json, *, is_error: bool = False) -> Json:
 async def _list_resources(client: Client, params: dict[str, Json]) -> Json:
     cursor = params.get("cursor")
     if cursor is not None and not isinstance(cursor, str):
-        raise InvalidMessage(WRONG_PARAMS, "cursor has to be a text.")
+        raise InvalidMessage(WRONG_PARAMS, "cursor must be a string.")
     return await resources.listed(client, cursor)
 
 
@@ -127,7 +127,7 @@ async def _list_templates(client: Client, params: dict[str, Json]) -> Json:
 async def _read_resource(client: Client, params: dict[str, Json]) -> Json:
     uri = params.get("uri")
     if not isinstance(uri, str):
-        raise InvalidMessage(WRONG_PARAMS, "uri has to be a text.")
+        raise InvalidMessage(WRONG_PARAMS, "uri must be a string.")
     return await resources.read(client, uri)
 
 

@@ -31,7 +31,7 @@ async def listed(client: Client, cursor: str | None) -> Json:
         {
             "uri": SCHEME + thread.thread_id,
             "name": thread.about[:200] or thread.thread_id,
-            "description": f"{thread.turns} turns, last spoken in at {thread.updated_at.isoformat()}",
+            "description": f"{thread.turns} turns, last used at {thread.updated_at.isoformat()}",
             "mimeType": MARKDOWN,
         }
         for thread in page
@@ -42,7 +42,7 @@ async def listed(client: Client, cursor: str | None) -> Json:
 async def read(client: Client, uri: str) -> Json:
     """Read a conversation; ``NotFound`` if there is none, ``InvalidInput`` for an address of another kind."""
     if not uri.startswith(SCHEME):
-        raise InvalidInput(f"{uri[:80]!r} is no address of a conversation.", hint=f"It begins with {SCHEME}.")
+        raise InvalidInput(f"{uri[:80]!r} is not the URI of a conversation.", hint=f"It begins with {SCHEME}.")
     shown = await client.conversations.show(uri.removeprefix(SCHEME), limit=MOST_TURNS)
     text = "\n\n".join(map(_written, shown.turns))
     return {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": text}]}

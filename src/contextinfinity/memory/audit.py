@@ -49,9 +49,9 @@ def _ungrounded(memories: Sequence[Memory], source: SourceOf) -> Iterator[Memory
             continue
         words = source(memory)
         if words is None:
-            yield MemoryFinding(memory_id=memory.id, trouble="ungrounded", why="the turn it came from is gone")
+            yield MemoryFinding(memory_id=memory.id, trouble="ungrounded", why="its turn was deleted")
         elif not is_grounded(memory.content, words):
-            yield MemoryFinding(memory_id=memory.id, trouble="ungrounded", why="its turn does not say so")
+            yield MemoryFinding(memory_id=memory.id, trouble="ungrounded", why="its turn does not support it")
 
 
 def _duplicates(memories: Sequence[Memory]) -> Iterator[MemoryFinding]:
@@ -72,6 +72,8 @@ def _stale(memories: Sequence[Memory], at: datetime, oldest: datetime) -> Iterat
         said = memory.valid_from or memory.created_at
         used = said if memory.last_placed_at is None else max(said, memory.last_placed_at)
         if memory.valid_to is not None and memory.valid_to <= at:
-            yield MemoryFinding(memory_id=memory.id, trouble="stale", why="what it speaks of is over")
+            yield MemoryFinding(memory_id=memory.id, trouble="stale", why="its date has passed")
         elif used < oldest:
-            yield MemoryFinding(memory_id=memory.id, trouble="stale", why="it was neither said nor shown for long")
+            yield MemoryFinding(
+                memory_id=memory.id, trouble="stale", why="it was neither confirmed nor used for a long time"
+            )

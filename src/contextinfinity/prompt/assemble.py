@@ -177,5 +177,5 @@ def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
     left += [LeftOut(what=f"file {path}", reason="it did not fit") for path in shrunk.files]
     if shrunk.lines_to and sections.turns:
         stretch = f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}"
-        left.append(LeftOut(what=stretch, reason="a line each in the summary; they did not fit"))
+        left.append(LeftOut(what=stretch, reason="one line each in the summary; they exceed the budget"))
     return tuple(left)

@@ -73,8 +73,8 @@ def check_pins_limit(pinned: Sequence[str], fact: str, counter: Counter, limit: 
     there, more = sum(map(counter.count, pinned)), counter.count(fact)
     if fact not in pinned and there + more > limit:
         raise Refused(
-            f"Pinned facts may take {limit} tokens; those there are take {there}, this one {more}.",
-            hint="Unpin one, say it in fewer words, or raise budget.pins_limit_tokens.",
+            f"Pinned facts may use {limit} tokens; the existing ones use {there}, this one {more}.",
+            hint="Unpin a fact, shorten this one, or raise budget.pins_limit_tokens.",
         )
 
 

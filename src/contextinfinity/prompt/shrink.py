@@ -280,7 +280,8 @@ def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderErro
         f"The prompt does not fit: the window leaves {limit} tokens; the message takes about {words}, the system text "
         f"with the pinned facts {front}, the tools {tools}.",
         kind="size",
-        hint="Say less at once, unpin a fact, choose a model with a larger window, or lower response_reserve_tokens.",
+        hint="Shorten the message, unpin a fact, choose a model with a larger window, or lower "
+        "response_reserve_tokens.",
     )
     error.upstream = {"tokens": measure.total(sections), "limit": limit, "tools": tools}
     return error
@@ -290,7 +291,7 @@ def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
     """Describe the cuts in words, in the order of the steps."""
     steps = []
     if not shrunk.thinking and any(without_thinking(message) != message for message in sections.rounds):
-        steps.append("the model's thinking in this turn: left out")
+        steps.append("reasoning of this turn: left out")
     if shrunk.artifacts is not None:
         steps.append(f"artifacts: {shrunk.artifacts} of {len(sections.artifacts)} kept")
     if shrunk.slice is not None:
@@ -303,9 +304,9 @@ def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
         what = "long texts" if turn_seq <= shrunk.texts_to else "tool results"
         steps.append(f"{what} up to turn {turn_seq}: {share * 100 // WHOLE}% of each")
     if shrunk.lines_to and sections.turns:
-        steps.append(f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}: a line each")
+        steps.append(f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}: one line each")
     if shrunk.rounds_to:
-        steps.append(f"this turn's tool rounds 1–{shrunk.rounds_to // 2}: a line each")
+        steps.append(f"this turn's tool rounds 1–{shrunk.rounds_to // 2}: one line each")
     if shrunk.summary is not None:
         steps.append(f"summary: {shrunk.summary} characters of it")
     if shrunk.memories is not None:

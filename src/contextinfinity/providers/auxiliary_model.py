@@ -58,7 +58,7 @@ class AuxiliaryModel:
             async for event in events:
                 if isinstance(event, Finished):
                     return _text(self.model_id, event), event.usage
-        raise ProviderError(f"{self.model_id} broke off before its end.", kind="interrupted")
+        raise ProviderError(f"{self.model_id} was cut off.", kind="interrupted")
 
 
 def _text(model_id: str, finished: Finished) -> str:
@@ -67,5 +67,5 @@ def _text(model_id: str, finished: Finished) -> str:
     said = (item.blocks for item in finished.items if isinstance(item, AssistantItem))
     text = "".join(block.text for blocks in said for block in blocks if isinstance(block, TextBlock))
     if not text.strip():
-        raise ProviderError(f"{model_id} said nothing.", kind="empty")
+        raise ProviderError(f"{model_id} returned no text.", kind="empty")
     return text

@@ -99,7 +99,7 @@ def _warn(provider: str, model_id: str, limit: int, overrides: Mapping[str, Json
         return
     _warned.add((provider, model_id))
     log.warning(
-        "The model %s of %s is not in the catalogue; it is taken to have a window of %d tokens. "
+        "The model %s of %s is not in the catalogue; a window of %d tokens is assumed. "
         "Set context_limit for it under [models] in config.toml.",
         model_id,
         provider,
@@ -124,7 +124,7 @@ def _checked(key: str, value: Json, model_id: str) -> Json:
     fits = isinstance(value, bool) if wanted is bool else number and (wanted is float or isinstance(value, int))
     least = 1 if wanted is int and key != "min_cache_tokens" else 0
     if not fits or (number and value < least):
-        words = {bool: "true or false", int: f"a whole number, at least {least}", float: "a price, not below zero"}
+        words = {bool: "true or false", int: f"an integer of at least {least}", float: "a price of at least 0"}
         raise SettingsError(
             f"{key} of the model {model_id} is {value!r}.", hint=f"Give {words[wanted]} in config.toml."
         )

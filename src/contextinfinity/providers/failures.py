@@ -39,24 +39,24 @@ class FailureKind(Struct, frozen=True):
 
 
 KINDS: dict[str, FailureKind] = {
-    "rate_limit": FailureKind("too many requests at this time", "Wait a little, or ask for higher limits.", True),
+    "rate_limit": FailureKind(
+        "it limits the rate of requests", "Wait a little, or ask the vendor for a higher rate limit.", True
+    ),
     "overloaded": FailureKind("it is overloaded", "Try again in a while, or choose another model.", True),
-    "server": FailureKind("it failed on its side", "Try again in a while, or choose another model.", True),
+    "server": FailureKind("it reported a server error", "Try again in a while, or choose another model.", True),
     "time_out": FailureKind("no answer in time", "Try again; ask for less, or allow more time in config.toml.", True),
     "connection": FailureKind("the connection failed", "Check the network and base_url in config.toml.", True),
     "size": FailureKind("the request is too long for the model", "Send less, or choose a model with a larger window."),
     "authentication": FailureKind(
         "the key was refused", "Check the variable that api_key_env names, and what its key is allowed to use."
     ),
-    "quota": FailureKind(
-        "the account has no credit left or has reached its limit", "Look at the vendor's billing page."
-    ),
+    "quota": FailureKind("the account has no credit left or has reached its limit", "Check the vendor's billing page."),
     "not_found": FailureKind(
         "there is no such model or address", "Check the model's name and base_url; a local server must have the model."
     ),
     "bad_request": FailureKind("the request was refused", "Check the model's options in config.toml."),
-    "filter": FailureKind("the vendor's content policy stopped it", "Say it in other words, or choose another model."),
-    "garbled": FailureKind("the answer cannot be understood", "Check that base_url speaks the vendor's protocol."),
+    "filter": FailureKind("the vendor's content policy stopped it", "Rephrase the message, or choose another model."),
+    "garbled": FailureKind("the response cannot be parsed", "Check that base_url speaks the vendor's protocol."),
     "provider": FailureKind("the request failed", "Try again, or choose another model."),
 }
 

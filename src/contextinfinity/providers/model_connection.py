@@ -43,7 +43,7 @@ class ModelConnection:
                 if not error.retryable:
                     raise
                 wait, reason = wait_after(error, self._policy, tried), error.message
-            log.warning("attempt %d failed, the next one comes in %.1f s: %s", tried, wait, reason)
+            log.warning("attempt %d failed, the next one follows in %.1f s: %s", tried, wait, reason)
             await self._sleep(wait)
 
     async def close(self) -> None:

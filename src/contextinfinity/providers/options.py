@@ -27,7 +27,7 @@ OWNED = MappingProxyType(
 UPSTREAM_STATE = ("previous_response_id", "conversation", "background", "prompt", "container", "store")
 """Options that make an answer depend on state at the provider, or let it store something."""
 
-HINT = "Take it out of the model's options in config.toml."
+HINT = "Remove it from the model's options in config.toml."
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ def _check(given: Mapping[str, Json], rules: Rules) -> None:
         if key in rules.owned and not forbids:
             raise refused(rules.vendor, f"the option {key} cannot be set here: {rules.owned[key]}")
         if key in UPSTREAM_STATE and given[key] and not rules.upstream_state:
-            raise refused(rules.vendor, f"the option {key} lets the provider keep the conversation", rules.state_hint)
+            raise refused(rules.vendor, f"the option {key} makes the provider store the conversation", rules.state_hint)
 
 
 def _limited(body: dict[str, Json], given: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
@@ -110,7 +110,7 @@ def _limited(body: dict[str, Json], given: Mapping[str, Json], rules: Rules) -> 
     wishes = {key: given[key] for key in rules.limits if given.get(key) is not None}
     for key, value in wishes.items():
         if type(value) is not int:
-            raise refused(rules.vendor, f"the option {key} is {value!r}, not a whole number")
+            raise refused(rules.vendor, f"the option {key} is {value!r}, not an integer")
     if not wishes:
         return body
     name = [*wishes][-1]

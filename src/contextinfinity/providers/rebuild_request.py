@@ -42,7 +42,7 @@ def written_again(form: Json, request: ProviderRequest) -> EncodedRequest:
         return written(request, msgspec.to_builtins(request), form)
     package = LOCAL_WIRE if provider == "local" else VENDORS[provider].wire if provider in VENDORS else None
     if package is None or form.get("version") != VERSION:
-        raise NotFound(f"This release cannot write requests to {provider!r} in form {form.get('version')!r}.")
+        raise NotFound(f"This release cannot rebuild requests to {provider!r} in form {form.get('version')!r}.")
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in form["wire"].items()}
     wire: Wire = wire_package(package).stored_wire(fields)
     return write(provider, wire, msgspec.convert(form["abilities"], Abilities), request)

@@ -72,11 +72,11 @@ def wait_after(
     long.
     """
     if tried >= policy.attempts:
-        raise _final(failed, f"It was asked {tried} times." if tried > 1 else "") from failed
+        raise _final(failed, f"It was tried {tried} times." if tried > 1 else "") from failed
     asked = failed.retry_after or 0.0
     if asked > policy.longest_wait:
         raise _final(
-            failed, f"It asks us to wait {asked:.0f} seconds; we wait {policy.longest_wait:g} at most."
+            failed, f"It asked to wait {asked:.0f} seconds; we wait {policy.longest_wait:g} at most."
         ) from failed
     doubled = policy.first_wait * 2.0 ** min(tried - 1, 30)
     return max(asked, random() * min(policy.longest_wait, doubled))

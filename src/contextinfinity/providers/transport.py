@@ -178,7 +178,7 @@ class VendorConnection:
                 f"What the environment variable {address.key_env} holds cannot be a key of {address.vendor}: it has a "
                 "line break in it, or a character that no key has.",
                 kind="authentication",
-                hint=f"Set {address.key_env} to the key and nothing else.",
+                hint=f"Set {address.key_env} to the key alone.",
             )
         return key or NO_KEY
 

@@ -28,9 +28,9 @@ def keep_vendor_key(variable: str, key: str) -> None:
             raise RuntimeError("the package keyring is not installed")
         keyring.set_password(SERVICE, variable, key)
         if keyring.get_password(SERVICE, variable) != key:
-            raise RuntimeError("it was not kept")
+            raise RuntimeError("it was not stored")
     except Exception as error:  # each backend has errors of its own
-        raise Refused(f"The key cannot be kept in the keyring: {error}.", hint=HOW.format(variable)) from error
+        raise Refused(f"The key cannot be stored in the keyring: {error}.", hint=HOW.format(variable)) from error
     _from_keyring.cache_clear()
 
 

@@ -244,4 +244,4 @@ def compact(whole: Json, vendor: str) -> str:
     try:
         return msgspec.json.encode(whole).decode()
     except (OverflowError, UnicodeError, TypeError, RecursionError) as error:
-        raise garbled(vendor, f"the reply cannot be kept: {error}") from error
+        raise garbled(vendor, f"the reply cannot be stored: {error}") from error

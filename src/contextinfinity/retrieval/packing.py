@@ -109,7 +109,7 @@ def pack(
         if reason:
             left.append(_left(candidate, reason))
         if refused == ENOUGH:
-            left.append(LeftOut(what="all that is worth less", reason=reason))
+            left.append(LeftOut(what="lower-ranked results", reason=reason))
             break
     pieces = sorted(tray.pieces(), key=lambda piece: (-piece.score, -piece.turn_seq, piece.start, piece.chunks[0].id))
     tokens = sum(piece.tokens + room.border for piece in pieces)
@@ -133,7 +133,7 @@ def _distinct(candidates: Sequence[Candidate], left: list[LeftOut]) -> tuple[lis
     for candidate in sorted(candidates, key=_rank):
         words = (candidate.chunk.side, candidate.text.strip())
         if words in said:
-            left.append(_left(candidate, "the same words are there already"))
+            left.append(_left(candidate, "a duplicate is included"))
         elif best.setdefault(place_of(candidate.chunk), candidate) is not candidate:
             others.append(candidate)
         said.add(words)
@@ -169,7 +169,7 @@ def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[L
         place = int(np.argmax(worth + fresh - DIVERSITY * near))
         worth[place] = _TAKEN
         if near[place] >= SAME:
-            left.append(_left(wanted[place], "something nearly the same is there already"))
+            left.append(_left(wanted[place], "a near-duplicate is included"))
             continue
         yield wanted[place]
         near = np.maximum(near, rows @ rows[place])
@@ -192,10 +192,10 @@ class _Packing:
         if _key(candidate) in self._taken:
             return ""
         if room.most is not None and len(self._taken) >= room.most:
-            return f"{room.most} pieces are there already"
+            return f"{room.most} results are included already"
         piece = self._fitting(candidate, room.target - self._used - room.border)
         if piece is None:
-            return f"no room within {room.target} tokens"
+            return f"the budget of {room.target} tokens is used up"
         self._taken[_key(candidate)] = replace(piece, superseded_by=0 if newer is None else newer.turn_seq)
         self._used += piece.tokens + room.border
         return ""

@@ -72,7 +72,7 @@ async def rewrite_query(
     """
     turns = _turns(recent_history)
     if turns is None:
-        log.warning("thread %r: the history is no list of turns, the message stays as it is", thread_id)
+        log.warning("thread %r: the history is not a list of turns; the message is not rewritten", thread_id)
         return latest_user_message
     follow_up = FollowUp(
         latest_user_message=latest_user_message,

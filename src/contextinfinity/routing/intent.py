@@ -48,7 +48,7 @@ class Purpose(Struct, frozen=True):
     confidence: float
 
 
-OTHER = Purpose("other", "nothing in it calls for a certain kind of model", 0.48)
+OTHER = Purpose("other", "it needs no particular kind of model", 0.48)
 UNKNOWN = Purpose("other", "nobody asked", 0.0)
 
 
@@ -64,7 +64,7 @@ def intent_of(text: str, earlier: Sequence[str] = ()) -> Purpose:
         found = _alone(before)
         confidence = round(GOES_ON * found.confidence, 2)
         if found.intent == "code" or (found.intent == "factual" and _asks_on(text)):
-            return Purpose(found.intent, f"it goes on with a message of which this holds: {found.reason}", confidence)
+            return Purpose(found.intent, f"it continues a message with this reason: {found.reason}", confidence)
         if not _follows_on(before):
             break
     return alone
@@ -78,9 +78,9 @@ def _alone(text: str) -> Purpose:
     if _is_small_talk(read):
         return Purpose("small_talk", "it is a greeting, thanks or the like", 0.9)
     if len(text) >= FAIRLY_LONG and intent_words.WORKING_ON_A_TEXT.seen_in(read) and not _looks_like_code(text):
-        return Purpose("long_document", "a text is brought along to be worked on", 0.85)
+        return Purpose("long_document", "it includes a text to work on", 0.85)
     if intent_words.BROUGHT_ALONG.seen_in(read) and intent_words.DOCUMENT.seen_in(read):
-        return Purpose("long_document", "it is about a document that is brought along", 0.89)
+        return Purpose("long_document", "it is about an included document", 0.89)
     return _of_a_question(ends, read)
 
 
@@ -91,19 +91,19 @@ def _ends(text: str) -> str:
 def _of_a_long_one(text: str) -> Purpose:
     if _looks_like_code(text):
         return Purpose("code", "most of it is code", 0.85)
-    return Purpose("long_document", "a long text is brought along", 0.9)
+    return Purpose("long_document", "it includes a long text", 0.9)
 
 
 def _of_a_question(text: str, read: IntentSigns) -> Purpose:
     named = entities(text)
     code = _code_score(text, read, named)
     if code >= 3:
-        return Purpose("code", "it holds code, or speaks of it throughout", 0.9)
+        return Purpose("code", "it contains code or is mostly about code", 0.9)
     fact = _fact(text, named)
     if fact and fact.is_firm:
         return fact.purpose
     if code >= 2:
-        return Purpose("code", "it speaks of programs", 0.88)
+        return Purpose("code", "it mentions programs", 0.88)
     return fact.purpose if fact else OTHER
 
 
@@ -177,12 +177,12 @@ def _fact(text: str, named: Sequence[Entity]) -> _Fact | None:
         return _Fact("it asks who, when, where or how many", True, 0.92)
     if intent_words.ASKS.open(asked) and (is_fresh or is_known):
         if is_fresh:
-            return _Fact("it asks for what is so at present", True, 0.8)
-        return _Fact("it asks for a fact of the world", False, 0.75)
+            return _Fact("it asks for current information", True, 0.8)
+        return _Fact("it asks for a general fact", False, 0.75)
     if intent_words.ASKS.open(asked) and has_name and not intent_words.SUPPOSING.seen_in(asked):
         return _Fact("it asks about something with a name", False, 0.8)
     if is_known and (is_fresh or has_name or len(asked.list) <= 3) and _is_a_search(asked):
-        return _Fact("it looks for what is new", False, 0.75)
+        return _Fact("it asks for news", False, 0.75)
     return None
 
 

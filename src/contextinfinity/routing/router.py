@@ -24,7 +24,7 @@ from contextinfinity.routing.router_inputs import ModelFacts, RouteQuery, cannot
 from contextinfinity.routing.rule_matching import against, in_words
 from contextinfinity.settings import Router
 
-NOT_THERE = "there is no such model any more"
+NOT_THERE = "the model no longer exists"
 FINAL = frozenset({"filter"})
 """Failures after which no fallback is tried: a vendor's refusal is an answer, not an outage."""
 
@@ -43,7 +43,7 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
     others = (*named, *_fallbacks(router))
     chosen = chosen or _by_name(others, query, there, considered) or _in_spite_of(others, query, there, considered)
     if chosen is None:
-        reason = f"No model can take this request. {_what_stood_against(considered)}".strip()
+        reason = f"No model can answer this request. {_what_stood_against(considered)}".strip()
         return Route(model=None, reason=reason, home=home, **labels(purpose), considered=tuple(considered))
     model, reason = chosen
     stand_ins = [name for name in dict.fromkeys((home, *router.fallbacks)) if name != model]
@@ -171,7 +171,7 @@ def _in_spite_of(
     """Return the first model that is able but failed recently; it is tried anyway."""
     for name, _ in _each_once(named):
         if name in there and not cannot(there[name], query):
-            return name, f"{_what_stood_against(considered)} {name} is asked all the same.".strip()
+            return name, f"{_what_stood_against(considered)} {name} is used anyway.".strip()
     return None
 
 

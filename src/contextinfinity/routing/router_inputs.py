@@ -59,16 +59,16 @@ def cannot(model: ModelFacts, query: RouteQuery) -> str:
     Earlier turns are no reason, because they are shortened. A rule with ``needs = "context"`` avoids that.
     """
     if query.images and not model.abilities.images:
-        return "it cannot see pictures"
+        return "it does not support images"
     if query.tools and not model.abilities.tools:
-        return "it cannot call tools"
+        return "it does not support tools"
     least = query.message_tokens + query.front_tokens
     return "the message alone is too long for it" if least > model.input_limit else ""
 
 
 def is_away(model: ModelFacts) -> str:
     """Return why a model is unavailable now, or an empty string."""
-    return f"it cannot be asked now: {model.unavailable}" if model.unavailable else ""
+    return f"it is not available now: {model.unavailable}" if model.unavailable else ""
 
 
 def price_of(model: ModelFacts, query: RouteQuery) -> float | None:

@@ -38,7 +38,7 @@ def _held(rule: Rule, purpose: Purpose) -> Iterator[str]:
     if rule.intent is not None:
         yield f"the message is about {NAMES[rule.intent]}: {purpose.reason}"
     if rule.needs is not None:
-        yield {"images": "there are pictures", "tools": "tools are needed", "context": "more room is needed"}[
+        yield {"images": "the message has images", "tools": "tools are needed", "context": "a larger window is needed"}[
             rule.needs
         ]
     if (rule.min_tokens, rule.max_tokens) != (None, None):
@@ -55,11 +55,11 @@ def _held(rule: Rule, purpose: Purpose) -> Iterator[str]:
 
 def _no_need(rule: Rule, query: RouteQuery, home: ModelFacts | None) -> str:
     if rule.needs == "images" and not query.images:
-        return "there are no pictures"
+        return "there are no images"
     if rule.needs == "tools" and not query.tools:
         return "no tools are needed"
     if rule.needs == "context" and home is not None and query.context_tokens <= home.input_limit:
-        return f"{home.name} has room for all of it"
+        return f"{home.name} has a large enough window"
     return ""
 
 

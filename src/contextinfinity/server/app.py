@@ -78,7 +78,7 @@ def make_app(
                 counts=Counts(share),
             )
             if await client.tokens.closed():
-                log.warning("all tokens are revoked or expired: every request is refused until one is created")
+                log.warning("all tokens are revoked or expired: every request is rejected until a new one is created")
             keeping = asyncio.ensure_future(figures.keep_in_step())
             yield
             keeping.cancel()

@@ -76,7 +76,7 @@ async def caller_of(request: Request) -> Caller:
     token = await door.tokens.check(text)
     door.rates.take(name_of(token.owner))
     if org_id is not None and org_id != token.owner.org_id:
-        raise NotYours("X-Org-Id names another organisation than the token's.")
+        raise NotYours("X-Org-Id differs from the organisation of the token.")
     return Caller(org_id=token.owner.org_id, token=token, check=partial(door.tokens.check, text))
 
 
@@ -100,23 +100,23 @@ def _cookie_token(request: Request) -> str:
 def check_name(field: str, name: str) -> None:
     """Reject a name that cannot be displayed or stored: 1 to 128 visible characters without slashes are allowed."""
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable() or "/" in name or "\\" in name:
-        raise InvalidInput(f"{field} has to have 1 to {LONGEST_NAME} visible characters, and no slashes.")
+        raise InvalidInput(f"{field} must have 1 to {LONGEST_NAME} printable characters and no slashes.")
 
 
 def check_thread_name(name: str) -> None:
     """Reject a name that a thread cannot have."""
     check_name("thread_id", name)
     if name in (NEW, ANY, *DOTS):
-        raise InvalidInput(f"{name} means something else, and is no name of a thread.")
+        raise InvalidInput(f"{name} is reserved and cannot name a thread.")
 
 
 Asking = Annotated[Caller, Depends(caller_of)]
-ThreadId = Annotated[str, Path(description="One of our ids, or the id its owner gave it.")]
+ThreadId = Annotated[str, Path(description="A thread id, or the external id that the caller chose.")]
 TurnId = Annotated[str, Path(description="The id of a turn of this thread.")]
-ThreadOrAny = Annotated[str, Path(alias="thread_id", description="Its thread; `-`: whichever it is of.")]
+ThreadOrAny = Annotated[str, Path(alias="thread_id", description="The thread of the turn, or `-` if it is unknown.")]
 ForUser = Annotated[
     str | None,
-    Query(alias="user_id", description="The user the request acts for; a `user_id` in the body goes before."),
+    Query(alias="user_id", description="The user the request acts for; a `user_id` in the body takes precedence."),
 ]
 
 

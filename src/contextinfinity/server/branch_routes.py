@@ -78,7 +78,7 @@ async def pin(thread_id: ThreadId, act: Annotated[ActingWith[NewPin], Depends(ac
 async def unpin(
     act: ActingUser,
     thread_id: ThreadId,
-    n: Annotated[int, Query(ge=1, le=1_000_000, description="The number of the fact, from 1.")],
+    n: Annotated[int, Query(ge=1, le=1_000_000, description="The number of the pinned fact, starting at 1.")],
     branch_id: BranchWanted = None,
 ) -> Response:
     """Remove the pinned fact with that number."""

@@ -87,7 +87,7 @@ def _check(query: str, most: int) -> None:
     if not query.strip():
         raise InvalidInput("query: it must not be blank.", hint="Say something.")
     if len(query) > most:
-        raise TooLarge(f"query: it has {len(query)} characters; {most} are the most.")
+        raise TooLarge(f"query: it has {len(query)} characters; the maximum is {most}.")
 
 
 async def _place(door: AppState, act: Acting, wanted: str | None, key: str | None) -> ChatTarget:

@@ -22,7 +22,7 @@ from contextinfinity.storage.encryption.scratch import scratch_folder
 
 routes = APIRouter(tags=["exchange"], default_response_class=Response)
 
-FILE = {"type": "string", "format": "binary", "description": "An export, as it is: JSON, JSON Lines, zip or gzip."}
+FILE = {"type": "string", "format": "binary", "description": "The bytes of an export: JSON, JSON Lines, zip or gzip."}
 HELD = 1 << 20
 """Bytes of an export that are collected before they are sent."""
 
@@ -35,9 +35,9 @@ HELD = 1 << 20
 async def import_conversations(
     request: Request,
     act: ActingUser,
-    form: Annotated[Format, Query(alias="format", description="What the file is; auto: what it looks like.")] = "auto",
+    form: Annotated[Format, Query(alias="format", description="The format of the file; auto: detect it.")] = "auto",
     thread_id: Annotated[
-        str | None, Query(description="The thread for messages that name none: one that is there, or a new one.")
+        str | None, Query(description="The thread for messages without one: an existing thread, or a new one.")
     ] = None,
 ) -> Response:
     """Import the file in the request body; importing it again adds only new messages."""
@@ -65,7 +65,7 @@ async def _imported(act: ActingUser, file: IO[bytes], form: Format, thread_id: s
     responses=refusals(*ALWAYS, 404)
     | {
         200: {
-            "description": "The export, as it is read.",
+            "description": "The export, streamed.",
             "content": {kind: {"schema": {"type": "string"}} for kind in sorted(set(MEDIA_TYPES.values()))},
         }
     },
@@ -74,9 +74,9 @@ async def export_conversations(
     act: ActingUser,
     form: Annotated[
         ExportFormat,
-        Query(alias="format", description="cix: everything; markdown: for people; jsonl: messages of active branches."),
+        Query(alias="format", description="cix: everything; markdown: to read; jsonl: messages of active branches."),
     ] = "cix",
-    thread_id: Annotated[str | None, Query(description="One thread; none: all of the acting user's.")] = None,
+    thread_id: Annotated[str | None, Query(description="One thread; default: all threads of the acting user.")] = None,
 ) -> Response:
     """Export one conversation, or all of the acting user's."""
     pieces = await act.client.exports.open(form, thread_id=thread_id)

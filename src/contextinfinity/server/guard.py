@@ -89,25 +89,25 @@ class Guard:
         """Return why a request is rejected; None if it may continue."""
         if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
             return problems.plain_problem(
-                400, "wrong_host", "The request is for another host.", "Name it under server.allowed_hosts."
+                400, "wrong_host", "The Host header names an unknown host.", "Add it to server.allowed_hosts."
             )
         if scope["method"] not in READING and self._is_cross_site(headers):
             return problems.plain_problem(
                 403,
                 "cross_site",
-                "A web page of another site sent this request.",
-                "Name the page's origin under server.cors_origins if it may use this server.",
+                "The request comes from a web page of another origin.",
+                "Add the page's origin to server.cors_origins if it may use this server.",
             )
         if sum(len(name) + len(value) for name, value in headers.raw) > (most := self._server.max_header_bytes):
             return problems.plain_problem(431, "headers_too_large", f"The headers take more than {most} bytes.")
         declared = headers.get("content-length", "")
         if declared and "transfer-encoding" in headers:  # who reads one and who the other disagree on where it ends
-            return problems.plain_problem(400, "no_http", "The request tells the length of its body twice.")
+            return problems.plain_problem(400, "no_http", "The request has two lengths of its body.")
         if declared.isdecimal() and len(declared) < 20 and int(declared) > self._most(scope):
             return problems.problem_of(self._too_large(scope))
         if not (_is_text(scope.get("raw_path") or b"") and _is_text(scope["query_string"])):
             hint = "Write it in UTF-8, percent-encoded, and without NUL."
-            return problems.problem_of(InvalidInput("The address holds bytes that are no text.", hint=hint))
+            return problems.problem_of(InvalidInput("The URL contains bytes that are not UTF-8 text.", hint=hint))
         return None
 
     def _is_foreign(self, headers: Headers) -> bool:
@@ -129,7 +129,7 @@ class Guard:
         return self._server.max_import_bytes if scope["path"] in UPLOADS else self._server.max_body_bytes
 
     def _too_large(self, scope: Scope) -> ContextInfinityError:
-        return TooLarge(f"The request has more than {self._most(scope)} bytes.")
+        return TooLarge(f"The request is larger than {self._most(scope)} bytes.")
 
     def _measured(self, scope: Scope, receive: Receive) -> Receive:
         """Limit the size of a body and the time it takes; of an upload, the time between two pieces."""

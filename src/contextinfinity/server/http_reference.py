@@ -21,92 +21,93 @@ _OPENING = """\
 
 <!-- Made by `python -m contextinfinity.server.http_reference`; change the routes, not this page. -->
 
-`cix serve` answers at `http://127.0.0.1:8765`; its OpenAPI document is at `/openapi.json`. What it takes and gives is
-JSON. Limits stand under [`[server]`](configuration.md); all workers count together.
+`cix serve` listens on `http://127.0.0.1:8765`; its OpenAPI document is at `/openapi.json`. Requests and responses are
+JSON. The limits are under [`[server]`](configuration.md) and apply to all workers together.
 
-## Callers
+## Authentication and users
 
-Every request acts for one user, and finds, changes and makes only that user's threads, turns, branches, chunks and
-memories: anything else is 404, as if it did not exist. The user is the `user_id` of the body, else the `user_id` of the
-query, else the token's user, else `local` (on `/chat`: `anonymous`). Under `/v1` the end user that a client names
-(`user`, `safety_identifier`, `metadata.user_id`) goes before the query. The same user in another organisation
+Every request acts for one user and can only find, change and create that user's threads, turns, branches, chunks and
+memories; everything else is 404. The user is the `user_id` of the body, else the `user_id` of the query, else the
+token's user, else `local` (on `/chat`: `anonymous`). Under `/v1` the end user that a client names (`user`,
+`safety_identifier`, `metadata.user_id`) takes precedence over the query. The same user in another organisation
 (`X-Org-Id`) is another user.
 
-Until the first token is created, a server on this machine lets every request name any user, and ignores keys. From the
-first token on (`cix token create`) every request needs a valid one, as `Authorization: Bearer TOKEN` or
-`X-Api-Key: TOKEN`, but for `/healthz` and `/openapi.json`. A token acts for its user: another `user_id` is 403. One of
-scope `app` acts for any user of its organisation, for one user a request. `X-Org-Id` has to be the token's. `/metrics`
-needs a token of scope `app`.
+Until the first token is created, a server on this machine accepts any user and ignores keys. Once a token exists
+(`cix token create`), every request needs a valid one, as `Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, except
+`/healthz` and `/openapi.json`. A token acts for its user: another `user_id` is 403. A token of scope `app` acts for any
+user of its organisation, one user per request. `X-Org-Id` must be the token's organisation. `/metrics` needs a token of
+scope `app`.
 
-A token may expire (`cix token create --expires 90d`), and can be revoked (`cix token revoke`). The 401 says which of
-both happened; streams that the token opened end within a second or two, with an `error` event. When no valid token is
-left the server stays closed: revoking a token never opens it. Create another one.
+A token can expire (`cix token create --expires 90d`) and can be revoked (`cix token revoke`). The 401 says which of
+the two happened; streams that the token opened end within two seconds with an `error` event. If no valid token is left,
+the server rejects every request: revoking tokens never opens it. Create a new token.
 
-A request that changes something and comes from a web page of another site is refused (403, `cross_site`), by its
+A request that changes something and comes from a web page of another origin is rejected (403, `cross_site`), by its
 `Origin` or else its `Sec-Fetch-Site`, unless the origin is in `server.cors_origins`.
 
 ## Threads
 
-A `thread_id` is one of our ids, or a name of your own (1 to 128 visible characters, no slashes; not `new`, `-`, `.` or
-`..`), which counts for its owner only. Talking to `new`, or to a name that is not used yet, makes the thread; nothing
-else does.
+A thread is a conversation. Its `thread_id` is the id that the server assigned, or an external id that you choose (1 to
+128 printable characters, no slashes; not `new`, `-`, `.` or `..`). An external id is unique per user. Sending a message
+to `new`, or to an external id that is not in use, creates the thread; no other request does.
 
-## Requests that come again
+## Idempotency
 
-A request with the header `Idempotency-Key` (1 to 255 characters) is done once, however often it comes, also after a
-restart and through another worker: a message or a query joins the turn it made the first time, `POST /threads` gives
-the thread it made. The same key with another message is refused. Keys count for each user by themselves. `fork` and
-`rollback` make a branch whenever they are asked; the other routes can be repeated at will.
+A request with the header `Idempotency-Key` (1 to 255 characters) is processed once, however often it is sent, also
+after a restart and by another worker: a repeated message returns the turn of the first request, a repeated
+`POST /threads` returns its thread. The same key with another body is rejected. Keys are separate for each user. `fork`
+and `rollback` create a branch each time; the other routes can be repeated safely.
 
 ## Streams
 
-`text/event-stream`. The first event of a message is `turn`, sent once it is durable; the last is `done`, the finished
-turn, sent once the answer is. Between them come `step` (a model is asked), `delta` (`{text}`), `durability`
-(`{displayed, durable}`, in bytes), `tool`, `retry`, `clarification` (`{question, candidates: [{id, name}]}`) and
-`error` (`{code, message, hint}`; `done` follows). A comment comes when there is nothing to say. The turn goes on when
-nobody listens. A stream that ends without `done` was cut, by the network or because the server ended: go on at
-`GET /threads/{thread_id}/turns/{turn_id}/stream` with the last id you received as `Last-Event-ID`; without one it
-starts from the beginning. Any number may listen, in any worker, up to an hour after the end; later there is `done`
-with the whole text.
+Streams are `text/event-stream`. The first event of a message is `turn`, sent once the message is durable; the last is
+`done`, the finished turn, sent once the answer is durable. Between them come `step` (a request to a model), `delta`
+(`{text}`), `durability` (`{displayed, durable}`, in bytes), `tool`, `retry`, `clarification`
+(`{question, candidates: [{id, name}]}`) and `error` (`{code, message, hint}`; `done` follows). An idle stream sends
+comments. The turn continues if the client disconnects. A stream that ends without `done` was cut off, by the network or
+by a shutdown: resume it with `GET /threads/{thread_id}/turns/{turn_id}/stream` and the last id you received as
+`Last-Event-ID`; without one it starts from the beginning. Any number of clients can read it, from any worker, up to an
+hour after its end; later it has only `done` with the whole text.
 
 ## Chats
 
-`POST /chat` answers one query in a session whose turns live for `retention.conversation_ttl_hours`. Without a
-`session_id` a session begins, and its id is in the answer; a UUID that is not known yet is used as it is; anything
-else, and a session of somebody else, is replaced by a new one. `intent` is the [router's](routing.md) label of the
-question as it was resolved ("who are his children" is labelled as the question about that person's children), and
-`confidence` how often labels given for that reason were right when that was measured. `data` are the pieces of the past
-it was answered with. Intent, confidence and the number of those pieces (`result_count`) are kept with the turn.
-`metadata.message_type` is `answer`, `clarification` (the message asks which of
-`metadata.candidates` is meant; the next query may say so for five minutes) or `error` (`error` says what went wrong;
-the status is 200). While the ledger is away, answers go on and are `degraded`. Without tokens and `user_id` the user
-is `anonymous`, of whom nothing is known outside the session. With `retention.stateless` nothing is loaded and nothing
-kept. All else of a session is done under `/threads`: its `session_id` is a `thread_id`.
+`POST /chat` answers one query in a session whose turns are deleted after `retention.conversation_ttl_hours`. Without a
+`session_id` a new session is created, and its id is in the response; an unknown UUID is used as the id of a new
+session; any other value, and the session of another user, is replaced by a new session. `intent` is the
+[router's](routing.md) label of the question after its references were resolved ("who are his children" is labelled as
+the question about that person's children), and `confidence` is the measured accuracy of labels with that reason. `data`
+are the retrieved chunks that the answer used. Intent, confidence and the number of chunks (`result_count`) are stored
+with the turn. `metadata.message_type` is `answer`, `clarification` (the message asks which of `metadata.candidates` is
+meant; the next query within five minutes can answer it) or `error` (`error` describes it; the status is 200). While the
+ledger is unavailable, answers continue and are `degraded`. Without tokens and without a `user_id` the user is
+`anonymous`, who has no data outside the session. With `retention.stateless` nothing is loaded or stored. Everything
+else about a session is under `/threads`: its `session_id` is a `thread_id`.
 
 ## Pages
 
-`GET /threads` and `GET /memories` give `next`, to be sent as `after`; messages give `before`, to be sent as `before`.
-null: that was all. `next` is a place in the list and no id: it leads on when what stood there was deleted since.
-Nothing is left out or given twice from page to page, but for a thread that was spoken in meanwhile: it is now in front.
+`GET /threads` and `GET /memories` return a cursor `next`, to be sent as `after`; messages return `before`, to be sent
+as `before`. null means that there are no more. A cursor is a position, not an id: it stays valid when the item at that
+position is deleted. No item is skipped or repeated between pages, except a thread that got a new message meanwhile: it
+moves to the front.
 
 ## Problems
 
-What goes wrong is answered as `application/problem+json` (RFC 9457): `type`, `title`, `status`, `detail`, a `code` of
-the [list of errors](errors.md), and a `hint` that says what to do. An answer of a model that failed is none of these:
-it is a finished turn with outcome `failed`, and status 200.
+Errors are returned as `application/problem+json` (RFC 9457): `type`, `title`, `status`, `detail`, a `code` of the
+[list of errors](errors.md), and a `hint` that says what to do. If a model fails, the response is not an error: it is a
+finished turn with outcome `failed` and status 200.
 
 | status | when |
 | --- | --- |
 """
 
 _FIGURES = """\
-## Figures
+## Metrics
 
-`GET /metrics` tells them for Prometheus, counted since the server started. With several workers any of them tells those
-of all, so it does not matter which one a scrape meets: what was counted is added up, of workers that died too;
-`streams` and `spool_depth` are sums over the workers that live; `jobs` and `ready` are what the one that answers sees
-now. What another worker did behind its answers may be told up to a second later. A turn counts once, when it ends,
-whoever listens; what one turn took is told by `GET /threads/{thread_id}/turns/{turn_id}` and its `context`.
+`GET /metrics` returns metrics for Prometheus, counted since the server started. Every worker reports the totals of all
+workers, including those that died, so it does not matter which one is scraped. `streams` and `spool_depth` are sums
+over the running workers; `jobs` and `ready` are the view of the worker that answers. Background events of another
+worker can be up to a second late. A turn is counted once, when it ends. For the figures of one turn see
+`GET /threads/{thread_id}/turns/{turn_id}` and its `context`.
 """
 
 

@@ -132,7 +132,7 @@ class RateLimits:
             if (wait := its_time - self._ahead - moment) <= GRAIN:
                 times.put(user, its_time + self._pause)
                 return
-        raise TooMany(f"These are more than {self._per_minute} requests a minute.", retry_after=wait)
+        raise TooMany(f"More than {self._per_minute} requests a minute.", retry_after=wait)
 
 
 class Streams:
@@ -148,7 +148,7 @@ class Streams:
         user, counts = name_of(owner), self._counts
         with counts.alone:
             if sum(each.get(user) for each in counts.streams) >= self._most:
-                raise TooMany(f"{owner.user_id} has {self._most} streams open, and more are not allowed.")
+                raise TooMany(f"{owner.user_id} has {self._most} streams open, the maximum.")
             counts.own_streams.put(user, counts.own_streams.get(user) + 1)
         self._figures.streams.inc()
 

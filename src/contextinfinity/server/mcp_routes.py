@@ -32,7 +32,7 @@ async def speak(request: Request, act: ActingUser) -> Response:
     check_media_type(request)
     if request.headers.get(PROTOCOL, VERSIONS[0]) not in VERSIONS:
         known = ", ".join(VERSIONS)
-        wrong = {"code": INVALID, "message": f"This protocol version is not spoken here; these are: {known}."}
+        wrong = {"code": INVALID, "message": f"This protocol version is not supported; supported are: {known}."}
         return _json({"jsonrpc": "2.0", "id": None, "error": wrong}, 400)
     told = await answer(act.client, await request.body())
     if told is None:

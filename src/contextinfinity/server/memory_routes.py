@@ -28,15 +28,13 @@ async def list_memories(
     user_id: ForUser = None,
     tag: Annotated[
         str | None,
-        Query(
-            max_length=200, description="`thread:ID`: of that thread alone; ID is ours, or the one its owner gave it."
-        ),
+        Query(max_length=200, description="`thread:ID`: memories of that thread only, by its id or external id."),
     ] = None,
-    q: Annotated[str | None, Query(max_length=10_000, description="Those that matter for a question, best first.")] = (
-        None
-    ),
+    q: Annotated[
+        str | None, Query(max_length=10_000, description="Only memories relevant to this question, best first.")
+    ] = (None),
     limit: Limit = 50,
-    after: Annotated[str | None, Query(description="The ``next`` of the page before.")] = None,
+    after: Annotated[str | None, Query(description="The ``next`` value of the previous page.")] = None,
 ) -> Response:
     """List valid memories, newest first."""
     act = acting(request, caller, _user_in(() if tag is None else (tag,)) if user_id is None else user_id)

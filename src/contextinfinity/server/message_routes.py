@@ -49,9 +49,9 @@ routes = APIRouter(tags=["messages"], default_response_class=Response)
 
 Said = Annotated[ActingWith[NewMessage], Depends(acting_with(NewMessage))]
 ThreadOrNew = Annotated[
-    str, Path(description="A thread; `new` makes one, and so does an id of your own that is not used yet.")
+    str, Path(description="A thread id. `new`, or an external id that is not used yet, creates a thread.")
 ]
-BranchWanted = Annotated[str | None, Query(description="A branch other than the active one.")]
+BranchWanted = Annotated[str | None, Query(description="The branch to use instead of the active one.")]
 TALKING = (*WITH_BODY, 404, 409)
 BYTES = "application/octet-stream"
 IMAGE_HEADERS = {
@@ -69,7 +69,10 @@ async def read_messages(
     limit: Limit = 50,
     before: Annotated[
         str | None,
-        Query(pattern=r"^[0-9]{1,15}a?$", description="A turn_seq, or the ``before`` of a page: what stands earlier."),
+        Query(
+            pattern=r"^[0-9]{1,15}a?$",
+            description="A turn_seq, or the ``before`` value of a page: return earlier messages.",
+        ),
     ] = None,
     branch_id: BranchWanted = None,
 ) -> Response:
@@ -128,7 +131,7 @@ async def listen(
     thread_id: ThreadOrAny,
     turn_id: TurnId,
     last_event_id: Annotated[
-        str | None, Header(alias="Last-Event-ID", description="The id of the last event that was heard.")
+        str | None, Header(alias="Last-Event-ID", description="The id of the last event that was received.")
     ] = None,
 ) -> Response:
     """Stream the events of a running or finished turn, from its start or after an event id."""
@@ -144,13 +147,15 @@ async def get_context(
     act: ActingUser,
     thread_id: ThreadOrAny,
     turn_id: TurnId,
-    step: Annotated[int | None, Query(ge=0, le=1_000_000, description="Which request; none: the last.")] = None,
-    compare: Annotated[str | None, Query(description="A turn to hold it against; none: the request before.")] = None,
+    step: Annotated[
+        int | None, Query(ge=0, le=1_000_000, description="The number of the request; default: the last.")
+    ] = None,
+    compare: Annotated[str | None, Query(description="A turn to compare with; default: the previous request.")] = None,
 ) -> Response:
     """Return the prompt of a turn: the stored plan, and the exact messages rebuilt from it."""
     conversations, turn = act.client.conversations, await turn_of(act, thread_id, turn_id)
     if not turn.steps and turn.outcome is None:
-        raise Refused("The model has not been asked yet.", hint="Ask again when the turn has begun.")
+        raise Refused("No request was sent to the model yet.", hint="Try again when the turn is running.")
     if not turn.steps and turn.outcome == "clarification":
         return answer({"plan": await conversations.context(turn.turn_id), "messages": []})
     return answer(await conversations.explain(turn.turn_id, step_index=step, compare=compare))
@@ -164,7 +169,7 @@ async def get_image(
     act: ActingUser,
     thread_id: ThreadOrAny,
     turn_id: TurnId,
-    number: Annotated[int, Path(ge=1, le=10_000, description="Which image of the message, from 1.")],
+    number: Annotated[int, Path(ge=1, le=10_000, description="The number of the image in the message, starting at 1.")],
 ) -> Response:
     """Return an image that was sent with a message."""
     turn = await turn_of(act, thread_id, turn_id)

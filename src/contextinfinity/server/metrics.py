@@ -58,24 +58,26 @@ class Metrics:
         self.streams = self._gauge("streams", "Streams that are open.", "livesum")
         self.turns = self._counter("turns", "Turns that ended.", "outcome", "model")
         self.tokens = self._counter(
-            "tokens", "Tokens as providers count them; estimated: as we counted what went in.", "kind", "model"
+            "tokens", "Tokens as reported by providers; estimated: our own count of the input.", "kind", "model"
         )
         self.cost = self._counter("cost_dollars", "What providers charged, where prices are known.", "model")
         self.steps = self._counter("steps", "Requests to models that ended.", "provider", "outcome", "error")
         self.bytes = self._counter(
-            "step_bytes", "Bytes of answers that were displayed, and that were durable by the end.", "kind"
+            "step_bytes", "Bytes of answers that were displayed, and that were durable at the end.", "kind"
         )
         self.retrieval = self._summary(
-            "retrieval", "What was found for messages: candidates, selected pieces, their packed_tokens.", "what"
+            "retrieval", "Retrieval results: candidates, selected chunks, their packed_tokens.", "what"
         )
         self.similarity = self._histogram(
-            "retrieval_similarity", "How similar the selected pieces of a message are.", "which", buckets=SIMILARITIES
+            "retrieval_similarity", "Similarity of the selected chunks.", "which", buckets=SIMILARITIES
         )
-        self.happened = self._counter("happened", "What happened behind the answers.", "what")
+        self.happened = self._counter("happened", "Background events.", "what")
         for what in COUNTED:
             self.happened.labels(what)  # from the start: what first appears as 1 never grew
         self.jobs = self._gauge("jobs", "Jobs in the ledger.", "livemostrecent", "state")
-        self.spool = self._gauge("spool_depth", "Turns and sessions held for a ledger that is away.", "livesum")
+        self.spool = self._gauge(
+            "spool_depth", "Turns and sessions spooled while the ledger is unavailable.", "livesum"
+        )
         # Whoever answers says how it is now; what another worker saw when it was asked last may be long over.
         self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "livemostrecent")
 

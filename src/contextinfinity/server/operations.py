@@ -48,6 +48,6 @@ async def compactions(request: Request, act: ActingUser) -> Response:
 async def figures(request: Request, caller: Asking) -> Response:
     """Return the Prometheus metrics of all workers; if tokens exist, only to tokens of scope app."""
     if caller.token is not None and caller.token.scope != "app":
-        raise NotYours("The figures are about all users.", hint="Use a token of scope app.")
+        raise NotYours("The metrics cover all users.", hint="Use a token of scope app.")
     door = door_of(request)
     return Response(door.figures.text(await door.health()), headers={"content-type": metrics.MEDIA_TYPE})

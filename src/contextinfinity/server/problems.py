@@ -44,31 +44,31 @@ MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:contextinfinity:error:"
 
 TABLE: dict[type[ContextInfinityError], tuple[int, str]] = {
-    InvalidInput: (422, "A value breaks a rule"),
+    InvalidInput: (422, "A value is not valid"),
     TooLarge: (413, "Too large"),
     TooSlow: (408, "Too slow"),
-    WrongForm: (415, "A form that is not read here"),
+    WrongForm: (415, "Unsupported media type"),
     TokenNeeded: (401, "A token is needed"),
     NotYours: (403, "Not yours"),
     AccessDenied: (403, "Not allowed"),
     NotFound: (404, "Not found"),
-    KeyReused: (422, "A key for two requests"),
+    KeyReused: (422, "Idempotency key reused"),
     TooMany: (429, "Too many at once"),
-    Ending: (503, "The server is ending"),
-    Refused: (409, "Not possible as things stand"),
-    ServerAway: (503, "A server is away"),
+    Ending: (503, "The server is shutting down"),
+    Refused: (409, "Conflict with the current state"),
+    ServerAway: (503, "A server cannot be reached"),
     ProviderError: (503, "A model could not answer"),
-    SettingsError: (503, "The settings cannot be followed"),
-    LedgerError: (503, "The ledger cannot go on"),
+    SettingsError: (503, "The settings are not valid"),
+    LedgerError: (503, "The ledger is not available"),
     ContextInfinityError: (500, "Something went wrong"),
 }
 """By error; a kind that is not listed counts as what it is a kind of."""
 
 TITLES = {
-    400: "A request that makes no sense",
+    400: "Malformed request",
     403: "Not allowed",
     404: "Not found",
-    405: "Not a method of this path",
+    405: "Method not allowed",
     431: "Too large",
 }
 
@@ -149,7 +149,7 @@ async def tell_parameters(request: Request, error: Exception) -> Response:
 async def tell_routing(request: Request, error: Exception) -> Response:
     """Handle an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101  registered for these only
-    said = {404: "There is no such path.", 405: f"This path takes no {request.method}."}
+    said = {404: "There is no such path.", 405: f"This path does not allow {request.method}."}
     detail = said.get(error.status_code, str(error.detail))
     code = {404: "no_such_path", 405: "no_such_method"}.get(error.status_code, "bad_request")
     headers = {"allow": ", ".join(_methods(request))} if error.status_code == 405 else {}
@@ -166,12 +166,10 @@ def _methods(request: Request) -> list[str]:
 
 async def tell_nobody(request: Request, error: Exception) -> Response:
     """Handle a request whose client disconnected: nobody reads the response, and it is not logged as an error."""
-    return answer(request.scope, plain_problem(400, "broken_off", "The request broke off before its end."))
+    return answer(request.scope, plain_problem(400, "broken_off", "The request was cut off."))
 
 
 async def tell_unforeseen(request: Request, error: Exception) -> Response:
     """Handle an unexpected error without showing internals."""
-    unforeseen = ContextInfinityError(
-        "Something went wrong that nobody foresaw.", hint="What it was stands in the server's log, under this time."
-    )
+    unforeseen = ContextInfinityError("An unexpected error occurred.", hint="See the server's log at this time.")
     return answer(request.scope, problem_of(unforeseen))

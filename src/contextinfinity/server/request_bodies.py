@@ -189,7 +189,7 @@ def decode(kind: type[B], raw: bytes) -> B:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else unreadable(raw, error)
         raise InvalidInput(f"The body cannot be read: {said}.", hint="Its form is in /openapi.json.") from None
     if b"\\u0000" in raw and has_nul(msgspec.to_builtins(value)):
-        raise InvalidInput("The body holds a NUL character, which is no text.", hint="Leave it out.")
+        raise InvalidInput("The body holds a NUL character, which is not allowed.", hint="Leave it out.")
     return value
 
 
@@ -204,7 +204,7 @@ def check_media_type(request: Request) -> None:
     if given != JSON:  # also what keeps forms of foreign web pages out: those cannot send JSON unasked
         raise WrongForm(f"The body is sent as {given or 'nothing in particular'}.", hint=f"Send it as {JSON}.")
     if (coding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
-        raise WrongForm(f"The body is coded as {coding}.", hint="Send it as it is.")
+        raise WrongForm(f"The body has the content encoding {coding}.", hint="Send it without a content encoding.")
 
 
 def content_of(message: NewMessage, most_chars: int) -> str | tuple[ContentBlock, ...]:
@@ -212,7 +212,7 @@ def content_of(message: NewMessage, most_chars: int) -> str | tuple[ContentBlock
     content = message.content
     texts = [content] if isinstance(content, str) else [block.text for block in _texts(content)]
     if (length := sum(map(len, texts))) > most_chars:
-        raise TooLarge(f"The message has {length} characters; {most_chars} are the most.")
+        raise TooLarge(f"The message has {length} characters; the maximum is {most_chars}.")
     if not isinstance(content, str):
         _check_pictures(content)
     return content
@@ -229,7 +229,7 @@ def _check_pictures(blocks: tuple[ContentBlock, ...]) -> None:
             _check_pictures(block.content)
         elif isinstance(block, ImageBlock):
             if block.media_type not in PICTURES:
-                raise InvalidInput(f"A picture is one of {', '.join(PICTURES)}.")
+                raise InvalidInput(f"An image has one of the types {', '.join(PICTURES)}.")
             if not _is_source(block.source):
                 raise InvalidInput(
                     'The source of a picture is {"type": "base64", "data"} or {"type": "url", "url"}, an https address.'

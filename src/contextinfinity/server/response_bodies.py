@@ -184,18 +184,18 @@ ALWAYS = (400, 401, 403, 422, 429, 431, 503)
 """Error statuses that every authenticated route may return."""
 WITH_BODY = (408, 413, 415)
 MEANINGS = {
-    400: "The request is for another host, or makes no sense.",
+    400: "The request is malformed or for another host.",
     401: "A token is needed.",
-    403: "The token stands for somebody else.",
-    404: "There is no such thing, or it is somebody else's.",
+    403: "The token belongs to another user.",
+    404: "It does not exist, or it belongs to another user.",
     408: "The request took too long to arrive.",
-    409: "Not possible as things stand.",
+    409: "Conflict with the current state.",
     413: "Too large.",
     415: "Not sent as JSON.",
-    422: "A value breaks a rule.",
+    422: "A value is not valid.",
     429: "Too many requests or streams at once.",
     431: "The headers are too large.",
-    503: "The ledger or a model cannot go on, or the server is ending.",
+    503: "The ledger or a model is not available, or the server is shutting down.",
 }
 
 
@@ -224,7 +224,7 @@ def gives_events(*others: int) -> dict[int | str, Any]:
     fields |= {"id": {"type": "string"}, "retry": {"type": "integer"}}
     schema = {"type": "object", "properties": fields, "description": "One event."}
     told: dict[int | str, Any] = {
-        200: {"description": "What happens, as it happens.", "content": {streams.MEDIA_TYPE: {"schema": schema}}}
+        200: {"description": "A stream of server-sent events.", "content": {streams.MEDIA_TYPE: {"schema": schema}}}
     }
     return told | refusals(*ALWAYS, *others)
 

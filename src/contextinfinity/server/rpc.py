@@ -168,7 +168,7 @@ def _called(service: LLMService, asked: Any) -> Any:
     if not isinstance(asked, dict) or asked.get("jsonrpc") != "2.0" or not isinstance(asked.get("method"), str):
         raise RpcError(INVALID_REQUEST, "This is not a JSON-RPC 2.0 request.")
     if not isinstance(asked.get("id"), str | int | float | None):
-        raise RpcError(INVALID_REQUEST, "The id is neither a text nor a number.")
+        raise RpcError(INVALID_REQUEST, "The id is neither a string nor a number.")
     params = asked.get("params", [])
     if not isinstance(params, list | dict):
         raise RpcError(INVALID_REQUEST, "The params are neither a list nor an object.")

@@ -163,7 +163,7 @@ class LLMService:
     ) -> dict[str, Any]:
         """Send a message; the answer arrives as ``streamChunk`` and ``streamComplete`` with this ``request_id``."""
         if request_id in self.state.streams:
-            raise InvalidInput(f"The request {request_id} is running.", hint="Give each request an id of its own.")
+            raise InvalidInput(f"The request {request_id} is running.", hint="Use a unique id for each request.")
         if len(message) > self._longest:
             raise TooLarge(f"The message has more than {self._longest} characters.")
         if files is not None:
@@ -204,7 +204,7 @@ class LLMService:
     async def cancel_streaming(self, request_id: str) -> dict[str, Any]:
         """Stop a running answer; what was shown of it is kept."""
         if (stream := self.state.streams.get(request_id)) is None:
-            raise NotFound(f"No answer to {request_id} is running.", hint="It may be over.")
+            raise NotFound(f"No answer to {request_id} is running.", hint="It may have finished.")
         turn = await self._client.conversations.cancel(stream.turn_id)
         return {"status": turn.outcome, "request_id": request_id}
 

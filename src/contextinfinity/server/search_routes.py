@@ -18,11 +18,13 @@ routes = APIRouter(tags=["search"], default_response_class=Response)
 
 
 def limits_of(
-    type: Annotated[tuple[ChunkType, ...], Query(description="Only pieces of these kinds.")] = (),  # noqa: A002
-    role: Annotated[tuple[ChunkSide, ...], Query(description="Only what these said.")] = (),
-    since: Annotated[datetime | None, Query(description="Only what was said from then on.")] = None,
-    budget: Annotated[int | None, Query(ge=1, le=10_000_000, description="Tokens; gives what fits into them.")] = None,
-    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 10,
+    type: Annotated[tuple[ChunkType, ...], Query(description="Only chunks of these types.")] = (),  # noqa: A002
+    role: Annotated[tuple[ChunkSide, ...], Query(description="Only chunks of these roles.")] = (),
+    since: Annotated[datetime | None, Query(description="Only chunks from this time on.")] = None,
+    budget: Annotated[
+        int | None, Query(ge=1, le=10_000_000, description="A token budget: return the results that fit.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="The maximum number of results.")] = 10,
 ) -> TurnTarget:
     """Return the filters of a search; a time without a zone is in UTC."""
     if since is not None and since.tzinfo is None:
@@ -33,7 +35,7 @@ def limits_of(
 @routes.get("/search", responses=gives(Hits, 404))
 async def search(
     act: ActingUser,
-    q: Annotated[str, Query(min_length=1, max_length=10_000, description="What to look for.")],
+    q: Annotated[str, Query(min_length=1, max_length=10_000, description="The search query.")],
     limits: Annotated[TurnTarget, Depends(limits_of)],
     thread_id: Annotated[str | None, Query(description="Only in this thread.")] = None,
 ) -> Response:

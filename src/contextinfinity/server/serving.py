@@ -101,7 +101,7 @@ def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
     if getattr(error, "error_status_hint", 400) == 431:
         told = problems.plain_problem(431, "headers_too_large", "The headers take more than is allowed.")
     else:
-        told = problems.plain_problem(400, "no_http", "This cannot be read as a request of HTTP/1.1.")
+        told = problems.plain_problem(400, "no_http", "This is not a valid HTTP/1.1 request.")
     answer = problems.response(told, {"connection": "close"})
     head = h11.Response(status_code=told.status, headers=answer.raw_headers, reason=HTTPStatus(told.status).phrase)
     return head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
@@ -181,7 +181,7 @@ def serve(
     server = settings.server
     if not is_loopback(server.host) and not asyncio.run(_has_token(open_client(settings))):
         raise Refused(
-            f"{server.host} can be reached by others, and there is no valid token.",
+            f"{server.host} can be reached from other machines, and there is no valid token.",
             hint="Create one with `cix token create --user NAME`, or serve on 127.0.0.1.",
         )
     with listening(server.host, server.port) as sock:

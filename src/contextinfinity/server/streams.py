@@ -72,8 +72,8 @@ async def frames(
     except ContextInfinityError as error:  # the status is gone; the stream itself has to say it
         yield frame(StampedEvent(event=TurnFailed(code=error.code, message=error.message, hint=error.hint)))
     except Exception:
-        log.exception("a stream broke off")
-        told = TurnFailed(code="error", message="The stream broke off.", hint="Resume it with Last-Event-ID.")
+        log.exception("a stream was cut off")
+        told = TurnFailed(code="error", message="The stream was cut off.", hint="Resume it with Last-Event-ID.")
         yield frame(StampedEvent(event=told))
 
 
@@ -88,7 +88,7 @@ async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check
                 task.result()  # raises
         if end.done():
             return end.result()
-        raise Ending("The server is ending, and the answer is not there yet.")
+        raise Ending("The server is shutting down, and the answer is not complete yet.")
     finally:
         await _let_go(end, ending, *checking)
 
@@ -198,7 +198,7 @@ class _Patience:
         if self._since is None or self._loop.time() - self._since < self._seconds:
             self._clock = self._loop.call_later(self._seconds / 4, self._look)
         else:
-            log.info("a reader took nothing for %g seconds and was let go", self._seconds)
+            log.info("a client read nothing for %g seconds and was disconnected", self._seconds)
             self._give_up()
 
 

@@ -23,13 +23,15 @@ Key = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="The caller's own name of the request: sent again under it, it is done once.",
+        description="An idempotency key: a request that is sent again with the same key is processed once.",
         min_length=1,
         max_length=255,
     ),
 ]
-Scan = Annotated[bool, Query(description="Count the rows of every table that are left, and list what was searched.")]
-Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+Scan = Annotated[
+    bool, Query(description="Also count the remaining rows of every table and list the files that were searched.")
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of results.")]
 
 
 @routes.post("/threads", responses=gives(MadeThread, *WITH_BODY, 409), openapi_extra=takes(NewThread))
@@ -51,7 +53,7 @@ async def make_thread(
 async def list_threads(
     act: ActingUser,
     limit: Limit = 50,
-    after: Annotated[str | None, Query(description="The ``next`` of the page before.")] = None,
+    after: Annotated[str | None, Query(description="The ``next`` value of the previous page.")] = None,
 ) -> Response:
     """List the acting user's conversations, most recently used first."""
     place = None if after is None else position_of(after)
@@ -95,7 +97,7 @@ async def delete_turn(act: ActingUser, thread_id: ThreadId, turn_id: TurnId, sca
 @routes.delete("/threads", responses=gives(Deleted, 400))
 async def delete_all_threads(
     act: ActingUser,
-    confirm: Annotated[str, Query(description="The acting user's id, so that nobody deletes everything by mistake.")],
+    confirm: Annotated[str, Query(description="The acting user's id, as a confirmation.")],
     scan: Scan = False,
 ) -> Response:
     """Delete all conversations and memories of the acting user, permanently."""

@@ -111,4 +111,4 @@ def _not_a_section(name: str, content: object) -> str:
         return f"there is no section [{written}]; {rest}"
     belongs = sections_with(name)
     rest = f"did you mean {belongs[0]}?" if belongs else "every key belongs to a section."
-    return f"{written} stands outside of every section; {rest}"
+    return f"{written} is outside of every section; {rest}"

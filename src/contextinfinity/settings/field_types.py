@@ -24,7 +24,7 @@ SQLITE = "sqlite:///"
 Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
 Table = Annotated[dict[str, Any], Meta(extra={"form": "a table", "hidden": True})]
 Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables", "hidden": True})]
-Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
+Text = Annotated[str, Meta(min_length=1, extra={"form": "a string that is not empty"})]
 Names = Annotated[tuple[Text, ...], Meta(extra={"form": "a list of names"})]
 Patterns = Annotated[tuple[str, ...], Meta(extra={"form": "a list of regular expressions"})]
 EntryPoint = Annotated[

@@ -27,7 +27,7 @@ OLDER_VARIABLES = {
     "CONVERSATION_TTL_HOURS": ("retention", "conversation_ttl_hours"),
     "CLEANUP_INTERVAL_HOURS": ("retention", "cleanup_interval_hours"),
 }
-SECRETS = "a key never belongs into the settings; name the environment variable that holds it with api_key_env"
+SECRETS = "keys are not allowed in the settings; name the environment variable that holds it with api_key_env"
 _LONGEST_IN_A_MESSAGE = 60
 
 
@@ -156,12 +156,12 @@ def _in_words(kind: inspect.Type) -> str:
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType():
-            return f"a whole number {_range(kind)}"
+            return f"an integer {_range(kind)}"
         case inspect.FloatType():
             return f"a number {_range(kind)}"
         case inspect.LiteralType():
             return alternatives(f'"{choice}"' for choice in kind.values)
-    raise TypeError(f"a setting of {kind} needs a form in words")
+    raise TypeError(f"a setting of {kind} needs a description")
 
 
 def _range(kind: inspect.IntType | inspect.FloatType) -> str:

@@ -9,15 +9,15 @@ from msgspec import Meta, Struct, structs
 from contextinfinity.domain.route import Intent, Need
 from contextinfinity.settings.field_types import ChatModel, Price, Text, Tokens
 
-Reason = Annotated[str, Meta(min_length=1, max_length=200, extra={"form": "a text of 1 to 200 characters"})]
+Reason = Annotated[str, Meta(min_length=1, max_length=200, extra={"form": "a string of 1 to 200 characters"})]
 
 
 class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A kind of request and the model that answers it. All conditions besides `model` and `reason` must hold."""
 
     model: Annotated[ChatModel, Meta(description="The model that answers.")]
-    reason: Annotated[Reason | None, Meta(description="Why, in your words; it is kept with the turn.")] = None
-    intent: Annotated[Intent | None, Meta(description="What the message is for.")] = None
+    reason: Annotated[Reason | None, Meta(description="The reason, in your words; it is stored with the turn.")] = None
+    intent: Annotated[Intent | None, Meta(description="The intent of the message.")] = None
     needs: Annotated[
         Need | None,
         Meta(
@@ -25,14 +25,16 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
             "that would answer otherwise cannot be shown all of it."
         ),
     ] = None
-    min_tokens: Annotated[Tokens | None, Meta(description="The message has at least so many tokens.")] = None
-    max_tokens: Annotated[Tokens | None, Meta(description="The message has at most so many.")] = None
+    min_tokens: Annotated[Tokens | None, Meta(description="The minimum number of tokens of the message.")] = None
+    max_tokens: Annotated[Tokens | None, Meta(description="The maximum number of tokens of the message.")] = None
     min_context_tokens: Annotated[
-        Tokens | None, Meta(description="The message and all that is shown with it have at least so many.")
+        Tokens | None, Meta(description="The minimum number of tokens of the whole prompt.")
     ] = None
-    max_context_tokens: Annotated[Tokens | None, Meta(description="They have at most so many.")] = None
+    max_context_tokens: Annotated[
+        Tokens | None, Meta(description="The maximum number of tokens of the whole prompt.")
+    ] = None
     user: Annotated[Text | None, Meta(description="Who asks.")] = None
-    org: Annotated[Text | None, Meta(description="The organisation of who asks.")] = None
+    org: Annotated[Text | None, Meta(description="The organisation of the user.")] = None
     max_price: Annotated[
         Price | None,
         Meta(

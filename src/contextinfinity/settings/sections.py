@@ -54,10 +54,10 @@ class Persona(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class General(Struct, frozen=True, kw_only=True):
     """The data folder, the default model, what to redact, and personas."""
 
-    default_model: Annotated[ChatModel, Meta(description="The model that answers where nothing else is asked for.")] = (
-        BUILT_IN
+    default_model: Annotated[ChatModel, Meta(description="The model that answers if no other is requested.")] = BUILT_IN
+    data_dir: Annotated[FilePath, Meta(description="The folder with the ledger and all other data.")] = (
+        "~/.contextinfinity"
     )
-    data_dir: Annotated[FilePath, Meta(description="The folder that holds everything.")] = "~/.contextinfinity"
     redact: Annotated[
         Names,
         Meta(
@@ -66,16 +66,22 @@ class General(Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     redact_patterns: Annotated[
-        Patterns, Meta(description="What never leaves the machine: matches are sent as [redacted], and kept as said.")
+        Patterns,
+        Meta(
+            description="Regular expressions of text that never leaves the machine: matches are sent as "
+            "[redacted] and stored unchanged."
+        ),
     ] = ()
     redact_with: Annotated[
         EntryPoint | None,
-        Meta(description="A Python function that names what to hide: it is given a text and gives (start, end) pairs."),
+        Meta(
+            description="A Python function that finds text to redact: it takes a string and returns (start, end) pairs."
+        ),
     ] = None
     personas: Annotated[
         dict[str, Persona],
         Meta(
-            description="Instructions that --persona NAME begins a conversation with.",
+            description="Instructions for new conversations, chosen with --persona NAME.",
             extra={"form": "tables, each written as [general.personas.NAME]"},
         ),
     ] = field(default_factory=dict)
@@ -84,12 +90,12 @@ class General(Struct, frozen=True, kw_only=True):
 class BudgetSettings(Struct, frozen=True, kw_only=True):
     """How the model's context window is divided. The figures are upper limits; a small window gets less."""
 
-    response_reserve_tokens: Annotated[Tokens, Meta(description="Room kept free for the answer.")] = 4000
-    safety_margin_tokens: Annotated[Tokens, Meta(description="Room kept free for counting errors.")] = 1500
-    max_retrieval_tokens: Annotated[Tokens, Meta(description="The most that retrieved text may take.")] = 6000
-    pins_limit_tokens: Annotated[Tokens, Meta(description="The most that pinned facts may take.")] = 2000
+    response_reserve_tokens: Annotated[Tokens, Meta(description="Tokens reserved for the answer.")] = 4000
+    safety_margin_tokens: Annotated[Tokens, Meta(description="Tokens reserved for counting errors.")] = 1500
+    max_retrieval_tokens: Annotated[Tokens, Meta(description="The maximum number of tokens of retrieved text.")] = 6000
+    pins_limit_tokens: Annotated[Tokens, Meta(description="The maximum number of tokens of pinned facts.")] = 2000
     memory_snippet_chars: Annotated[
-        int, Meta(ge=0, le=2000, description="The most characters that standing memories may take.")
+        int, Meta(ge=0, le=2000, description="The maximum number of characters of standing memories.")
     ] = 2000
 
 
@@ -98,10 +104,10 @@ class Stream(Struct, frozen=True, kw_only=True):
 
     flush_ms: Annotated[int, Meta(ge=1, le=60_000, description="Write the journal after this many milliseconds.")] = 250
     flush_bytes: Annotated[
-        int, Meta(ge=1, le=16_777_216, description="Write the journal once this many bytes wait.")
+        int, Meta(ge=1, le=16_777_216, description="Write the journal when this many bytes are buffered.")
     ] = 8192
     fsync_ms: Annotated[
-        int, Meta(ge=1, le=600_000, description="Force the journal onto the disk this often, in milliseconds.")
+        int, Meta(ge=1, le=600_000, description="The interval between fsyncs of the journal, in milliseconds.")
     ] = 2000
     keep_journal_minutes: Annotated[
         int, Meta(ge=0, le=525_600, description="How long a finished stream can still be resumed.")
@@ -119,13 +125,11 @@ class Tools(Struct, frozen=True, kw_only=True):
         bool, Meta(description="Let one answer call several tools, and run them at the same time.")
     ] = False
     timeout_seconds: Annotated[
-        float, Meta(gt=0, le=86_400, description="A tool that takes longer is given up; the model is told.")
+        float, Meta(gt=0, le=86_400, description="The timeout of a tool call; the model gets an error after it.")
     ] = 60.0
-    max_rounds: Annotated[
-        int, Meta(ge=1, le=10_000, description="How often one turn may run tools before it is ended.")
-    ] = 25
+    max_rounds: Annotated[int, Meta(ge=1, le=10_000, description="The maximum number of tool rounds in one turn.")] = 25
     max_result_chars: Annotated[
-        int, Meta(ge=100, le=100_000_000, description="A longer result of a tool is cut to its two ends.")
+        int, Meta(ge=100, le=100_000_000, description="Longer tool results are shortened in the middle.")
     ] = 200_000
 
 
@@ -144,15 +148,19 @@ class RetrievalSettings(Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1000,
-            description="How many hits a search without a budget gives; 0: prompts get no retrieved text.",
+            description="The number of results of a search without a budget; 0: prompts get no retrieved text.",
         ),
     ] = 6
-    overfetch_k: Annotated[int, Meta(ge=1, le=10_000, description="How many candidates to look at first.")] = 16
+    overfetch_k: Annotated[int, Meta(ge=1, le=10_000, description="The number of candidates to rank.")] = 16
     similarity_threshold: Annotated[
-        float, Meta(ge=0, le=1, description="The calibrated score a piece needs, after all adjustments.")
+        float, Meta(ge=0, le=1, description="The minimum calibrated score of a chunk, after all adjustments.")
     ] = 0.72
-    recency_boost: Annotated[float, Meta(ge=0, le=1, description="What the newest piece gains over the oldest.")] = 0.10
-    enable_mmr: Annotated[bool, Meta(description="Prefer pieces that say different things.")] = True
+    recency_boost: Annotated[
+        float, Meta(ge=0, le=1, description="The score bonus of the newest chunk over the oldest.")
+    ] = 0.10
+    enable_mmr: Annotated[
+        bool, Meta(description="Prefer chunks that differ from each other (maximal marginal relevance).")
+    ] = True
     packing_target_tokens: Annotated[
         Tokens | Literal["auto"],
         Meta(
@@ -165,19 +173,19 @@ class RetrievalSettings(Struct, frozen=True, kw_only=True):
 class Compaction(Struct, frozen=True, kw_only=True):
     """When and how old turns are folded into the summary."""
 
-    enabled: Annotated[bool, Meta(description="Fold old turns at all.")] = True
+    enabled: Annotated[bool, Meta(description="Whether old turns are folded into a summary.")] = True
     compaction_trigger_tokens: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="Fold once the word-for-word part is longer than this.")
+        int, Meta(ge=1, le=10_000_000, description="Fold when the verbatim part is longer than this.")
     ] = 24_000
-    verbatim_window_tokens: Annotated[Tokens, Meta(description="What a fold leaves word for word.")] = 4000
+    verbatim_window_tokens: Annotated[Tokens, Meta(description="The length of the verbatim part after a fold.")] = 4000
     summary_budget_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | Literal["auto"],
-        Meta(description="The most the whole summary may take; auto: 2% of the window, 400 to 4,000 tokens."),
+        Meta(description="The maximum length of the summary; auto: 2% of the window, 400 to 4,000 tokens."),
     ] = "auto"
     min_verbatim_exchanges: Annotated[
-        int, Meta(ge=0, le=1000, description="The last exchanges that a fold always leaves.")
+        int, Meta(ge=0, le=1000, description="The number of newest exchanges that are never folded.")
     ] = 2
-    detector_model: Annotated[HelperModel, Meta(description="The model that finds where the topic changed.")] = OFFLINE
+    detector_model: Annotated[HelperModel, Meta(description="The model that finds topic boundaries.")] = OFFLINE
 
 
 class LibrarianSettings(Struct, frozen=True, kw_only=True):
@@ -199,7 +207,12 @@ class LibrarianSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = 2_000_000
     timeout_seconds: Annotated[
-        float, Meta(gt=0, le=3600, description="How long it, or the model that finds topics, may take for one answer.")
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="The timeout of one request to the librarian or to the model that finds topic boundaries.",
+        ),
     ] = 60.0
 
 
@@ -208,23 +221,24 @@ class RewriterSettings(Struct, frozen=True, kw_only=True):
 
     model: Annotated[HelperModel, Meta(description="The model that rewrites follow-up questions.")] = OFFLINE
     timeout_seconds: Annotated[
-        float, Meta(gt=0, le=60, description="How long that may take; then the message is taken as it was written.")
+        float, Meta(gt=0, le=60, description="The timeout of a rewrite; after it the message is used unchanged.")
     ] = 5.0
     clarification: Annotated[
-        bool, Meta(description="Ask back which of several is meant, where a message leaves that open; never on /v1.")
+        bool, Meta(description="Ask a clarifying question if a message is ambiguous; never on /v1.")
     ] = True
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True):
     """Memories across conversations."""
 
-    enabled: Annotated[bool, Meta(description="Remember what users tell of themselves, and use it.")] = True
-    model: Annotated[HelperModel, Meta(description="The model that draws memories from finished turns.")] = OFFLINE
+    enabled: Annotated[bool, Meta(description="Extract memories about users and use them in prompts.")] = True
+    model: Annotated[HelperModel, Meta(description="The model that extracts memories from finished turns.")] = OFFLINE
     expiry_days: Annotated[
-        int, Meta(ge=1, le=36_500, description="Days a memory lives after it was made or last placed in a prompt.")
+        int,
+        Meta(ge=1, le=36_500, description="Days after its creation or last use in a prompt until a memory expires."),
     ] = 90
     other_branches: Annotated[
-        bool, Meta(description="Use what was learned on branches that were left, also where nobody asked for it.")
+        bool, Meta(description="Use memories from abandoned branches even if the message does not ask for them.")
     ] = False
 
 
@@ -253,11 +267,13 @@ class Retention(Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, le=50, description="How many of the newest turns /chat loads for a request.")
     ] = 20
     stateless: Annotated[
-        bool, Meta(description="Whether /chat keeps nothing and loads nothing; what is stored stays stored.")
+        bool, Meta(description="Whether /chat neither stores nor loads turns; stored turns are kept.")
     ] = False
     backups_kept: Annotated[
         int,
-        Meta(ge=0, le=10_000, description="How many backups in backups/ are kept: older ones are removed; 0: all."),
+        Meta(
+            ge=0, le=10_000, description="The number of backups kept in backups/; older ones are removed; 0: keep all."
+        ),
     ] = 0
 
 
@@ -279,43 +295,42 @@ class Storage(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     threads: Annotated[
-        Literal["in_process", "ledger", "redis"], Meta(description="What contextinfinity.threads keeps its turns in.")
+        Literal["in_process", "ledger", "redis"], Meta(description="The store of contextinfinity.threads.")
     ] = "in_process"
     threads_shadow: Annotated[
         Literal["off", "in_process", "ledger", "redis"],
-        Meta(description="A second place that gets the same turns, to compare what both read back."),
+        Meta(description="A second store that gets the same turns, to compare both."),
     ] = "off"
     spool_mb: Annotated[
-        int, Meta(ge=1, le=65_536, description="The most megabytes that are held on disk while the ledger is away.")
+        int,
+        Meta(
+            ge=1, le=65_536, description="The maximum size of the spool in megabytes while the ledger is unavailable."
+        ),
     ] = 64
-    redis_url: Annotated[RedisUrl, Meta(description="The Redis server, where one is used.")] = (
-        "redis://localhost:6379/0"
-    )
+    redis_url: Annotated[RedisUrl, Meta(description="The Redis server, if one is used.")] = "redis://localhost:6379/0"
 
 
 class Router(Struct, frozen=True, kw_only=True):
     """Which model answers a request if the caller names none."""
 
     enabled: Annotated[
-        bool, Meta(description="Let rules, preferences and fallbacks choose; without them the branch's model answers.")
+        bool, Meta(description="Choose models by rules, preferences and fallbacks; if off, the branch's model answers.")
     ] = True
     fallbacks: Annotated[
-        Models, Meta(description="Who answers, in this order, when the model that should cannot, or fails.")
+        Models, Meta(description="The fallback models, in order, if the chosen model is unavailable or fails.")
     ] = ()
-    rules: Annotated[
-        Rules, Meta(description="What is answered by another model; the first rule that holds counts.")
-    ] = ()
+    rules: Annotated[Rules, Meta(description="Rules that choose another model; the first matching rule is used.")] = ()
     users: Annotated[
         Preferences,
         Meta(
-            description="The model that a user's conversations begin with.",
+            description="The default model of a user.",
             extra={"form": "tables, each written as [router.users.NAME]"},
         ),
     ] = field(default_factory=dict)
     orgs: Annotated[
         Preferences,
         Meta(
-            description="The same for an organisation; a user's goes before it.",
+            description="The default model of an organisation; a user's own takes precedence.",
             extra={"form": "tables, each written as [router.orgs.NAME]"},
         ),
     ] = field(default_factory=dict)
@@ -327,13 +342,13 @@ class OpenAI(Struct, frozen=True, kw_only=True):
     truncation: Annotated[
         Literal["disabled", "auto"], Meta(description="Whether OpenAI may silently shorten a prompt that is too long.")
     ] = "disabled"
-    store: Annotated[bool, Meta(description="Let OpenAI keep the conversation.")] = False
+    store: Annotated[bool, Meta(description="Let OpenAI store the conversation.")] = False
     parallel_tool_calls: Annotated[
         bool, Meta(description="Let one answer call several tools, even where tools.allow_parallel is false.")
     ] = False
     provider_conversations: Annotated[
         bool,
-        Meta(description="Let a model's options name previous_response_id or conversation: state that OpenAI keeps."),
+        Meta(description="Let a model's options name previous_response_id or conversation: state that OpenAI stores."),
     ] = False
 
 
@@ -349,10 +364,11 @@ class Local(Struct, frozen=True, kw_only=True):
     """How local models run."""
 
     threads: Annotated[
-        int, Meta(ge=1, le=1024, description="Processors that a model takes; more than are idle make it slower.")
+        int,
+        Meta(ge=1, le=1024, description="The number of CPU threads of a model; more than idle cores make it slower."),
     ] = 1
     unload_minutes: Annotated[
-        float, Meta(gt=0, le=525_600, description="Minutes without a question after which a model's memory is freed.")
+        float, Meta(gt=0, le=525_600, description="Idle minutes after which a model is unloaded.")
     ] = 15.0
     models_dir: Annotated[
         FilePath | None,
@@ -365,9 +381,9 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
     provider: Annotated[
         ProviderName,
-        Meta(description="Who runs it, and so which wire format it speaks."),
+        Meta(description="The vendor; it determines the wire format."),
     ]
-    model_id: Annotated[Text | None, Meta(description="What the provider calls the model.")] = None
+    model_id: Annotated[Text | None, Meta(description="The provider's id of the model.")] = None
     context_limit: Annotated[
         Annotated[int, Meta(ge=2048, le=100_000_000)] | None,
         Meta(
@@ -382,27 +398,28 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Whether the key is in the keyring of this user, under that variable's name (`cix setup "
-            "--keyring`); the environment goes before it."
+            "--keyring`); the environment variable takes precedence."
         ),
     ] = False
-    base_url: Annotated[
-        WebUrl | None, Meta(description="Where it is served, if not at the provider's own address.")
-    ] = None
+    base_url: Annotated[WebUrl | None, Meta(description="The base URL, if it is not the provider's own.")] = None
     path: Annotated[
         FilePath | None, Meta(description="The file of a local model, or the script of a scripted one.")
     ] = None
     options: Annotated[
-        Table | None, Meta(description="What is passed on to the provider with every request, as it is.")
+        Table | None, Meta(description="Options that are added unchanged to every request to the provider.")
     ] = None
     provider_tools: Annotated[
         Tables | None,
-        Meta(description="The provider's own tools it may use (web search and the like), as the provider writes them."),
+        Meta(
+            description="Tools of the provider that the model may use (such as web search), in the provider's format."
+        ),
     ] = None
     timeout_seconds: Annotated[
-        float, Meta(gt=0, le=86_400, description="How long the provider may say nothing before it counts as lost.")
+        float,
+        Meta(gt=0, le=86_400, description="Seconds without data from the provider after which the request fails."),
     ] = 600.0
     attempts: Annotated[
-        int, Meta(ge=1, le=20, description="How often it is asked when it is overloaded or cannot be reached.")
+        int, Meta(ge=1, le=20, description="The number of attempts if the provider is overloaded or cannot be reached.")
     ] = 4
     max_output_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=10_000_000)] | None, Meta(description="The longest answer it can give, in tokens.")
@@ -414,10 +431,11 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     one_system: Annotated[bool | None, Meta(description="Whether it takes a single system message only.")] = None
     dimensions: Annotated[
         Annotated[int, Meta(ge=1, le=65_536)] | None,
-        Meta(description="How many numbers its vectors have, where it makes vectors and is not known."),
+        Meta(description="The dimension of its vectors, for an embedding model that is not in the catalogue."),
     ] = None
     min_cache_tokens: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Shorter prefixes it does not cache.")
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="The minimum length of a prefix that the provider caches, in tokens."),
     ] = None
     price_input: Annotated[Price | None, Meta(description="US dollars for a million tokens of input.")] = None
     price_output: Annotated[Price | None, Meta(description="US dollars for a million tokens of output.")] = None

@@ -12,12 +12,14 @@ from contextinfinity.settings.field_types import FilePath, Names, Seconds, Text
 class Server(Struct, frozen=True, kw_only=True):
     """Where `cix serve` listens, and its limits."""
 
-    host: Annotated[Text, Meta(description="The address; any other than loopback demands a token.")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535, description="The port; 0 takes a free one.")] = 8765
+    host: Annotated[Text, Meta(description="The address to listen on; any other than loopback requires a token.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65_535, description="The port; 0: any free port.")] = 8765
     workspace: Annotated[
-        FilePath | None, Meta(description="The folder of the repository that talks on /rpc are about.")
+        FilePath | None, Meta(description="The folder of the repository for conversations on /rpc.")
     ] = None
-    workers: Annotated[int, Meta(ge=1, le=64, description="Processes that share the work on one ledger.")] = 1
+    workers: Annotated[int, Meta(ge=1, le=64, description="The number of worker processes.")] = 1
     allowed_hosts: Annotated[
         Names,
         Meta(
@@ -38,26 +40,24 @@ class Server(Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, le=100_000_000, description="The longest message; a longer one is refused with 413.")
     ] = 1_000_000
     max_header_bytes: Annotated[
-        int, Meta(ge=1024, le=1_048_576, description="The most that the headers of a request may take.")
+        int, Meta(ge=1024, le=1_048_576, description="The maximum size of the headers of a request.")
     ] = 32_768
-    header_seconds: Annotated[Seconds, Meta(description="How long the headers of a request may take to arrive.")] = 10.0
-    body_seconds: Annotated[Seconds, Meta(description="How long the rest of it may take.")] = 60.0
+    header_seconds: Annotated[Seconds, Meta(description="The timeout for the headers of a request.")] = 10.0
+    body_seconds: Annotated[Seconds, Meta(description="The timeout for the body of a request.")] = 60.0
     requests_per_minute: Annotated[
-        int, Meta(ge=0, le=100_000_000, description="Requests of one user, whatever tokens they have; 0: any number.")
+        int, Meta(ge=0, le=100_000_000, description="Requests per minute of one user, over all tokens; 0: unlimited.")
     ] = 6000
     streams_per_user: Annotated[
         int, Meta(ge=1, le=1_000_000, description="Streams that one user may have open at once.")
     ] = 200
-    keep_alive_seconds: Annotated[
-        Seconds, Meta(description="A stream with nothing to say sends a comment this often, so that no proxy cuts it.")
-    ] = 15.0
+    keep_alive_seconds: Annotated[Seconds, Meta(description="The interval of keep-alive comments on idle streams.")] = (
+        15.0
+    )
     stall_seconds: Annotated[
-        Seconds, Meta(description="A reader that takes nothing for so long is let go; it can resume.")
+        Seconds, Meta(description="A client that reads nothing for this long is disconnected; it can resume.")
     ] = 60.0
     leave_seconds: Annotated[
         Seconds,
-        Meta(description="How long a model goes on for a client of /v1 that left; a retry joins it."),
+        Meta(description="How long generation continues after a /v1 client disconnects; a retry joins it."),
     ] = 10.0
-    shutdown_seconds: Annotated[
-        Seconds, Meta(description="How long running answers may go on when the server ends.")
-    ] = 20.0
+    shutdown_seconds: Annotated[Seconds, Meta(description="How long running answers may continue at shutdown.")] = 20.0

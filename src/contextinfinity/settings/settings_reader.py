@@ -85,7 +85,7 @@ class SettingsReader:
     def declare_model(self, name: str, place: str) -> bool:
         """Declare [models.NAME]; return False and record a problem if the name is not allowed."""
         if name in (BUILT_IN, OFFLINE, AUTO):
-            self.complain(place, f'a model cannot be called "{name}", which has a meaning of its own.')
+            self.complain(place, f'a model cannot be called "{name}", which is reserved.')
         elif not _MODEL_NAME.fullmatch(name):
             rule = "up to 64 letters, digits, dots, dashes and underscores are allowed"
             self.complain(place, f"a model cannot be called {clipped(shown(name))}; {rule}.")

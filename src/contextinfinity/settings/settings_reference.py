@@ -28,19 +28,18 @@ _OPENING = """\
 
 <!-- Made by `python -m contextinfinity.settings.settings_reference`; change the declarations, not this page. -->
 
-Without a file and without a variable everything works: every setting below has a default. `cix config`
-shows the values in force and where each came from.
+No setting is required: every setting below has a default. `cix config` shows the values in effect and the source of
+each.
 
-**The file** is `config.toml`, in TOML. The first of these counts: the one named with `--config`, the one
-named in `$CONTEXTINFINITY_CONFIG`, `config.toml` in the data folder. The data folder is what
-`--data-dir` says, else the environment, else the file, else the default.
+**The file** is `config.toml`, in TOML. The first of these is used: the path given with `--config`, the path in
+`$CONTEXTINFINITY_CONFIG`, `config.toml` in the data folder. The data folder is taken from `--data-dir`, else from the
+environment, else from the file, else it is the default.
 
-**The environment** goes before the file. The variable of a key is `CONTEXTINFINITY_SECTION__KEY`, with
+**The environment** takes precedence over the file. The variable of a key is `CONTEXTINFINITY_SECTION__KEY`, with
 two underscores between section and key, as in
-`{example}`; of a model's key
-`CONTEXTINFINITY_MODELS__NAME__KEY`, where every sign of the name that is no letter or digit becomes an
-underscore. An empty variable counts as not set. Three keys also go by an older
-name:
+`{example}`; the variable of a model's key is
+`CONTEXTINFINITY_MODELS__NAME__KEY`, where every character of the name that is not a letter or digit becomes an
+underscore. An empty variable is the same as none. Three keys have an older name too:
 
 {older}
 

@@ -13,7 +13,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def check_hash(field: str, value: str) -> None:
     """Raise ``InvalidInput`` if a value is not a hash."""
     if not _SHA256.fullmatch(value):
-        raise InvalidInput(f"{field} is no SHA-256 in hex.")
+        raise InvalidInput(f"{field} is not a hexadecimal SHA-256.")
 
 
 def check_once(once: IdempotencyKey | None) -> None:
@@ -26,4 +26,4 @@ def check_once(once: IdempotencyKey | None) -> None:
 def check_same_request(once: IdempotencyKey, asked: str) -> None:
     """Raise ``KeyReused`` if an idempotency key was used for a different request."""
     if once.asked != asked:
-        raise KeyReused("This key named another request before.")
+        raise KeyReused("This idempotency key was used for another request.")

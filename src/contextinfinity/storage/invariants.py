@@ -110,7 +110,7 @@ def check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
 def check_ttl(hours: float | None) -> None:
     """Raise ``InvalidInput`` unless this can be a time to live; None: for ever."""
     if hours is not None and not 0 < hours <= LARGEST_COUNT:
-        raise InvalidInput(f"ttl_hours is {hours}; it has to be a finite number over 0, at most 2**53.")
+        raise InvalidInput(f"ttl_hours is {hours}; it must be a finite number above 0, at most 2**53.")
 
 
 def ttl_millis(hours: float) -> int:
@@ -221,7 +221,7 @@ def rounds_of(steps: Sequence[tuple[Sequence[ToolOutputItem], Sequence[Transcrip
 def check_metadata_key(key: str) -> None:
     """Reject a metadata key that cannot be part of a JSON path."""
     if not 1 <= len(key) <= 64 or not key.replace("-", "").replace("_", "").isalnum() or not key.isascii():
-        raise InvalidInput(f"metadata: {key[:80]!r} is no key; use letters, digits, - and _.")
+        raise InvalidInput(f"metadata: {key[:80]!r} is not a valid key; use letters, digits, - and _.")
 
 
 def check_json(value: Json, where: str) -> None:
@@ -237,12 +237,12 @@ def _check_json(value: Json, where: str, depth: int) -> None:
     if type(value) is float and isfinite(value):
         return
     if not isinstance(value, dict | list):
-        raise InvalidInput(f"{where} holds {_named(value)}, which JSON cannot say.")
+        raise InvalidInput(f"{where} holds {_named(value)}, which JSON cannot represent.")
     _check_depth(where, depth)
     if isinstance(value, dict):
         for key in value:
             if type(key) is not str:
-                raise InvalidInput(f"{where} holds the key {_named(key)}; in JSON every key is a text.")
+                raise InvalidInput(f"{where} holds the key {_named(key)}; JSON keys are strings.")
     for inner in value.values() if isinstance(value, dict) else value:
         _check_json(inner, where, depth + 1)
 
@@ -276,10 +276,11 @@ def check_candidate(candidate: FoldCandidate) -> None:
     _check_count("tokens_before", candidate.tokens_before)
     _check_count("tokens_after", candidate.tokens_after)
     if _SHA256.fullmatch(candidate.base_summary) is None:
-        raise InvalidInput(f"base_summary is {candidate.base_summary[:80]!r}; it has to be a SHA-256 in hex.")
+        raise InvalidInput(f"base_summary is {candidate.base_summary[:80]!r}; it must be a hexadecimal SHA-256.")
     if not 0 <= candidate.base_covers <= candidate.covers_turn_seq:
         raise InvalidInput(
-            f"A candidate that goes on from turn {candidate.base_covers} cannot cover turn {candidate.covers_turn_seq}."
+            f"A fold candidate that continues from turn {candidate.base_covers} cannot cover turn "
+            f"{candidate.covers_turn_seq}."
         )
 
 
@@ -292,7 +293,7 @@ def check_covers(covers: int, turn_seq: int) -> None:
 def check_wait(after: timedelta) -> None:
     """Reject a delay so long that the job would look like one queued before the clock was set back."""
     if not timedelta() <= after <= LONGEST_WAIT:
-        raise InvalidInput(f"A job cannot be asked for after {after}; it may be 0 to {LONGEST_WAIT.seconds} seconds.")
+        raise InvalidInput(f"A job cannot be scheduled after {after}; it may be 0 to {LONGEST_WAIT.seconds} seconds.")
 
 
 def check_place(branch: Branch, at: int | None, state: int | None) -> None:
@@ -306,7 +307,7 @@ def check_place(branch: Branch, at: int | None, state: int | None) -> None:
 def check_rollback(to: int | None, state: int | None) -> None:
     """Reject a rollback without a target."""
     if to is None and state is None:
-        raise InvalidInput("A rollback needs a place: a turn to go back to, or the number of a state.")
+        raise InvalidInput("A rollback needs a target: a turn, or the number of a state.")
 
 
 def no_state(branch: Branch, number: int) -> InvalidInput:
@@ -344,9 +345,11 @@ def check_finalising(turn_id: str, phase: Phase, end: TurnEnd) -> None:
     """Raise ``WrongPhase`` unless the turn has a step, or ends without one by a clarifying question or a stop."""
     check_phase(turn_id, phase, OPEN_PHASES)
     if phase is Phase.CONTEXT_PREPARED and (end.outcome not in STEPLESS or end.step is not None):
-        raise WrongPhase(f"Turn {turn_id} is {phase}: without a step only a question asked back or a stop is final.")
+        raise WrongPhase(
+            f"Turn {turn_id} is {phase}: without a step, only a clarifying question or a cancellation can end it."
+        )
     if phase is Phase.RESPONDING and end.step is None:
-        raise InvalidInput(f"Turn {turn_id} is {phase}: its last step has to be closed with it.")
+        raise InvalidInput(f"Turn {turn_id} is {phase}: its last step must be closed with it.")
 
 
 def texts_of(turn: Turn) -> dict[ChunkSide, str | None]:
@@ -358,9 +361,9 @@ def texts_of(turn: Turn) -> dict[ChunkSide, str | None]:
 def check_span(start: int, end: int, text: str | None) -> None:
     """Reject a span outside its message."""
     if text is None:
-        raise InvalidInput("The turn has nothing on that side to take a chunk from.")
+        raise InvalidInput("The turn has no message of that role to take a chunk from.")
     if not 0 <= start < end <= len(text):
-        raise InvalidInput(f"The span {start} to {end} does not lie within a message of {len(text)} characters.")
+        raise InvalidInput(f"The span {start} to {end} is not within a message of {len(text)} characters.")
 
 
 def check_namespace(name: str, dim: int, known: int | None) -> None:
@@ -394,7 +397,7 @@ def check_head(branch_id: str, head: str, expected: str | None) -> None:
 
 def not_settled(turn_seq: int, phase: str) -> OutOfOrder:
     """Return the error that names the turn to be committed first."""
-    return OutOfOrder(f"Turn {turn_seq} of the branch is {phase}: it has to be settled first.")
+    return OutOfOrder(f"Turn {turn_seq} of the branch is {phase}: it must be committed or deleted first.")
 
 
 def drafted_state(draft: StateDraft, head: State, turn_seq: int) -> State:

@@ -110,10 +110,10 @@ def words_of(content: str) -> set[str]:
 def check_memory(new: NewMemory) -> None:
     """Raise ``InvalidInput`` for a fact that is empty, too long, or more than one line."""
     if not new.content.strip():
-        raise InvalidInput("A memory says something; this one is empty.")
+        raise InvalidInput("The memory is empty.")
     if len(new.content) > LONGEST_MEMORY or "\n" in new.content:
         raise InvalidInput(
-            f"A memory is one line of at most {LONGEST_MEMORY} characters.", hint="Keep the fact, not the whole text."
+            f"A memory is one line of at most {LONGEST_MEMORY} characters.", hint="Shorten it to the fact."
         )
     check_id(new.thread)
 

@@ -24,7 +24,7 @@ MOST_CONTINUATIONS = 3
 
 def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
     """Return the error for a message whose branch has continued in the meantime."""
-    return BranchBusy(f"Branch {branch_id} has gone on after turn {turn_seq}.")
+    return BranchBusy(f"Branch {branch_id} has continued after turn {turn_seq}.")
 
 
 def not_on_branch(branch_id: BranchId, turn_id: TurnId) -> NotFound:

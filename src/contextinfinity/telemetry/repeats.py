@@ -45,7 +45,7 @@ class RepeatLimit(logging.Filter):
             return False
         count.passed += 1
         if left_out:
-            _add(record, f"{left_out} more like this were left out")
+            _add(record, f"{left_out} similar messages were suppressed")
         if count.passed == MOST:
             _add(record, f"more like this are left out for up to {PERIOD_SECONDS:g} seconds")
         return True

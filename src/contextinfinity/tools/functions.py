@@ -73,7 +73,7 @@ def _arguments_of(function: Function, name: str) -> type[msgspec.Struct]:
     for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise InvalidInput(
-                f"A model cannot be told about the parameter {parameter} of {name}.",
+                f"No schema can be made for the parameter {parameter} of {name}.",
                 hint="Give every parameter a name and a type.",
             )
         kind = hints.get(parameter.name, Any)
@@ -93,8 +93,8 @@ def _parameters(function: Function, name: str) -> tuple[dict[str, inspect.Parame
         hints = get_type_hints(_code(function), include_extras=True)
     except (TypeError, ValueError, NameError, AttributeError, SyntaxError) as error:
         raise InvalidInput(
-            f"A model cannot be told about the parameters of {name}: {error}.",
-            hint="A tool is a Python function whose types are known in the module that defines it.",
+            f"No schema can be made for the parameters of {name}: {error}.",
+            hint="A tool is a Python function with type annotations that its module can resolve.",
         ) from error
     settled = function.keywords if isinstance(function, partial) else {}
     return {name: parameter for name, parameter in parameters.items() if name not in settled}, hints
@@ -106,7 +106,7 @@ def _schema(arguments: type[msgspec.Struct], name: str) -> Json:
         (whole,), others = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
     except TypeError as error:
         reason = str(error).splitlines()[-1]
-        raise InvalidInput(f"A model cannot be told about the parameters of {name}: {reason}.") from error
+        raise InvalidInput(f"No schema can be made for the parameters of {name}: {reason}.") from error
     own = others.pop(whole["$ref"].removeprefix("#/$defs/"))
     parameters = {key: value for key, value in own.items() if key != "title"}
     return {**parameters, "$defs": others} if others else parameters

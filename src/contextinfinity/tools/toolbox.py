@@ -69,7 +69,8 @@ class Toolbox:
             self._warned_of.add(model)
             names = ", ".join(spec.name for spec in self.specs)
             log.warning(
-                "%s cannot call tools, so it answers without %s. Choose a model that can: `cix model list` says which.",
+                "%s cannot call tools, so it answers without %s. Choose a model that can: `cix model list` "
+                "shows which.",
                 model,
                 names,
             )
@@ -87,7 +88,7 @@ class Toolbox:
         finally:
             running.cancel()  # a tool that ignores it is abandoned
         if not done:
-            return failed(call, f"{call.name} took longer than {self.timeout_seconds:g} s and was given up.")
+            return failed(call, f"{call.name} took longer than {self.timeout_seconds:g} s and was cancelled.")
         return running.result()
 
 
@@ -121,7 +122,7 @@ def _words_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(it cannot say what)"
+        return "(its error message cannot be read)"
 
 
 def _cut(block: ContentBlock, longest: int) -> ContentBlock:

@@ -47,10 +47,10 @@ class Answers:
     def send(self, text: str, **more: Unpack[SendFields]) -> bool:
         """Send a message; return whether it was taken: not while another answer comes."""
         if not self._app.is_ready:
-            self._app.notify("The engine is still opening.", severity="warning")
+            self._app.notify("The engine is still starting.", severity="warning")
             return False
         if self._stream is not None:
-            self._app.notify("An answer is still coming; Ctrl+C stops it.", severity="warning")
+            self._app.notify("An answer is still being generated; Ctrl+C stops it.", severity="warning")
             return False
         stream = self._begin(text)
         self._run(stream, stream.send(text, self._started, **more), text)
@@ -129,13 +129,13 @@ class Answers:
         if now - self._pressed < LEAVING_SECONDS:
             self._app.exit()
         self._pressed = now
-        self._app.notify("Ctrl+C again leaves, so does Ctrl+Q.")
+        self._app.notify("Press Ctrl+C again or Ctrl+Q to leave.")
 
     def ask_again(self, turn: ShownTurn | None = None) -> None:
         """Ask a question again: a failed one in its place, an answered one on a new branch."""
         turn = turn or self._app.conversation.turn
         if turn is None or self._stream is not None:
-            self._app.notify("There is nothing to ask again now.", severity="warning")
+            self._app.notify("There is no question to ask again.", severity="warning")
         elif turn.outcome in ("failed", "incomplete") and turn == self._app.conversation.newest[-1]:
             self.send(turn.user, retry_of=turn.turn_id)
         else:

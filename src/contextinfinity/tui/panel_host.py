@@ -38,7 +38,7 @@ class PanelHost(App[None]):
     async def action_panel(self, name: str) -> None:
         """Open a panel, or close it if it is open."""
         if not self.is_ready:
-            self.notify("The engine is still opening.", severity="warning")
+            self.notify("The engine is still starting.", severity="warning")
             return
         was = self.panel.NAME if self.panel is not None else None
         await self.close_panel()

@@ -45,7 +45,7 @@ class TurnMenu:
             case "fork" | "rollback":
                 app.run_worker(self._branch(name), exit_on_error=False)
             case "edit":
-                app.push_screen(TextDialog("Ask this in its place, on a new branch", turn.user), self._edited)
+                app.push_screen(TextDialog("Ask this instead, on a new branch", turn.user), self._edited)
             case "again":
                 app.answers.ask_again(turn)
             case "pin":
@@ -66,7 +66,7 @@ class TurnMenu:
             app.notify(str(error), severity="error")
             return
         await app.go_to(turn.thread_id, made.branch_id)
-        app.notify(f"On a new branch after turn {turn.turn_seq}; Ctrl+O b leads back.")
+        app.notify(f"On a new branch after turn {turn.turn_seq}; Ctrl+O b lists the branches.")
 
     def _edited(self, question: str | None) -> None:
         if question:

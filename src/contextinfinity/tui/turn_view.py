@@ -72,7 +72,7 @@ def how_it_ended(turn: ShownTurn) -> tuple[str, str] | None:
         case "paused":
             return "WAITING for tools that the model asked for.", WARNING
         case "clarification":
-            return "Asked back: answer with a name or a number.", DIM
+            return "Clarifying question: answer with a name or a number.", DIM
         case None:
             return "Being answered …", DIM
     return None

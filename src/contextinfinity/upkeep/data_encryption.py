@@ -154,7 +154,7 @@ def _notes(settings: Settings) -> Iterator[str]:
     if settings.ledger_path is None:
         yield "The conversations are in PostgreSQL: use the encryption of that server; only files here were changed."
     for path in written_elsewhere(backups_folder(settings)):
-        yield f"The backup {path} was written by a person and is not changed."
+        yield f"The backup {path} was not written by ContextInfinity and is not changed."
 
 
 def _files(root: Path) -> Iterator[Path]:

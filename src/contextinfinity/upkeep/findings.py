@@ -17,8 +17,8 @@ Severity: TypeAlias = Literal["broken", "warning", "info"]
 PLACES = 5
 """The number of locations listed per finding."""
 
-_RESTORE = "Restore the newest backup that is well; `cix show ID --json` saves what can still be read."
-_DERIVED = "Nothing that was said is affected: `cix reindex` rebuilds it."
+_RESTORE = "Restore the newest intact backup; `cix show ID --json` saves what can still be read."
+_DERIVED = "No conversation is affected; `cix reindex` rebuilds it."
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ KINDS: dict[str, FindingKind] = {
         "broken",
         "The ledger was written by a newer release.",
         "{} ledgers were written by a newer release.",
-        "Upgrade ContextInfinity; the file was left as it is.",
+        "Upgrade ContextInfinity; the file was not changed.",
     ),
     "ledger_unreadable": FindingKind(
         "broken",
@@ -98,250 +98,260 @@ KINDS: dict[str, FindingKind] = {
     ),
     "ledger_missing": FindingKind(
         "broken",
-        "There is no ledger, but there is something that a ledger left behind.",
-        "There is no ledger, but there are {} things that a ledger left behind.",
-        "Check storage.url and whether its disk is there; or copy a backup to the ledger's place.",
+        "There is no ledger, but there is a file that belongs to one.",
+        "There is no ledger, but there are {} files that belong to one.",
+        "Check storage.url and whether its disk is mounted, or restore a backup.",
     ),
     "ledger_lost": FindingKind(
         "broken",
-        "The ledger is missing, empty, or not the one that was here.",
-        "The ledger is missing, empty, or not the one that was here.",
+        "The ledger is missing, empty, or not the ledger of this data_dir.",
+        "The ledger is missing, empty, or not the ledger of this data_dir.",
         "Put the file back, or copy a backup to its place while nothing runs; to go on with what is there now, or with "
         "an empty ledger, start once with --begin-new.",
     ),
     "file_damaged": _lost("SQLite finds the file damaged.", "SQLite finds the file damaged in {} places."),
-    "schema_tables": _lost(
-        "A table is not as the migrations make it.", "{} tables are not as the migrations make them."
-    ),
+    "schema_tables": _lost("A table differs from the schema.", "{} tables differ from the schema."),
     "schema_derived": FindingKind(
         "broken",
         "An index, view or trigger is missing or differs.",
         "{} indexes, views or triggers are missing or differ.",
-        "If a repair leaves it, rows contradict it: mend what else is found first.",
-        "Makes indexes, views and triggers as the migrations do.",
+        "If a repair does not create it, rows violate it: repair the other findings first.",
+        "Creates indexes, views and triggers as the schema defines them.",
     ),
     "schema_foreign": FindingKind(
         "warning",
-        "The ledger holds something that is not ours.",
-        "The ledger holds {} things that are not ours.",
+        "The ledger contains a table, index, view or trigger of another program.",
+        "The ledger contains {} tables, indexes, views or triggers of other programs.",
         "Drop it if you did not put it there yourself.",
     ),
     "schema_older": FindingKind(
         "warning",
-        "The ledger has the schema of an older release; its contents were not looked at.",
+        "The ledger has the schema of an older release; its contents were not checked.",
         "{} ledgers have the schema of an older release.",
-        "The next start brings it up to date; then run `cix doctor` again.",
-        "Brings the ledger to the schema of this release.",
+        "The next start migrates it; then run `cix doctor` again.",
+        "Migrates the ledger to the schema of this release.",
     ),
-    "schema_gap": _lost("A migration was passed over.", "{} migrations were passed over."),
+    "schema_gap": _lost("A migration was skipped.", "{} migrations were skipped."),
     "id_length": _lost("An id does not have 16 bytes.", "{} ids do not have 16 bytes."),
     # What was said.
-    "message_hash": _lost("A message is not what its hash says.", "{} messages are not what their hashes say."),
+    "message_hash": _lost("A message does not match its hash.", "{} messages do not match their hashes."),
     "text_hash": _lost(
-        "A summary, system text or list of pins is not what its hash says.",
-        "{} summaries, system texts or lists of pins are not what their hashes say.",
+        "A summary, system text or list of pins does not match its hash.",
+        "{} summaries, system texts or lists of pins do not match their hashes.",
     ),
-    "blob_hash": _lost("A blob is not what its hash says.", "{} blobs are not what their hashes say."),
+    "blob_hash": _lost("A blob does not match its hash.", "{} blobs do not match their hashes."),
     "blob_lost": _lost(
-        "A message shows a blob that is lost, or not noted to be in use.",
-        "Messages show {} blobs that are lost, or not noted to be in use.",
+        "A message refers to a blob that is missing or not recorded as used.",
+        "Messages refer to {} blobs that are missing or not recorded as used.",
     ),
     "content_unreadable": _lost(
         "A plan, step, error, metadata, fold candidate or list of pins cannot be read.",
         "{} plans, parts of steps, errors, metadata, fold candidates or lists of pins cannot be read.",
     ),
-    "response_unreadable": _lost("A raw reply cannot be unpacked.", "{} raw replies cannot be unpacked."),
+    "response_unreadable": _lost(
+        "A raw provider response cannot be decompressed.", "{} raw provider responses cannot be decompressed."
+    ),
     "chunk_hash": FindingKind(
         "broken",
-        "A chunk is not what its hash says.",
-        "{} chunks are not what their hashes say.",
-        "If its message is well too, `cix reindex` rebuilds it; else restore a backup.",
+        "A chunk does not match its hash.",
+        "{} chunks do not match their hashes.",
+        "If its message is intact, `cix reindex` rebuilds it; otherwise restore a backup.",
     ),
     # Branches and their states.
-    "head_missing": _lost("The head of a branch is lost.", "The heads of {} branches are lost."),
+    "head_missing": _lost("The head state of a branch is missing.", "The head states of {} branches are missing."),
     "head_number": _lost(
-        "A branch gives its head another number than it has.", "{} branches give their heads other numbers."
+        "A branch records a wrong number for its head state.", "{} branches record wrong numbers for their head states."
     ),
-    "head_foreign": _lost("The head of a branch is not its own.", "The heads of {} branches are not their own."),
+    "head_foreign": _lost(
+        "The head state of a branch belongs to another branch.",
+        "The head states of {} branches belong to other branches.",
+    ),
     "head_behind": _lost("A branch has states after its head.", "{} branches have states after their heads."),
     "base_missing": _lost(
-        "The state that a branch starts from is lost.", "The states that {} branches start from are lost."
+        "The state that a branch starts from is missing.", "The states that {} branches start from are missing."
     ),
     "parent_missing": _lost(
-        "The branch that a branch comes from is lost, too short, or begins later.",
-        "The branches that {} branches come from are lost, too short, or begin later.",
+        "The parent of a branch is missing, too short, or begins later.",
+        "The parents of {} branches are missing, too short, or begin later.",
     ),
     "branch_circle": _lost("A branch is its own ancestor.", "{} branches are their own ancestors."),
     "active_branch_missing": _lost(
-        "The active branch of a session is lost.", "The active branches of {} sessions are lost."
+        "The active branch of a session is missing.", "The active branches of {} sessions are missing."
     ),
     "turn_gap": _lost("A branch has a gap in its turns.", "There are {} gaps in the turns of branches."),
-    "state_gap": _lost(
-        "A state does not follow from the one before it.", "{} states do not follow from those before them."
+    "state_gap": _lost("A state does not follow the previous one.", "{} states do not follow the previous ones."),
+    "covers_too_far": _lost(
+        "The summary of a state covers turns that do not exist.",
+        "The summaries of {} states cover turns that do not exist.",
     ),
-    "covers_too_far": _lost("A state covers turns that are not there.", "{} states cover turns that are not there."),
-    "state_back": _lost("A state goes back behind the one before it.", "{} states go back behind those before them."),
+    "state_back": _lost(
+        "A state covers fewer turns than the previous one.", "{} states cover fewer turns than the previous ones."
+    ),
     "state_orphan": _lost(
-        "A state has lost its branch or the state before it.",
-        "{} states have lost their branch or the state before them.",
+        "The branch or the parent of a state is missing.",
+        "The branches or parents of {} states are missing.",
     ),
     "state_without_text": _lost(
-        "A state has lost its summary or its pins.", "{} states have lost their summaries or pins."
+        "The summary or the pins of a state are missing.", "The summaries or pins of {} states are missing."
     ),
     # Turns and what belongs to them.
-    "turn_phase": _lost("A turn is in a phase it cannot be in.", "{} turns are in phases they cannot be in."),
+    "turn_phase": _lost(
+        "A turn is in a phase that its data contradicts.", "{} turns are in phases that their data contradicts."
+    ),
     "turns_open": FindingKind(
         "broken",
         "On a branch more than one turn is being answered.",
         "On {} branches more than one turn is being answered.",
-        "End all processes that use the ledger and start one: recovery ends the turns that nobody answers.",
+        "End all processes that use the ledger and start one: recovery ends the turns without a live worker.",
     ),
     "turn_without_step": _lost(
         "A turn is being answered without a step.", "{} turns are being answered without a step."
     ),
-    "turn_without_owner": _lost("A turn is being answered by nobody.", "{} turns are being answered by nobody."),
-    "turn_without_outcome": _lost(
-        "A turn has an answer and does not say how it ended.", "{} turns have answers and do not say how they ended."
+    "turn_without_owner": _lost(
+        "A turn is being answered without a live worker.", "{} turns are being answered without live workers."
     ),
+    "turn_without_outcome": _lost("A turn has an answer but no outcome.", "{} turns have answers but no outcomes."),
     "turn_without_message": _lost(
-        "A turn has lost its question or its answer.", "{} turns have lost their question or answer."
+        "The question or answer of a turn is missing.", "The questions or answers of {} turns are missing."
     ),
-    "turn_without_state": _lost("A turn has lost its state.", "{} turns have lost their states."),
-    "turn_without_branch": _lost("A turn has lost its branch.", "{} turns have lost their branch."),
+    "turn_without_state": _lost("The state of a turn is missing.", "The states of {} turns are missing."),
+    "turn_without_branch": _lost("The branch of a turn is missing.", "The branches of {} turns are missing."),
     "commit_foreign": _lost(
-        "A turn was committed by a state that is not its own.",
-        "{} turns were committed by states that are not their own.",
+        "A turn was committed by the state of another turn.",
+        "{} turns were committed by the states of other turns.",
     ),
     "message_role": _lost(
-        "A question or answer was said by the wrong side.", "The questions or answers of {} turns have the wrong side."
+        "A question or answer has the wrong role.", "The questions or answers of {} turns have the wrong role."
     ),
     "message_shared": _lost("A message is used more than once.", "{} messages are used more than once."),
-    "message_orphan": _lost("A message has lost its session.", "{} messages have lost their sessions."),
+    "message_orphan": _lost("The session of a message is missing.", "The sessions of {} messages are missing."),
     "message_unused": FindingKind(
         "warning",
         "A message belongs to no turn.",
         "{} messages belong to no turn.",
-        "It harms nothing, but its turn may be lost: see what else is found.",
+        "It is harmless, but its turn may be missing: see the other findings.",
     ),
-    "step_orphan": _lost("A step has lost its turn or its plan.", "{} steps have lost their turn or plan."),
-    "plan_orphan": _lost("A plan has lost its turn or its step.", "{} plans have lost their turn or step."),
-    "response_orphan": _lost("A raw reply has lost its step.", "{} raw replies have lost their step."),
+    "step_orphan": _lost("The turn or the plan of a step is missing.", "The turns or plans of {} steps are missing."),
+    "plan_orphan": _lost("The turn or the step of a plan is missing.", "The turns or steps of {} plans are missing."),
+    "response_orphan": _lost(
+        "The step of a raw provider response is missing.", "The steps of {} raw provider responses are missing."
+    ),
     "chunk_orphan": FindingKind(
-        "broken", "A chunk has lost its message.", "{} chunks have lost their messages.", _DERIVED
+        "broken", "The message of a chunk is missing.", "The messages of {} chunks are missing.", _DERIVED
     ),
     "vector_orphan": FindingKind(
-        "broken", "A vector has lost its chunk.", "{} vectors have lost their chunks.", _DERIVED
+        "broken", "The chunk of a vector is missing.", "The chunks of {} vectors are missing.", _DERIVED
     ),
     "vector_size": FindingKind("broken", "A vector has the wrong size.", "{} vectors have the wrong size.", _DERIVED),
     "keyword_missing": FindingKind(
         "warning",
-        "A turn is not found by its words.",
-        "{} turns are not found by their words.",
+        "A turn is missing in the keyword index.",
+        "{} turns are missing in the keyword index.",
         _DERIVED,
-        "Puts the turns among those that are to be cut; their words come with it.",
+        "Queues the turns for indexing.",
     ),
     "keyword_orphan": FindingKind(
-        "warning", "Words have lost their message.", "{} words have lost their message.", _DERIVED
+        "warning", "A keyword entry has no message.", "{} keyword entries have no message.", _DERIVED
     ),
     "keyword_count": FindingKind(
         "warning",
-        "The index counts itself wrong.",
-        "The index counts itself wrong in {} ways.",
-        "It only tells how far the index goes.",
+        "A counter of the index is wrong.",
+        "{} counters of the index are wrong.",
+        "It affects only the reported progress of the index.",
         "Counts the index again.",
     ),
     "blob_use_orphan": _lost(
-        "A note that a message shows a blob has lost the message.",
-        "{} notes that a message shows a blob have lost the message.",
+        "A blob reference has no message.",
+        "{} blob references have no message.",
     ),
-    "reference_broken": _lost("A row refers to one that is lost.", "{} rows refer to ones that are lost."),
+    "reference_broken": _lost("A row refers to a missing row.", "{} rows refer to missing rows."),
     "deletion_left": FindingKind(
         "warning",
         "A deletion was begun more than a day ago and never ended.",
         "{} deletions were begun more than a day ago and never ended.",
-        "While it stands, nothing guards what was said in its session: delete the session again.",
+        "Delete the session again to finish the deletion.",
     ),
     # Work.
-    "job_orphan": _lost("A job has lost its branch or turn.", "{} jobs have lost their branch or turn."),
+    "job_orphan": _lost("The branch or turn of a job is missing.", "The branches or turns of {} jobs are missing."),
     "job_foreign": _lost(
         "A job is on another branch than its turn.", "{} jobs are on other branches than their turns."
     ),
     "job_failed": FindingKind(
         "warning",
-        "A job was given up.",
-        "{} jobs were given up.",
-        "See its error, mend the cause, then repair: it is tried again.",
-        "Queues jobs that were given up again.",
+        "A job failed permanently.",
+        "{} jobs failed permanently.",
+        "Read its error, fix the cause, then repair to try it again.",
+        "Queues failed jobs again.",
     ),
     "job_stuck": FindingKind(
         "info",
-        "A job is run by nobody.",
-        "{} jobs are run by nobody.",
-        "Nothing: the next start of an engine takes it over.",
+        "A job is running without a live worker.",
+        "{} jobs are running without live workers.",
+        "No action needed: the next start of an engine takes it over.",
         "Queues jobs of dead workers again.",
     ),
     "job_missing": FindingKind(
         "broken",
-        "A turn waits for a job that is not there.",
-        "Turns wait for {} jobs that are not there.",
-        "Without it the turn stays as it is for ever.",
+        "A turn waits for a job that does not exist.",
+        "Turns wait for {} jobs that do not exist.",
+        "Without the job the turn never gets further.",
         "Queues the jobs that turns wait for.",
     ),
     "job_needless": FindingKind(
         "warning",
-        "A job waits for a turn that has no use for it.",
-        "{} jobs wait for turns that have no use for them.",
-        "It would fail, and harm nothing.",
-        "Removes jobs that turns have no use for.",
+        "A job is queued for a turn that does not need it.",
+        "{} jobs are queued for turns that do not need them.",
+        "It is harmless: it would fail.",
+        "Removes unneeded jobs.",
     ),
     "worker_dead": FindingKind(
         "info",
         "A worker is registered and dead.",
         "{} workers are registered and dead.",
-        "Nothing: the next start of an engine removes it and finishes its turns.",
+        "No action needed: the next start of an engine removes it and recovers its turns.",
         "Removes dead workers; their unfinished turns are left to recovery.",
     ),
     "lock_stray": FindingKind(
         "warning",
         "A lock belongs to no worker.",
         "{} locks belong to no worker.",
-        "A process died while it started; it harms nothing.",
-        "Removes locks that nobody holds and no worker has.",
+        "A process died during its start; the file is harmless.",
+        "Removes lock files without a process and without a worker.",
     ),
     # What waits for the ledger.
     "spool_waiting": FindingKind(
         "warning",
-        "What was said while the ledger was away waits to be written into it.",
-        "What was said in {} processes while the ledger was away waits to be written into it.",
-        "The next start of an engine brings it in: `cix sessions` is enough.",
+        "A spool of messages accepted while the ledger was unavailable is not replayed yet.",
+        "{} spools of messages accepted while the ledger was unavailable are not replayed yet.",
+        "The next start of an engine replays it: `cix sessions` is enough.",
     ),
     "spool_refused": FindingKind(
         "broken",
-        "The ledger did not take all that was said while it was away.",
-        "The ledger did not take all that was said in {} processes while it was away.",
-        "Its last line says why, the others hold what was said. Remove the file when it is not needed.",
+        "The ledger did not accept everything in a spool.",
+        "The ledger did not accept everything in {} spools.",
+        "Its last line has the reason, the others the messages. Remove the file when it is not needed.",
     ),
     # Streams.
     "journal_torn": FindingKind(
         "warning",
         "A journal ends in the middle of a line.",
         "{} journals end in the middle of a line.",
-        "A crash tore it; what stands before is whole.",
-        "Keeps a copy in backups and cuts off what is torn.",
+        "A crash interrupted the write; the lines before are complete.",
+        "Keeps a copy in backups and removes the incomplete line.",
     ),
     "journal_stray": FindingKind(
         "warning",
-        "A journal is of no step.",
-        "{} journals are of no step.",
-        "Its step is not in this ledger: another ledger's, or lost.",
-        "Moves journals of no step to backups.",
+        "A journal belongs to no step.",
+        "{} journals belong to no step.",
+        "Its step is missing in this ledger; it may belong to another ledger.",
+        "Moves journals without a step to backups.",
     ),
     "journal_unfinished": FindingKind(
         "warning",
-        "A journal has no end, though its step is over.",
-        "{} journals have no end, though their steps are over.",
-        "The ledger has the answer; the journal would never be removed.",
-        "Moves journals of steps that are over to backups.",
+        "A journal has no end although its step has ended.",
+        "{} journals have no end although their steps have ended.",
+        "The ledger has the answer; without a repair the journal is never removed.",
+        "Moves journals of ended steps to backups.",
     ),
     "journal_unreadable": FindingKind(
         "broken",
@@ -352,46 +362,46 @@ KINDS: dict[str, FindingKind] = {
     # The machine.
     "config_wrong": FindingKind(
         "broken",
-        "The settings cannot be followed; the defaults were used instead.",
-        "The settings cannot be followed; the defaults were used instead.",
-        "Mend the file or the environment; `cix config` shows what is in force.",
+        "The settings are not valid; the defaults were used instead.",
+        "The settings are not valid; the defaults were used instead.",
+        "Correct the file or the environment; `cix config` shows the values in effect.",
     ),
     "data_dir_unusable": FindingKind(
         "broken",
         "The data_dir is not a folder.",
-        "{} folders are no folders.",
-        "Move away what stands in its place, or choose another data_dir.",
+        "{} data_dirs are not folders.",
+        "Move the file at that path away, or choose another data_dir.",
     ),
     "permissions_open": FindingKind(
         "warning",
         "A file or folder can be read by other users.",
         "{} files or folders can be read by other users.",
         "Only their owner should have access to them.",
-        "Takes access away from everybody but the owner.",
+        "Removes access of all users except the owner.",
     ),
     "disk_low": FindingKind(
         "warning",
-        "There is little room on the disk.",
-        "There is little room on {} disks.",
-        "Free some room: a full disk stops every conversation.",
+        "There is little disk space.",
+        "There is little space on {} disks.",
+        "Free some disk space: a full disk stops every conversation.",
     ),
     "backup_damaged": FindingKind(
         "warning",
-        "A backup is not a whole ledger.",
-        "{} backups are not whole ledgers.",
+        "A backup is not a complete ledger.",
+        "{} backups are not complete ledgers.",
         "Do not rely on it; delete it and make a new one.",
     ),
     "backup_partial": FindingKind(
         "warning",
         "A backup was never finished.",
         "{} backups were never finished.",
-        "Whoever made it was stopped; it is of no use.",
-        "Removes unfinished backups that nobody works on.",
+        "The process that made it was stopped; the file is useless.",
+        "Removes unfinished backups that no process is writing.",
     ),
     "backup_failed": FindingKind(
         "broken",
         "No backup could be made, so nothing was repaired.",
         "No backup could be made, so nothing was repaired.",
-        "Make room for a copy of the ledger in the backups folder and make that folder writable.",
+        "Free space for a copy of the ledger in the backups folder and make that folder writable.",
     ),
 }

@@ -80,7 +80,7 @@ async def _finish_deletions(settings: Settings, path: Path) -> None:
     finally:
         await store.close()
     if result.errors:
-        raise LedgerFailed(f"What is deleted cannot be removed, so nothing is copied: {result.errors[0]}")
+        raise LedgerFailed(f"Deleted text cannot be removed, so no copy is made: {result.errors[0]}")
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -300,8 +300,8 @@ def _adviser(name: str, settings: Settings, models: Models) -> AuxiliaryModel | 
         return None
     if name == BUILT_IN:
         raise SettingsError(
-            "The built-in model is too small to summarise, to find topics, to rewrite or to remember.",
-            hint=f'Name another model, or leave it at "{OFFLINE}".',
+            "The built-in model is too small for summaries, topic boundaries, rewriting and memories.",
+            hint=f'Use another model, or "{OFFLINE}".',
         )
     return _adviser_for(models.named(name), settings)
 

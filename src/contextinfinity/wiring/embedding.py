@@ -95,7 +95,8 @@ def _endpoint_embedder(name: str, model: ModelSettings, settings: Settings) -> E
 
     if model.provider not in VENDORS or not VENDORS[model.provider].embeddings:
         raise SettingsError(
-            f'retrieval.embedding_model: models.{name} is one of provider "{model.provider}", which makes no vectors.',
+            f'retrieval.embedding_model: models.{name} is one of provider "{model.provider}", which has no '
+            "embedding models.",
             hint='Name a model whose provider is "openai", or "openai_chat" for Ollama, vLLM and the like.',
         )
     endpoint = _endpoint(name, model)
@@ -113,7 +114,7 @@ def _endpoint(name: str, model: ModelSettings) -> Endpoint:
     if dim is None:
         raise SettingsError(
             f"How many numbers the vectors of {model_id} have is not known.",
-            hint=f"Set dimensions under [models.{name}]; who offers the model says how many they are.",
+            hint=f"Set dimensions under [models.{name}]; the model's documentation states it.",
         )
     if known is None or (dim != known.dim and not known.shortens):
         known = replace(known, dim=dim) if known else EndpointModel(dim=dim)

@@ -28,7 +28,9 @@ def load_redactor(general: General) -> Redactor | None:
         try:
             found.append(by_patterns(general.redact_patterns))
         except re.error as error:
-            raise SettingsError(f"general.redact_patterns: {error.pattern!r} is no pattern: {error}.") from error
+            raise SettingsError(
+                f"general.redact_patterns: {error.pattern!r} is not a regular expression: {error}."
+            ) from error
     if general.redact_with is not None:
         module, _, name = general.redact_with.partition(":")
         try:

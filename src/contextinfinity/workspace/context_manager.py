@@ -235,7 +235,7 @@ class ContextManager(PromptWriter):
             log.info("history of %s: turns loaded %d", session.external_id, turns)
             return means, history
         except LedgerError as error:
-            log.warning("The history cannot be loaded; it begins empty and is not kept: %s", error)
+            log.warning("The history cannot be loaded; it starts empty and is not saved: %s", error)
         if means is not None:
             self._loop.wait(means.close)
         means = open_means(settings, self.model_name, kept=False)
@@ -244,12 +244,12 @@ class ContextManager(PromptWriter):
     def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if os.getpid() != self._process:
             raise Refused(
-                "This ContextManager belongs to the process that made it.", hint="Make another one after a fork."
+                "This ContextManager belongs to the process that created it.", hint="Create a new one after a fork."
             )
         try:
             return self._loop.wait(work)
         except LedgerClosed as error:
-            raise LedgerClosed("This ContextManager is closed.", hint="Make another one.") from error
+            raise LedgerClosed("This ContextManager is closed.", hint="Create a new one.") from error
 
     def _read(self) -> CurrentHistory:
         return self._wait(self._history.read)
@@ -380,7 +380,7 @@ def _parts(role: str, content: list[Any]) -> tuple[ContentBlock, ...]:
     if is_answer and not read.messages[0].rendered_text:
         return (TextBlock(text=""),)
     if not read.messages[0].blocks:
-        raise InvalidInput("The content has no part that says something.", hint="Give a text or an image_url.")
+        raise InvalidInput("The content has no part with text or an image.", hint="Give a text or an image_url.")
     check_turn(Turn(role="user", content=read.messages[0].rendered_text))
     return read.messages[0].blocks
 
@@ -391,7 +391,7 @@ def _session_of(repo_root: str | Path | None) -> NewSession:
         return NewSession(external_id="context-manager")
     root = Path(repo_root).expanduser().resolve()
     if not root.is_dir():
-        raise InvalidInput(f"The repo_root {root} is no folder.", hint="Give the folder of a repository, or none.")
+        raise InvalidInput(f"The repo_root {root} is not a folder.", hint="Give the folder of a repository, or none.")
     path = os.fsencode(root)  # a name may hold bytes that are no text
     title = os.fsencode(root.name).decode(errors="replace")
     return NewSession(external_id=f"workspace:{hashlib.sha256(path).hexdigest()}", title=title or None)

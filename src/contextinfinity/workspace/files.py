@@ -59,7 +59,7 @@ def normalize_path(path: str | Path) -> str:
     if ".." in name.split("/"):
         raise FileRefused(f"The path {name!r} contains '..'.", hint="Name a file inside the repository.")
     if _CONTROL.search(name) or _SURROGATES.search(name):
-        raise FileRefused(f"The path {name!r} contains a character that cannot be shown.", hint="Rename the file.")
+        raise FileRefused(f"The path {name!r} contains a character that is not printable.", hint="Rename the file.")
     return name
 
 

@@ -128,7 +128,7 @@ class StabilityTracker:
         """Take up new items, let changed ones fall, and drop what is gone; the marks last until the next round."""
         for key in sorted(self.items.keys() - seen.keys()):
             if key.startswith(("file:", "symbol:")) and not exists(key.partition(":")[2]):
-                self.drop(key, "the file is gone")
+                self.drop(key, "the file was deleted")
             elif not key.startswith("symbol:"):
                 self.drop(key, "no longer in the context")
         for key, (hash_, tokens, opens) in seen.items():

@@ -167,7 +167,7 @@ class SymbolIndex:
             part.write_bytes(sealed(protection_of(self._cache), data))
             part.replace(self._cache)
         except OSError as error:
-            log.debug("the symbol cache is not kept: %s", error)
+            log.debug("the symbol cache is not saved: %s", error)
             part.unlink(missing_ok=True)
 
 

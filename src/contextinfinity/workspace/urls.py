@@ -63,7 +63,7 @@ def fetch_page(url: str, *, allow_private: bool = False, seconds: float = MAX_SE
         if status != 200:
             raise Refused(f"{url} answered with status {status}.", hint="Check the address.")
         return _page(url, headers.get("content-type", "text/plain"), body)
-    raise Refused(f"{url} redirects more than {MAX_REDIRECTS} times.", hint="Give the final address.")
+    raise Refused(f"{url} redirects more than {MAX_REDIRECTS} times.", hint="Use the final address.")
 
 
 def _checked(url: str) -> SplitResult:

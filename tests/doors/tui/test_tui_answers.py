@@ -43,7 +43,7 @@ async def test_the_header_says_what_of_a_hanging_answer_is_durable(hanging: Path
         await bench.sees("one two three", shown, "Responding")
         await bench.type("too early")
         await bench.press("enter")
-        await bench.sees("An answer is still coming", "too early")
+        await bench.sees("An answer is still being generated", "too early")
         await bench.press("ctrl+c")
         await bench.sees("STOPPED by you", "● durable", "one two three")
 
@@ -57,7 +57,7 @@ async def test_long_work_is_cancelled_with_escape_and_blocks_nothing(own_example
     config.write_text(f'{written}\n[models.hangs]\nprovider = "scripted"\npath = "{hangs}"\n', encoding="utf-8")
     async with workbench(own_example, session="demo-weather-buoy") as bench:
         await bench.press("ctrl+o", "f")
-        await bench.sees("p previews", "Press p to see")
+        await bench.sees("p previews", "Press p to preview")
         await bench.press("p")
         await bench.sees("Previewing …", "Escape cancels")
         await bench.press("f")

@@ -76,7 +76,7 @@ async def test_a_long_conversation_is_read_around_the_view_only(own_example: Pat
 async def test_a_fold_is_previewed_made_and_undone(own_example: Path) -> None:
     async with workbench(own_example, session="demo-weather-buoy") as bench:
         await bench.press("ctrl+o", "f", "p")
-        await bench.sees("Preview: the summary covers turns up to", "Turns that leave")
+        await bench.sees("Preview: the summary covers turns up to", "Turns to fold")
         states = bench.header("state")
         await bench.press("end")
         await bench.sees("+#12 user: The budget is 450 EUR")

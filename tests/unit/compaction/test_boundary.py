@@ -197,7 +197,7 @@ def test_a_time_without_a_zone_is_meant_in_utc(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("wrong", [None, 5, "a text", b"bytes", {"role": "user", "content": "one"}, object()])
 def test_something_that_is_no_list_is_refused_in_words(wrong: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"is no list of messages.*role and content"):
+    with pytest.raises(InvalidInput, match=r"is not a list of messages.*role and content"):
         find_topic_boundary(wrong)
 
 

@@ -93,7 +93,7 @@ async def test_a_model_that_hangs_gives_the_safe_boundary() -> None:
 
 
 async def test_something_that_is_no_list_is_refused(desk: Desk) -> None:
-    with pytest.raises(InvalidInput, match="is no list of messages"):
+    with pytest.raises(InvalidInput, match="is not a list of messages"):
         await detect(desk.adviser, "hello")
 
 

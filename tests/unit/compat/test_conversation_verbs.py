@@ -165,10 +165,10 @@ def test_the_newest_fifty_are_the_most(memory: ConversationMemory) -> None:
 @pytest.mark.parametrize("limit", [2.5, "5", True, None])
 def test_a_limit_that_is_no_number_is_refused_and_the_ledger_stays(memory: ConversationMemory, limit: Any) -> None:
     session_id = memory.create_session("ada")
-    with pytest.raises(ValueError, match="limit: it must be a whole number"):
+    with pytest.raises(ValueError, match="limit: it must be an integer"):
         memory.get_session_history(session_id, limit)
     if limit is not None:
-        with pytest.raises(ValueError, match="limit: it must be a whole number"):
+        with pytest.raises(ValueError, match="limit: it must be an integer"):
             memory.get_context_for_query(session_id, "And?", limit)
     assert not memory.is_degraded
 

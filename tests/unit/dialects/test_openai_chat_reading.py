@@ -348,13 +348,13 @@ for _ in range(150):
 @each(
     ("parameters", "path", "right"),
     [
-        ({"model": None}, "model", "a text of 1 to 128"),
+        ({"model": None}, "model", "a string of 1 to 128"),
         ({"messages": None}, "messages", "a list, got nothing"),
         ({"messages": []}, "messages", "at least one"),
         ({"messages": [*HI, "x"]}, "messages[1]", "an object, got the text 'x'"),
         ({"messages": [{"role": "robot"}]}, "messages[0].role", "system, developer, user, assistant, tool, function"),
-        (user(None), "messages[0].content", "a text or a list of parts, got nothing"),
-        (user(7), "messages[0].content", "a text or a list of parts, got 7"),
+        (user(None), "messages[0].content", "a string or a list of parts, got nothing"),
+        (user(7), "messages[0].content", "a string or a list of parts, got 7"),
         (user(["x"]), "messages[0].content[0]", "an object"),
         (user([{"type": "text", "text": "a"}, {"type": "video"}]), "messages[0].content[1].type", "text, image_url"),
         (user([{"type": "text", "text": 1}]), "messages[0].content[0].text", "a text"),

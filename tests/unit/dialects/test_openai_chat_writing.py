@@ -248,10 +248,10 @@ def test_one_text_is_a_list_of_one() -> None:
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"dimensions": 0}, "dimensions: expected a whole number"),
+        ({"dimensions": 0}, "dimensions: expected an integer"),
         ({"input": [1, 2]}, r"input\[0\]: .*check_embedding_ctx_length"),
         ({"input": [[1, 2]]}, r"input\[0\]: .*check_embedding_ctx_length"),
-        ({"input": ["a", ""]}, r"input\[1\]: expected a text that is not empty"),
+        ({"input": ["a", ""]}, r"input\[1\]: expected a string that is not empty"),
         ({"input": []}, "input: expected"),
         ({"input": None}, "input: expected"),
         ({"input": ["a"] * 2049}, "input: expected .* 2048"),

@@ -85,7 +85,7 @@ async def test_weights_that_are_not_there_are_named_with_the_command_that_fetche
 ) -> None:
     paths = {"weights": small.weights, "tokenizer": small.tokenizer, which: tmp_path / "gone"}
     embedder = MiniLMEmbedder(paths["weights"], paths["tokenizer"], shape=SMALL)
-    with pytest.raises(ProviderError, match=r"weights of the embedder minilm are not there: .*gone") as caught:
+    with pytest.raises(ProviderError, match=r"weights of the embedder minilm are missing: .*gone") as caught:
         await embedder.embed(["cat"])
     assert "cix model get minilm" in caught.value.hint
     assert not (await embedder.embed([" "])).any(), "nothing said needs no weights"

@@ -12,7 +12,7 @@ from contextinfinity.engine.respond import LONGEST_REASON, kept
 
 @pytest.mark.parametrize("passed", [0, 1, 3, 30])
 def test_a_reason_is_kept_in_whole_sentences_and_ends_with_who_answers(passed: int) -> None:
-    against = [f"Not model-{number}: it cannot be asked now: its key is not set." for number in range(passed)]
+    against = [f"Not model-{number}: it is not available now: its key is not set." for number in range(passed)]
     reason = " ".join([*against, "echo answers: it is the default model."])
     short = kept(Route(model="echo", reason=reason, home="echo")).reason
     assert short.endswith("echo answers: it is the default model.")

@@ -173,7 +173,7 @@ async def test_a_recursive_export_of_librechat_may_be_longer_than_json_can_be_ne
 async def test_what_cannot_be_read_is_told_with_its_place_and_the_rest_goes_in(store: Store) -> None:
     imported = await load(store, SAMPLES / "chatgpt.zip")
     (bad,) = [bad for one in imported.sessions for bad in one.bad]
-    assert (bad.file, bad.line, bad.reason) == ("conversations.json", 1, "node o-bad: it is no object")
+    assert (bad.file, bad.line, bad.reason) == ("conversations.json", 1, "node o-bad: it is not an object")
     (odd,) = await turns_of(store, ODD)
     assert odd.text.endswith("The page could not be read.")
     assert "a_kind_of_tomorrow" in str(odd.answer), "an unknown kind of content is kept as it is"
@@ -300,11 +300,11 @@ def zipped(path: Path, **members: bytes) -> Path:
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({"../../etc/conversations.json": b"[]"}, "leads outside of the archive"),
-        ({"/conversations.json": b"[]"}, "leads outside of the archive"),
-        ({"..\\conversations.json": b"[]"}, "leads outside of the archive"),
+        ({"../../etc/conversations.json": b"[]"}, "outside of the archive"),
+        ({"/conversations.json": b"[]"}, "outside of the archive"),
+        ({"..\\conversations.json": b"[]"}, "outside of the archive"),
         ({"conversations.json": b"[" + b" " * (65 << 20) + b"]"}, "times its size"),
-        ({"notes.txt": b"hello"}, "holds no conversations"),
+        ({"notes.txt": b"hello"}, "contains no conversations"),
     ],
 )
 async def test_hostile_archives_are_refused_before_anything_is_read(
@@ -347,4 +347,4 @@ async def test_a_message_of_a_list_that_is_no_object_is_told(store: Store, tmp_p
     listed = [{"id": "a", "role": "user", "content": "hello"}, "nonsense"]
     (file := tmp_path / "chats.json").write_text(json.dumps([{"id": "one", "chat": {"messages": listed}}]))
     (session,) = (await import_file(store, file, owner=Owner())).sessions
-    assert (session.added, [bad.reason for bad in session.bad]) == (1, ["message 1: it is no object"])
+    assert (session.added, [bad.reason for bad in session.bad]) == (1, ["message 1: it is not an object"])

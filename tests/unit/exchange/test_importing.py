@@ -231,7 +231,7 @@ async def test_pictures_are_kept_with_their_message(store: Store, tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("Dear diary,\n", "line 1: it is no JSON"),
+        ("Dear diary,\n", "line 1: it is not JSON"),
         ('{"a": 1}', "it has no role"),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_pin_beyond_the_limit_is_refused_with_the_figures() -> None:
     with pytest.raises(Refused) as refusal:
         check_pins_limit(pinned, "six seven eight", COUNTER, there + more - 1)
     assert refusal.value.message == (
-        f"Pinned facts may take {there + more - 1} tokens; those there are take {there}, this one {more}."
+        f"Pinned facts may use {there + more - 1} tokens; the existing ones use {there}, this one {more}."
     )
     assert "pins_limit_tokens" in refusal.value.hint
 

@@ -85,7 +85,7 @@ def test_memories_that_are_not_wanted_leave_the_front_and_come_back() -> None:
     front, reason = choose_front(replace(FULL, memories=""), LAST, with_memories=False)
     assert (front, reason) == (replace(FULL, memories=""), "memory")
     assert choose_front(front, replace(LAST, front=front), with_memories=False) == (front, None)
-    unwanted = Plan(left_out=(LeftOut(what="memory", reason="it was not asked for"),))
+    unwanted = Plan(left_out=(LeftOut(what="memory", reason="it was not requested"),))
     assert choose_front(FULL, replace(LAST, front=front, plan=unwanted)) == (FULL, "memory")
 
 

@@ -61,7 +61,7 @@ def rich_cuts() -> list[Shrunk]:
 
 
 STEPS = (
-    "the model's thinking",
+    "reasoning of this turn",
     "artifacts",
     "the best artifact",
     "artifacts: 0",
@@ -153,7 +153,7 @@ def test_the_oldest_exchanges_leave_a_line_each_and_are_named() -> None:
     )
     assert "They looked for the café." in summary, "what was covered stays covered"
     assert told.prompt.messages[2:6] == (*RICH.turns[2].messages, *RICH.turns[3].messages)
-    assert "turns 5–6: a line each" in told.plan.shrink_steps
+    assert "turns 5–6: one line each" in told.plan.shrink_steps
     assert [left.what for left in told.plan.left_out] == ["turns 5–6"]
     assert told.plan.gathered == (5, 8)
 
@@ -191,7 +191,7 @@ def test_what_does_not_fit_at_all_is_an_error_that_says_what_to_change() -> None
     assert refusal.value.kind == "size"
     assert "50 tokens" in refusal.value.message
     assert str(MEASURE.message(QUESTION)) in refusal.value.message
-    for way_out in ("Say less", "larger window", "response_reserve_tokens"):
+    for way_out in ("Shorten the message", "larger window", "response_reserve_tokens"):
         assert way_out in refusal.value.hint
 
 
@@ -230,7 +230,7 @@ def test_every_artifact_that_did_not_fit_is_accounted_for() -> None:
     told = within(RICH, MEASURE.total(cut(RICH, one_stays)))
     assert told.plan.shrink_steps[-1] == "artifacts: 1 of 3 kept"
     (left,) = told.plan.left_out
-    assert left.what == "artifacts from place 2 on"
+    assert left.what == "artifacts from rank 2 on"
     assert left.tokens == sum(one.tokens for one in RICH.artifacts[1:])
     assert [placed.chunk_id for placed in told.plan.retrieved] == [one.chunk_id for one in RICH.artifacts]
 
@@ -242,7 +242,7 @@ def test_thinking_leaves_with_the_first_cut_and_alone_where_that_is_enough() -> 
     without = MEASURE.total(cut(material, Shrunk(thinking=False)))
     told = within(material, without)
     assert told.prompt.messages[1].blocks == thought.blocks[1:], "the call stays"
-    assert told.plan.shrink_steps == ("the model's thinking in this turn: left out",)
+    assert told.plan.shrink_steps == ("reasoning of this turn: left out",)
     assert within(material, MEASURE.total(material)).prompt.messages[1] == thought
 
 

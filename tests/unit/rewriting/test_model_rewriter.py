@@ -62,7 +62,7 @@ async def test_the_model_sees_the_whole_context_and_its_words_are_taken() -> Non
 async def test_what_a_model_makes_up_gives_way_to_the_offline_form_and_is_named(answer: str) -> None:
     rewritten = await Desk(answer).rewriter.rewrite(ASKED)
     assert rewritten.query == "who are Donald Trump's children"
-    assert rewritten.dropped == "The answer of m was dropped: it does not keep to what was said."
+    assert rewritten.dropped == "The answer of m was discarded: it adds facts that were not said."
 
 
 @pytest.mark.req("REWRITE-2")

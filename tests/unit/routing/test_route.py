@@ -127,8 +127,8 @@ def test_the_first_rule_that_holds_counts_and_its_own_words_are_the_reason() -> 
 @pytest.mark.parametrize(
     ("needed", "why"),
     [
-        ({"images": True}, "it cannot see pictures"),
-        ({"tools": True}, "it cannot call tools"),
+        ({"images": True}, "it does not support images"),
+        ({"tools": True}, "it does not support tools"),
         ({"message_tokens": 3001}, "the message alone is too long for it"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_model_that_cannot_be_asked_now_is_passed_over() -> None:
     models = (model("gpt", unavailable="its key is not set"), *MODELS[1:])
     found = route(ask(), models, Router(fallbacks=("small",)))
     assert found.model == "small"
-    assert found.reason == "Not gpt: it cannot be asked now: its key is not set. small answers: it is a fallback."
+    assert found.reason == "Not gpt: it is not available now: its key is not set. small answers: it is a fallback."
 
 
 def test_a_long_conversation_is_shortened_rather_than_moved() -> None:
@@ -158,7 +158,7 @@ def test_a_long_conversation_is_shortened_rather_than_moved() -> None:
 def test_a_branch_whose_model_is_gone_goes_on_with_the_next() -> None:
     found = route(ask(branch_model="gone"), MODELS, Router(rules=(Rule(model="gone", user="local"),)))
     assert (found.model, found.home) == ("gpt", "gpt")
-    assert "Not gone: there is no such model any more." in found.reason
+    assert "Not gone: the model no longer exists." in found.reason
 
 
 def test_when_no_model_can_nobody_is_chosen_and_each_is_told_of() -> None:
@@ -166,14 +166,15 @@ def test_when_no_model_can_nobody_is_chosen_and_each_is_told_of() -> None:
     assert found.model is None
     assert found.home == "built-in"
     assert found.reason == (
-        "No model can take this request. Not built-in: it cannot see pictures. Not small: it cannot see pictures."
+        "No model can answer this request. Not built-in: it does not support images. Not small: it does not "
+        "support images."
     )
 
 
 def test_an_explicit_choice_wins_though_the_model_cannot_and_nobody_replaces_it() -> None:
     found = route(ask(asked_for="built-in", images=True), MODELS, Router(fallbacks=("gpt",)))
     assert found.model == "built-in"
-    assert found.reason == "built-in was asked for by name, though it cannot see pictures."
+    assert found.reason == "built-in was asked for by name, though it does not support images."
     assert next_after(found, "built-in", "overloaded") is None
 
 

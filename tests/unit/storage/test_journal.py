@@ -214,8 +214,8 @@ def test_what_is_no_id_names_no_file(quiet: JournalFolder, step: str) -> None:
         ("delta", "half \ud83d", "lone surrogate at 5"),
         ("delta", {"\udfff": 1}, "lone surrogate"),
         ("\ud800", "fine", "lone surrogate"),
-        ("delta", object(), "has to be JSON"),
-        ("delta", {("a", "b"): 1}, "has to be JSON"),
+        ("delta", object(), "must be JSON"),
+        ("delta", {("a", "b"): 1}, "must be JSON"),
         (END, "only the journal ends itself", "cannot be of type 'end'"),
     ],
 )

@@ -235,7 +235,7 @@ async def test_a_tool_is_given_up_when_its_time_is_over_whatever_it_says_then() 
             raise ValueError("not yet") from None
 
     result = await run(stubborn, timeout_seconds=0.01)
-    assert (text_of(result), result.is_error) == ("tool took longer than 0.01 s and was given up.", True)
+    assert (text_of(result), result.is_error) == ("tool took longer than 0.01 s and was cancelled.", True)
 
 
 @pytest.mark.parametrize("late", [None, ValueError("too late")])

@@ -111,7 +111,7 @@ def test_what_a_config_leaves_out_is_as_the_settings_say_within_the_window(tmp_p
         ([], "type list"),
         ({"trigger": 5}, "'trigger'.*compaction_trigger_tokens.*detection_model"),
         ({5: 5}, "a key 5"),
-        ({"compaction_trigger_tokens": 0}, r"compaction_trigger_tokens.* is 0; it must be a whole number from 1"),
+        ({"compaction_trigger_tokens": 0}, r"compaction_trigger_tokens.* is 0; it must be an integer from 1"),
         ({"compaction_trigger_tokens": "many"}, "compaction_trigger_tokens"),
         ({"verbatim_window_tokens": -1}, "verbatim_window_tokens"),
         ({"summary_budget_tokens": 2.5}, "summary_budget_tokens"),

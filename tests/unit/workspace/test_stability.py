@@ -106,7 +106,7 @@ def test_a_file_that_is_gone_or_closed_breaks_its_tier() -> None:
     rounds(tracker, files("c"), 4)
     moves = tracker.update({}, exists=lambda path: path != "a")
     reasons = {move.key: move.reason for move in moves if not move.target}
-    assert reasons == {"symbol:a": "the file is gone", "file:c": "no longer in the context"}
+    assert reasons == {"symbol:a": "the file was deleted", "file:c": "no longer in the context"}
     assert tracker.items.keys() == {"symbol:b"}
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextinfinity.cli.engine_thread import EngineThread
     from contextinfinity.client.contract import SendFields
 
-Plain = Annotated[bool, typer.Option("--plain", help="Draw nothing: plain lines, for screen readers.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Print plain lines without drawing, for screen readers.")]
 
 
 @dataclass(frozen=True, kw_only=True)

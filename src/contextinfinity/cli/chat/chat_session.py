@@ -89,7 +89,7 @@ class ChatSession:
                 self._changing = None
                 if leaving.pressed(typed=self.face.typed):
                     raise
-                self.face.note("Ctrl-C again leaves, so do Ctrl-D and /quit.")
+                self.face.note("Press Ctrl-C again, Ctrl-D or type /quit to leave.")
             except ContextInfinityError as error:
                 self.face.note(str(error))
 
@@ -136,7 +136,7 @@ class ChatSession:
     def attach(self, file: Path) -> None:
         """Let a file go along with the next question."""
         self.files.append(read_attachment(file))
-        self.face.note(f"{file.name} goes along with what you say next.")
+        self.face.note(f"{file.name} is attached to your next message.")
 
     def save(self, file: Path) -> int:
         """Export the conversation to a file, in the format that its name ends with; return its size."""
@@ -151,7 +151,7 @@ class ChatSession:
     def here(self) -> tuple[str, BranchId | None]:
         """Return the thread and the branch."""
         if self.thread == NEW:
-            raise InvalidInput("Nothing was said here yet.", hint="Say something first.")
+            raise InvalidInput("This conversation has no turns yet.", hint="Say something first.")
         return self.thread, self.how.get("branch_id")
 
     def go(self, thread: str, branch: BranchId | None = None) -> None:
@@ -170,7 +170,9 @@ class ChatSession:
         before = None if seq is None else seq + 1
         shown = self.do(self.client.conversations.show(thread, branch_id=branch, limit=1, before=before)).turns
         if not shown or seq not in (None, shown[-1].turn_seq):
-            raise NotFound(f"There is no turn {seq} here." if seq is not None else "Nothing was said here yet.")
+            raise NotFound(
+                f"There is no turn {seq} here." if seq is not None else "This conversation has no turns yet."
+            )
         return shown[-1]
 
     def recall(self) -> None:

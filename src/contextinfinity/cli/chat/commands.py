@@ -58,7 +58,7 @@ def _model(talk: ChatSession, name: str) -> None:
 
 def _new(talk: ChatSession, _: str) -> None:
     talk.go(NEW)
-    talk.face.note("A new session begins with what you say next; the other stays as it is.")
+    talk.face.note("Your next message begins a new conversation; the current one is kept.")
 
 
 def _sessions(talk: ChatSession, reference: str) -> None:
@@ -73,17 +73,17 @@ def _sessions(talk: ChatSession, reference: str) -> None:
 def _retry(talk: ChatSession, _: str) -> None:
     turn = talk.turn()
     if turn.outcome is None:
-        raise InvalidInput("The last question is still being answered.", hint="Wait for its end.")
+        raise InvalidInput("The last question is still being answered.", hint="Wait until it is answered.")
     if turn.outcome in ("failed", "incomplete"):
         return talk.ask(turn.user, retry_of=turn.turn_id)
     talk.rewind(turn.turn_seq - 1)
-    talk.face.note("A new branch for another answer; the earlier one stays on its own.")
+    talk.face.note("Asking again on a new branch; the earlier answer stays on its branch.")
     return talk.ask(turn.user)
 
 
 def _edit(talk: ChatSession, seq: str) -> None:
     talk.change(talk.turn(_number(seq, "/edit 3") if seq else None))
-    talk.face.note("Change the question and send it: it goes to a branch of its own. Ctrl-C leaves it as it was.")
+    talk.face.note("Change the question and send it; it starts a new branch. Ctrl-C cancels.")
 
 
 # --- its branches ---
@@ -112,12 +112,12 @@ def _fork(talk: ChatSession, seq: str) -> None:
     at = _number(seq, "/fork 3") if seq else None
     made = talk.do(talk.client.threads.fork(thread, at=at, branch_id=branch))
     talk.go(thread, made.branch_id)
-    talk.face.note(f"On branch {name_of(made)} now, after turn {made.fork_seq}; /branches leads back.")
+    talk.face.note(f"On branch {name_of(made)} now, after turn {made.fork_seq}; /branches lists the others.")
 
 
 def _rollback(talk: ChatSession, seq: str) -> None:
     talk.rewind(_number(seq, "/rollback 3"))
-    talk.face.note(f"Back after turn {int(seq)}, on a new branch; what was said later stays on the old one.")
+    talk.face.note(f"Back after turn {int(seq)}, on a new branch; later turns stay on the old branch.")
 
 
 # --- what the model sees ---
@@ -151,7 +151,7 @@ def _fold(talk: ChatSession, what: str) -> None:
     thread, branch = talk.here()
     folds = talk.client.folds
     if what not in ("", "preview", "undo"):
-        raise InvalidInput(f"/fold {what} is nothing I know.", hint="Write /fold, /fold preview or /fold undo.")
+        raise InvalidInput(f"/fold {what} is not a fold command.", hint="Write /fold, /fold preview or /fold undo.")
     if what == "undo":
         shown = talk.do(folds.undo(thread, branch_id=branch))
     else:
@@ -172,12 +172,12 @@ def _help(talk: ChatSession, _: str) -> None:
 
 def _search(talk: ChatSession, words: str) -> None:
     if not words:
-        raise InvalidInput("There is nothing to look for.", hint="Write /search the name of the dog.")
+        raise InvalidInput("The search query is empty.", hint="Write /search the name of the dog.")
     hits = talk.do(talk.client.past.search(words, user_id=talk.means.user))
     talk.found = tuple(hit.chunk_id for hit in hits.hits)
     print_hits(hits, numbered=True)
     if hits.hits:
-        talk.face.note("/attach 1 puts the first one to your next question.")
+        talk.face.note("/attach 1 attaches the first hit to your next message.")
 
 
 def _attach(talk: ChatSession, what: str) -> None:
@@ -185,9 +185,9 @@ def _attach(talk: ChatSession, what: str) -> None:
         return talk.attach(dragged_file(what) or Path(what).expanduser())
     wanted = _number(what, "/attach 1, or /attach notes.md")
     if not 1 <= wanted <= len(talk.found):
-        raise InvalidInput(f"There is no hit {wanted}.", hint="/search WORDS lists some.")
+        raise InvalidInput(f"There is no hit {wanted}.", hint="/search WORDS lists hits.")
     talk.attached.append(talk.found[wanted - 1])
-    return talk.face.note("It goes along with what you say next.")
+    return talk.face.note("It is attached to your next message.")
 
 
 def _editor(talk: ChatSession, begun: str) -> None:
@@ -195,7 +195,7 @@ def _editor(talk: ChatSession, begun: str) -> None:
 
     message = written_in_editor(begun, talk.folder)
     if not message.strip():
-        return talk.face.note("Nothing was written, and nothing is sent.")
+        return talk.face.note("The message is empty; nothing was sent.")
     talk.face.note(message)
     return talk.ask(message)
 
@@ -263,24 +263,28 @@ class Command:
 COMMANDS = (
     Command(name="help", says="list the commands and keys", run=_help),
     Command(name="model", takes="[NAME]", says="list the models, or choose one", run=_model, offers=_model_names),
-    Command(name="new", says="begin a new session", run=_new),
+    Command(name="new", says="begin a new conversation", run=_new),
     Command(
-        name="sessions", takes="[ID]", says="list the sessions, or go on with one", run=_sessions, offers=_session_ids
+        name="sessions",
+        takes="[ID]",
+        says="list the conversations, or continue one",
+        run=_sessions,
+        offers=_session_ids,
     ),
     Command(name="retry", says="ask the last question again", run=_retry),
     Command(name="edit", takes="[SEQ]", says="change the last question, or an earlier one", run=_edit),
     Command(
-        name="branches", takes="[B]", says="list the branches, or go on with one", run=_branches, offers=_branch_names
+        name="branches", takes="[B]", says="list the branches, or continue one", run=_branches, offers=_branch_names
     ),
-    Command(name="fork", takes="[SEQ]", says="go on after a turn on a new branch", run=_fork),
-    Command(name="rollback", takes="SEQ", says="go back to a turn; nothing is lost", run=_rollback),
+    Command(name="fork", takes="[SEQ]", says="continue after a turn on a new branch", run=_fork),
+    Command(name="rollback", takes="SEQ", says="roll back to a turn on a new branch", run=_rollback),
     Command(name="pin", takes="FACT", says="put a fact into every prompt", run=_pin),
     Command(name="pins", says="list the pinned facts", run=_pins),
-    Command(name="unpin", takes="N", says="let go of one", run=_unpin),
+    Command(name="unpin", takes="N", says="remove a pinned fact", run=_unpin),
     Command(name="context", takes="[TURN]", says="show what the model saw", run=_context),
     Command(name="fold", takes="[preview|undo]", says="fold old turns now", run=_fold, offers=_fold_words),
-    Command(name="search", takes="WORDS", says="search what was said in all sessions", run=_search),
-    Command(name="attach", takes="N|PATH", says="put what was found, or a file, to the next question", run=_attach),
+    Command(name="search", takes="WORDS", says="search all conversations", run=_search),
+    Command(name="attach", takes="N|PATH", says="attach a search hit or a file to the next message", run=_attach),
     Command(name="editor", takes="[TEXT]", says="write a message in $EDITOR", run=_editor),
     Command(name="copy", takes="[SEQ]", says="copy the last answer, or that of a turn", run=_copy),
     Command(name="save", takes="FILE", says="save the conversation: .md to read, other names to import", run=_save),
@@ -288,19 +292,19 @@ COMMANDS = (
     Command(name="drop", takes="[PATH]", says="close it, or all", run=workspace.drop, offers=workspace.open_paths),
     Command(name="files", says="list the open files", run=workspace.files),
     Command(name="map", takes="[PATH]", says="show the symbols of the repository", run=workspace.show_map),
-    Command(name="url", takes="ADDRESS", says="show the model a page, as data", run=workspace.url),
+    Command(name="url", takes="ADDRESS", says="show the model a web page, as data", run=workspace.url),
     Command(name="tiers", says="show the cache tiers", run=workspace.tiers),
     Command(
         name="history",
         takes="[ID]",
-        says="list the sessions of the repository, or go on with one",
+        says="list the repository's conversations, or continue one",
         run=workspace.history,
         offers=workspace.session_ids,
     ),
     Command(name="quit", says="leave; Ctrl-D does too", run=_quit),
 )
 KEYS = (
-    "Enter sends; Alt-Enter, or a backslash at the end, begins a new line. Ctrl-R looks through what you typed before, "
+    "Enter sends; Alt-Enter, or a backslash at the end, begins a new line. Ctrl-R searches what you typed before, "
     "Tab completes. A message that begins with / is sent with //."
 )
 MEANT = {"exit": "quit", "q": "quit", "bye": "quit", "regenerate": "retry", "switch": "branches", "undo": "rollback"}

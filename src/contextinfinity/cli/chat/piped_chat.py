@@ -94,4 +94,4 @@ def _next_line() -> str | None:
     try:
         return line.decode("utf-8").rstrip("\r\n") if line else None
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"A line is no text in UTF-8: {line[:60]!r}.", hint="It was left out.") from error
+        raise InvalidInput(f"A line is not UTF-8 text: {line[:60]!r}.", hint="It was left out.") from error

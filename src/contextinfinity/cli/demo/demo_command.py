@@ -24,7 +24,9 @@ context_limit = 8192
 model = "offline"
 """
 
-Turns = Annotated[int, typer.Option("--turns", min=1, max=1_000_000, help="How many turns the logbook has.")]
+Turns = Annotated[
+    int, typer.Option("--turns", min=1, max=1_000_000, help="The number of turns of the long example conversation.")
+]
 
 
 @command_for_all_users

@@ -165,4 +165,4 @@ class RemoteTokens:
 
 
 def _not_here() -> Refused:
-    return Refused("Tokens are made, listed and revoked where the ledger is.", hint=ELSEWHERE)
+    return Refused("Tokens can be created, listed and revoked only on the server's machine.", hint=ELSEWHERE)

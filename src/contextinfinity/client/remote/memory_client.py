@@ -16,7 +16,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.memory.memory_findings import MemoryFinding
 
 PAGE = 500
-HINT = "`cix memories list` shows those there are."
+HINT = "`cix memories list` lists the memories."
 
 
 class _MemoryPage(Struct, frozen=True, kw_only=True):

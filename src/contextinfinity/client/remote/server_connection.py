@@ -272,7 +272,7 @@ def error_of(body: bytes, status: int) -> ContextInfinityError:
 
 def _not_ours(status: int) -> ServerAway:
     kind = Unreachable if status >= 500 else ServerAway
-    return kind(f"What answered with status {status} is no server of ours.", hint="Check the address.")
+    return kind(f"What answered with status {status} is not a ContextInfinity server.", hint="Check the address.")
 
 
 def _read(answer: bytes, kind: type[T]) -> T:
@@ -305,21 +305,23 @@ def path(*names: str) -> str:
 
 def _checked_url(url: str) -> str:
     if not url.lower().startswith(("http://", "https://")):
-        raise InvalidInput(f"{url!r} is no address of a server.", hint="It begins with http:// or https://.")
+        raise InvalidInput(f"{url!r} is not a server URL.", hint="Use an address that begins with http:// or https://.")
     return url.rstrip("/")
 
 
 def _checked_token(token: str) -> str:
     """Reject a token that cannot be sent in a header; the error does not repeat it."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidInput("The token is none: it has visible characters of ASCII only.", hint="Copy it once more.")
+        raise InvalidInput(
+            "The token is not valid: it contains characters other than printable ASCII.", hint="Copy it again."
+        )
     return token
 
 
 def checked_key(key: str) -> str:
     """Reject a key that cannot be sent in a header."""
     if not key or not key.isascii() or not key.isprintable():
-        raise InvalidInput("A key has 1 to 255 visible characters of ASCII.")
+        raise InvalidInput("An idempotency key has 1 to 255 printable ASCII characters.")
     return key
 
 

@@ -53,7 +53,7 @@ class RemoteThreads:
     async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
         """Create an empty conversation; a repeated request with the same idempotency ``key`` returns it."""
         if new.id is not None or new.kind != "thread":
-            raise Refused("A server gives ids itself, and makes threads only.", hint="Name it by an external_id.")
+            raise Refused("A server assigns ids itself and creates threads only.", hint="Use an external_id.")
         names = ("title", "external_id", "system", "ttl_hours")
         body = {name: value for name in names if (value := getattr(new, name)) is not None}
         made = await self._line.send("POST", "/threads", _Made, body, owner=new.owner, key=key or uuid4().hex)
@@ -83,7 +83,7 @@ class RemoteThreads:
         if reference == LAST:
             newest = await self.list(owner, limit=1)
             if not newest:
-                raise NotFound("There is no thread yet.", hint='Begin one with `cix ask "…"` or `cix chat`.')
+                raise NotFound("There are no conversations yet.", hint='Begin one with `cix ask "…"` or `cix chat`.')
             return newest[0]
         try:
             return await self.get(reference, owner)
@@ -91,7 +91,7 @@ class RemoteThreads:
             if is_id(reference):
                 raise
         fitting = [one.thread_id async for one in self._all(owner) if fits(one.thread_id, reference)]
-        found = the_one("thread", reference, fitting, hint="`cix sessions` lists those there are.")
+        found = the_one("thread", reference, fitting, hint="`cix sessions` lists the conversations.")
         return await self.get(found, owner)
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
@@ -113,7 +113,7 @@ class RemoteThreads:
     async def delete_all(self, owner: Owner | None = LOCAL, *, scan: bool = False) -> Deleted:
         """Delete all conversations and memories of a user."""
         if owner is None:
-            raise Refused("Everything of all users is deleted only where the ledger is.", hint=ELSEWHERE)
+            raise Refused("The data of all users can be deleted only on the server's machine.", hint=ELSEWHERE)
         return await self._line.remove(path("threads"), Deleted, owner=owner, confirm=owner.user_id, scan=scan)
 
     async def clean_up(self) -> CleanupResult:
@@ -129,7 +129,7 @@ class RemoteThreads:
         branches = {branch.branch_id: branch for branch in await self.branches(thread_id)}
         labelled = [branch.branch_id for branch in branches.values() if branch.label == reference]
         fitting = labelled or [name for name in branches if name == reference or fits(name, reference)]
-        return branches[the_one("branch", reference, fitting, hint="`cix branches` lists those there are.")]
+        return branches[the_one("branch", reference, fitting, hint="`cix branches` lists the branches.")]
 
     async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
         """Make a branch the active one."""
@@ -244,4 +244,4 @@ class RemoteHistory:
 
     async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
         """Refuse: that is work on the ledger itself."""
-        raise Refused("An index is brought in step where the ledger is.", hint=ELSEWHERE)
+        raise Refused("The index can be updated only on the server's machine.", hint=ELSEWHERE)

@@ -60,7 +60,7 @@ def content_of(content: Json, where: str) -> Blocks:
     if isinstance(content, str):
         return (TextBlock(text=content),) if content else ()
     if not isinstance(content, list):
-        raise unlike("a text or a list of blocks", content)
+        raise unlike("a string or a list of blocks", content)
     return tuple(chain.from_iterable(each(content, partial(_blocks, where))))
 
 
@@ -77,7 +77,7 @@ def texts_of(content: Json) -> list[str]:
     elif isinstance(content, list):
         texts = each(content, _only_text)
     else:
-        raise unlike("a text or a list of blocks of text", content)
+        raise unlike("a string or a list of blocks of text", content)
     return [text for text in texts if text.strip()]
 
 
@@ -93,7 +93,7 @@ def _blocks(where: str, given: Json) -> Blocks:
     if not isinstance(kind, str):
         raise unlike("a text", kind, "type")
     if kind in _MISPLACED[where]:
-        raise InvalidField(f"a block of this type cannot stand in {where}.", "type")
+        raise InvalidField(f"a block of this type is not allowed in {where}.", "type")
     read = _READERS.get(kind)
     return (_as_it_came(block),) if read is None else read(block)
 
@@ -119,7 +119,7 @@ def _picture(given: Json) -> ImageBlock:
     if url.startswith("data:"):
         media_type, _, data = url.removeprefix("data:").partition(";base64,")
         if media_type not in IMAGE_TYPES:
-            raise InvalidField(f"expected a picture that is one of {', '.join(IMAGE_TYPES)}.", "url")
+            raise InvalidField(f"expected an image of one of the types {', '.join(IMAGE_TYPES)}.", "url")
         return _pixels(media_type, data, "url")
     if not url.startswith(("https://", "http://")):
         raise InvalidField("expected an address that begins with https://.", "url")
@@ -130,7 +130,7 @@ def _pixels(media_type: str, data: str, name: str) -> ImageBlock:
     if not _is_base64(data):
         data = "".join(data.split())  # some clients break lines
         if not _is_base64(data):
-            raise InvalidField("expected the bytes of a picture in base64.", name)
+            raise InvalidField("expected the bytes of an image in base64.", name)
     return ImageBlock(media_type=media_type, source={"type": "base64", "data": data})
 
 
@@ -157,9 +157,9 @@ def _source(given: Json) -> Blocks:
     if kind == "content":
         return under("content", _document_content, source.get("content"))
     raise InvalidField(
-        "only documents whose source is of type text or content are read here.",
+        "only documents with a source of type text or content are supported.",
         "type",
-        hint="Send what the document says as text, or its pages as images.",
+        hint="Send the document's text, or its pages as images.",
     )
 
 

@@ -91,7 +91,7 @@ def text_in(asked: dict[str, Json], name: str, *, least: int = 0) -> str:
     if not isinstance(value, str):
         raise unlike("a text", value, name)
     if len(value) < least:
-        raise InvalidField("expected a text, found an empty one.", name)
+        raise InvalidField("expected a string that is not empty.", name)
     return value
 
 
@@ -123,7 +123,7 @@ def count_in(asked: dict[str, Json], name: str, *, least: int) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not least <= value <= LARGEST:
-        raise InvalidField(f"expected a whole number that is {least} or more.", name)
+        raise InvalidField(f"expected an integer that is {least} or more.", name)
     return value
 
 

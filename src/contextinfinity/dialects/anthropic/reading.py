@@ -80,13 +80,13 @@ def _decoded(body: bytes) -> dict[str, Json]:
     try:
         asked = msgspec.json.decode(body)
     except RecursionError:
-        raise InvalidInput("The body is nested too deep to be read.") from None
+        raise InvalidInput("The body is nested too deeply.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"The body is not valid JSON: {unreadable(body, error)}.") from None
     if not isinstance(asked, dict):
-        raise InvalidInput("The body has to be a JSON object.")
+        raise InvalidInput("The body must be a JSON object.")
     if b"\\u0000" in body and has_nul(asked):
-        raise InvalidInput("The body holds a NUL character, which is no text.", hint="Leave it out.")
+        raise InvalidInput("The body holds a NUL character, which is not allowed.", hint="Leave it out.")
     return asked
 
 
@@ -133,7 +133,7 @@ def kept_value(asked: dict[str, Json], name: str) -> Json:
 def _messages(asked: dict[str, Json]) -> list[Message]:
     said = under("messages", lambda given: each(given, _message), list_in(asked, "messages"))
     if all(message.role == "system" for message in said):
-        raise InvalidField("expected at least one message of a user.", "messages")
+        raise InvalidField("expected at least one user message.", "messages")
     return said
 
 
@@ -152,7 +152,7 @@ def _message(given: Json) -> Message:
 def _wishes(asked: dict[str, Json], tools: OfferedTools, to_count: bool) -> RequestOptions:
     most = count_in(asked, "max_tokens", least=1)
     if most is None and not to_count:
-        raise InvalidField("expected how many tokens the answer may have, found nothing.", "max_tokens")
+        raise InvalidField("max_tokens is required: the maximum number of tokens of the answer.", "max_tokens")
     tool_choice, parallel_tools = choice_of(asked, tools)
     return RequestOptions(
         temperature=share_in(asked, "temperature"),
@@ -169,7 +169,7 @@ def _wishes(asked: dict[str, Json], tools: OfferedTools, to_count: bool) -> Requ
 
 def _stop(given: Json) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise InvalidField("expected a text that is not blank.")
+        raise InvalidField("expected a string that is not blank.")
     return given
 
 
@@ -186,7 +186,7 @@ def _thinking_tokens(thinking: dict[str, Json]) -> int | None:
         return None
     budget = count_in(thinking, "budget_tokens", least=LEAST_THINKING)
     if budget is None:
-        raise InvalidField("expected how many tokens the model may think, found nothing.", "budget_tokens")
+        raise InvalidField("the thinking budget in tokens is required.", "budget_tokens")
     return budget
 
 
@@ -210,9 +210,9 @@ def _ignored(asked: dict[str, Json], tools: OfferedTools) -> tuple[str, ...]:
     thread = asked.get("thread")
     if isinstance(thread, dict) and thread.get("type") == "continue":
         raise InvalidField(
-            "a conversation that Anthropic holds cannot be continued here.",
+            "a conversation stored by Anthropic cannot be continued here.",
             "thread",
-            hint="Send its messages, or say in metadata.thread_id which thread goes on.",
+            hint="Send its messages, or name the thread to continue in metadata.thread_id.",
         )
     names = [name for name, value in asked.items() if value and name not in _MEANT]
     thinking, config = object_in(asked, "thinking"), object_in(asked, "output_config")

@@ -46,7 +46,7 @@ def offered_in(asked: dict[str, Json]) -> OfferedTools:
     specs = [spec for spec, _ in given if isinstance(spec, ToolSpec)]
     names = [spec.name for spec in specs]
     if len(set(names)) != len(names):
-        raise InvalidField("expected tools of different names, found two of the same.", "tools")
+        raise InvalidField("tool names must be unique.", "tools")
     return OfferedTools(
         specs=tuple(specs),
         left_out=frozenset(spec for spec, _ in given if isinstance(spec, str)),
@@ -71,7 +71,7 @@ def _tool(given: Json) -> tuple[ToolSpec | str, list[str]]:
 def _parameters(given: Json) -> Json:
     schema = object_of(given)
     if schema.get("type", "object") != "object":
-        raise InvalidField("expected object: a tool takes its arguments by name.", "type")
+        raise InvalidField("expected type object: a tool takes named arguments.", "type")
     return kept(schema)
 
 
@@ -89,7 +89,7 @@ def _choice(choice: dict[str, Json], tools: OfferedTools) -> tuple[str | None, b
     if kind == "tool":
         return f":{_named(text_in(choice, 'name'), tools)}", parallel
     if kind == "any" and not tools.specs:
-        raise InvalidField("no tool is offered that could be called here.", "type", hint=_hint(tools))
+        raise InvalidField("no tool is offered.", "type", hint=_hint(tools))
     return (CHOICES[kind], parallel) if tools.specs else (None, None)
 
 
@@ -102,4 +102,4 @@ def _named(name: str, tools: OfferedTools) -> str:
 
 
 def _hint(tools: OfferedTools) -> str:
-    return "Tools that Anthropic runs or defines are not there; offer one of your own." if tools.left_out else ""
+    return "Tools that Anthropic runs or defines are not supported; offer one of your own." if tools.left_out else ""

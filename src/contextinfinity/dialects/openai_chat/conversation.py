@@ -95,7 +95,7 @@ class MessageReader:
 def _answer(said: dict[str, Json]) -> Blocks:
     blocks = _content(said, _ASSISTANT, may_be_null=True)
     if said.get("audio") is not None:
-        raise InvalidValue("spoken answers are not kept here", "Send the words of the answer as content.").inside(
+        raise InvalidValue("audio answers are not supported", "Send the transcript of the answer as content.").inside(
             "audio"
         )
     if refusal := wanted(said, "refusal", a_text):
@@ -115,7 +115,7 @@ def _content(said: dict[str, Json], kinds: PartKinds, *, may_be_null: bool = Fal
         return ()
     try:
         if not isinstance(content, list):
-            raise expected("a text or a list of parts", content)
+            raise expected("a string or a list of parts", content)
         parts = each(content, lambda part: _part(part, kinds))
     except InvalidValue as wrong:
         raise wrong.inside("content") from None
@@ -164,20 +164,20 @@ def image_at(value: Json) -> ImageBlock:
     if not (comma and head.startswith("data:") and encoding == "base64"):
         raise expected("an address that begins with https://, http:// or data:image/…;base64,", value)
     if media_type not in IMAGE_TYPES:
-        raise expected(f"a picture of type {', '.join(sorted(IMAGE_TYPES))}", media_type)
+        raise expected(f"an image of type {', '.join(sorted(IMAGE_TYPES))}", media_type)
     data = "".join(data.split())
     try:
         whole = bool(binascii.a2b_base64(data, strict_mode=True))
     except ValueError:
         whole = False
     if not whole:
-        raise InvalidValue("the picture is no valid base64")
+        raise InvalidValue("the image is not valid base64")
     return ImageBlock(media_type=media_type, source={"type": "base64", "data": data})
 
 
 def _file(part: dict[str, Json]) -> ContentBlock:
     if not can_be_kept(part):
-        raise InvalidValue("it is nested too deep to be kept")
+        raise InvalidValue("it is nested too deeply")
     return UnknownBlock(provider=PROVIDER, raw=part)
 
 

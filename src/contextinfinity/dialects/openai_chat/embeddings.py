@@ -80,18 +80,18 @@ def _texts(value: Json) -> tuple[str, ...]:
     if isinstance(value, str):
         return (_text(value),)
     if not isinstance(value, list) or not 0 < len(value) <= MOST_TEXTS:
-        raise InvalidValue(f"expected a text or a list of 1 to {MOST_TEXTS} texts")
+        raise InvalidValue(f"expected a string or a list of 1 to {MOST_TEXTS} strings")
     return tuple(each(value, _text))
 
 
 def _text(value: Json) -> str:
     if isinstance(value, int | list):
         raise InvalidValue(
-            "expected a text, got numbers of tokens, which mean something to one vendor's model only",
-            "Send texts; LangChain's OpenAIEmbeddings does with check_embedding_ctx_length=False.",
+            "expected a string, got token ids, which are valid for one vendor's model only",
+            "Send strings; LangChain's OpenAIEmbeddings does with check_embedding_ctx_length=False.",
         )
     if not isinstance(value, str) or not value:
-        raise expected("a text that is not empty", value)
+        raise expected("a string that is not empty", value)
     return value
 
 

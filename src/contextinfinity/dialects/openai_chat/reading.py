@@ -77,11 +77,11 @@ READ = frozenset(
 WRITTEN = frozenset({"model", "messages", "tools", "stream", "stream_options", "metadata", "n", "user_id"})
 """Parameters that the engine writes itself, even for a model of the same API."""
 REFUSED = {
-    "audio": "answers are words here, never sound",
-    "web_search_options": "no search of the web is run here",
-    "moderation": "no moderation is run here",
-    "logprobs": "the probabilities of words are not given here",
-    "top_logprobs": "the probabilities of words are not given here",
+    "audio": "audio answers are not supported",
+    "web_search_options": "web search is not supported",
+    "moderation": "moderation is not supported",
+    "logprobs": "log probabilities are not supported",
+    "top_logprobs": "log probabilities are not supported",
 }
 """Without these the answer would not be what was asked for."""
 OPTION_NAMES = {"parallel_tools": "parallel_tool_calls", "effort": "reasoning_effort"}
@@ -145,7 +145,7 @@ def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json
     params = {name: value for name, value in asked.items() if name not in WRITTEN}
     noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
     if not can_be_kept(params):
-        raise InvalidValue("a parameter is nested too deep, or holds a number that is too large")
+        raise InvalidValue("a parameter is nested too deeply, or contains a number that is too large")
     return params | ({"metadata": noted} if noted else {})
 
 
@@ -156,7 +156,7 @@ def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
         if value is not None and value is not False and value != 0:
             yield name, said
     if asked.get("modalities") not in (None, [], ["text"]):
-        yield "modalities[0]", "answers are words here"
+        yield "modalities[0]", "only text answers are supported"
 
 
 def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> RequestOptions:
@@ -181,7 +181,7 @@ def _stop(value: Json) -> tuple[str, ...]:
     """Parse the stop sequences; empty ones are omitted."""
     texts = [value] if isinstance(value, str) else each(value, a_text)
     if len(texts) > MOST_STOPS:
-        raise InvalidValue(f"expected at most {MOST_STOPS} texts, got {len(texts)}")
+        raise InvalidValue(f"expected at most {MOST_STOPS} strings, got {len(texts)}")
     return tuple(text for text in texts if text)
 
 
@@ -217,7 +217,7 @@ def _tool_choice(asked: dict[str, Json], tools: set[str]) -> str | None:
     if choice == "required" and not tools:
         raise InvalidValue("no tools are offered", "Send tools, or leave it out.").inside(name)
     if choice is not None and choice.startswith(":") and choice[1:] not in tools:
-        raise InvalidValue("the tool that it names is not among the tools").inside(name)
+        raise InvalidValue("the named tool is not among the tools").inside(name)
     return choice
 
 

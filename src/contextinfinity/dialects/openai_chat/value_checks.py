@@ -70,8 +70,8 @@ def body_object(body: bytes) -> dict[str, Json]:
     try:
         asked = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        said = "it is nested too deep" if isinstance(error, RecursionError) else unreadable(body, error)
-        raise InvalidInput(f"The body is no JSON that can be read: {said}.", hint="Send a JSON object.") from None
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else unreadable(body, error)
+        raise InvalidInput(f"The body is not valid JSON: {said}.", hint="Send a JSON object.") from None
     if not isinstance(asked, dict):
         raise InvalidInput(f"The body is {shown(asked)}.", hint="Send a JSON object.")
     if _NUL in body:
@@ -122,7 +122,7 @@ def a_text(value: Json) -> str:
 def a_name(value: Json) -> str:
     """Return a name of limited length, or raise ``InvalidValue``."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
-        raise expected(f"a text of 1 to {LONGEST_NAME} characters", value)
+        raise expected(f"a string of 1 to {LONGEST_NAME} characters", value)
     return value
 
 
@@ -138,7 +138,7 @@ def whole_number(least: int, most: int) -> Read[int]:
 
     def read(value: Json) -> int:
         if type(value) is not int or not least <= value <= most:
-            raise expected(f"a whole number from {least} to {most}", value)
+            raise expected(f"an integer from {least} to {most}", value)
         return value
 
     return read
@@ -208,7 +208,7 @@ def _check_no_nul(asked: dict[str, Json]) -> None:
 
 
 def _no_text(found: _Found | None) -> InvalidInput:
-    wrong = InvalidValue("it holds a NUL character, which is no text", "Leave it out.")
+    wrong = InvalidValue("it holds a NUL character, which is not allowed", "Leave it out.")
     while found is not None and found[0] is not None:
         wrong, found = wrong.inside(found[1]), found[0]
     return wrong.told()

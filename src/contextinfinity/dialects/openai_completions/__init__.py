@@ -41,7 +41,7 @@ class OpenAICompletions:
             prompt = field(asked, "prompt", _prompt)
             for name, plain in (("echo", False), ("best_of", 1), ("logprobs", 0), ("suffix", ""), ("n", 1)):
                 if asked.get(name) not in (None, plain):
-                    raise InvalidValue("it is not followed here", f"Leave {name} out.").inside(name)
+                    raise InvalidValue("it is not supported", f"Leave {name} out.").inside(name)
             wanted(asked, "stream", a_flag)
         except InvalidValue as wrong:
             raise wrong.told() from None
@@ -115,7 +115,9 @@ def _prompt(value: Json) -> str:
     """Parse a prompt: a text, or a list of one text."""
     texts = [a_text(value)] if not isinstance(value, list) else each(value, a_text)
     if len(texts) != 1 or not texts[0]:
-        raise InvalidValue(f"expected one prompt that is not empty, got {len(texts)}", "Ask for each on its own.")
+        raise InvalidValue(
+            f"expected one prompt that is not empty, got {len(texts)}", "Send one request for each prompt."
+        )
     return texts[0]
 
 

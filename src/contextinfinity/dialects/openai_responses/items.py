@@ -141,7 +141,9 @@ def _reasoning(item: Item) -> Blocks:
     except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         block = None
     if block is None or NUL in content or not can_be_kept(block.raw):
-        raise InvalidValue("it is not what was given out", "Send it back as it came.").inside("encrypted_content")
+        raise InvalidValue("it differs from the item that was returned", "Send it back unchanged.").inside(
+            "encrypted_content"
+        )
     return (block,)
 
 
@@ -183,7 +185,7 @@ def _content(item: Item, name: str) -> Blocks:
         return (TextBlock(text=content),) if content else ()
     try:
         if not isinstance(content, list):
-            raise expected("a text or a list of parts", content)
+            raise expected("a string or a list of parts", content)
         parts = each(content, _part)
     except InvalidValue as wrong:
         raise wrong.inside(name) from None
@@ -208,7 +210,7 @@ def _refusal(part: Item) -> ContentBlock:
 
 def _image(part: Item) -> ContentBlock:
     if part.get("image_url") is None:
-        raise InvalidValue("files by their id are not kept here", "Send the picture as a data URL.").inside("file_id")
+        raise InvalidValue("file ids are not supported", "Send the image as a data URL.").inside("file_id")
     image, detail = field(part, "image_url", image_at), wanted(part, "detail", a_text)
     if detail in (None, "auto"):
         return image
@@ -217,7 +219,7 @@ def _image(part: Item) -> ContentBlock:
 
 def _as_it_came(part: Item) -> ContentBlock:
     if not can_be_kept(part):
-        raise InvalidValue("nested too deep, or it holds a number that is too large")
+        raise InvalidValue("nested too deeply, or it contains a number that is too large")
     return UnknownBlock(provider=VENDOR, raw=part)
 
 

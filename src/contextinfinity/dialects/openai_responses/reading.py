@@ -198,7 +198,7 @@ def _place(asked: dict[str, Json]) -> tuple[str | None, str | None]:
     previous, conversation = wanted(asked, "previous_response_id", a_text), wanted(asked, "conversation", _conversation)
     if previous is None or conversation is None:
         return None if previous is None else _turn(previous), conversation
-    raise InvalidValue("it cannot be combined with conversation", "Send one of both.").inside("previous_response_id")
+    raise InvalidValue("it cannot be combined with conversation", "Send one of them.").inside("previous_response_id")
 
 
 def _turn(response_id: str) -> str:
@@ -257,7 +257,7 @@ def a_metadata(value: Json) -> dict[str, str]:
         raise InvalidValue(f"expected at most {MOST_METADATA} entries, got {len(metadata)}")
     for name, said in metadata.items():
         if not isinstance(said, str) or len(said) > LONGEST_VALUE or not 0 < len(name) <= LONGEST_KEY:
-            rule = f"a name of 1 to {LONGEST_KEY} characters and a text of at most {LONGEST_VALUE}"
+            rule = f"a name of 1 to {LONGEST_KEY} characters and a string of at most {LONGEST_VALUE}"
             raise InvalidValue(f"expected {rule}").inside(name)
     return metadata
 

@@ -57,7 +57,7 @@ class ToolNames:
         """Parse one tool."""
         tool = an_object(value)
         if not can_be_kept(tool):
-            raise InvalidValue("nested too deep, or it holds a number that is too large")
+            raise InvalidValue("nested too deeply, or it contains a number that is too large")
         kind = field(tool, "type", a_text)
         if kind == "namespace" and not namespace:
             inner = field(tool, "name", a_name)
@@ -98,7 +98,7 @@ class ToolNames:
             raise expected("function, custom or allowed_tools", kind).inside("type")
         name = joined_name(wanted(value, "namespace", a_name) or "", field(value, "name", a_name))
         if name not in names:
-            raise InvalidValue("the tool that it names is not among the tools")
+            raise InvalidValue("the named tool is not among the tools")
         return ":" + name
 
     def sent_choice(self, value: Json) -> Json:

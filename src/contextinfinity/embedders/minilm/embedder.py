@@ -155,7 +155,7 @@ def _session(path: Path, shape: Shape, threads: int) -> Any:
 
 def _missing(path: Path) -> ProviderError:
     return ProviderError(
-        f"The weights of the embedder minilm are not there: {path}.",
+        f"The weights of the embedder minilm are missing: {path}.",
         kind="missing",
         hint="`cix model get minilm` fetches them.",
     )

@@ -116,5 +116,5 @@ def _needed(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 def _checked(name: str, tensor: Tensor | None, sizes: tuple[int, ...]) -> Tensor:
     if tensor is None or tensor.dtype != "F32" or tensor.shape != sizes:
-        raise ValueError(f"{name} is not there, or not as it should be")
+        raise ValueError(f"{name} is missing or has an unexpected form")
     return tensor

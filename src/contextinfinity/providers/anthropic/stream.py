@@ -58,7 +58,7 @@ class MessageAccumulator:
             self.ended = self.ended or kind == "message_stop"
             given = () if kind in ("message_stop", "ping") else None
         if given is None:
-            log.info("anthropic sent an event that is not known: %.80s; it was kept and passed over", kind)
+            log.info("anthropic sent an event of an unknown type: %.80s; it was stored and ignored", kind)
             self._unknown.append(data)
             return ()
         return given

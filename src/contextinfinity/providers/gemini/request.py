@@ -64,7 +64,7 @@ CONFIG_RULES = options.Rules(
     vendor=PROVIDER,
     limits=("maxOutputTokens",),
     owned={
-        "candidateCount": "one answer is asked for",
+        "candidateCount": "exactly one answer is requested",
         "responseJsonSchema": "the engine sets the response format",
         "responseSchema": "the engine sets the response format",
     },
@@ -76,7 +76,7 @@ RULES = options.Rules(
         **options.OWNED,
         "contents": options.OWNED["messages"],
         "systemInstruction": options.OWNED["messages"],
-        "cachedContent": "it makes the answer depend on what the provider keeps",
+        "cachedContent": "it makes the answer depend on state that the provider stores",
     },
 )
 

@@ -56,13 +56,13 @@ def unreadable(path: Path, error: Exception) -> ProviderError:
     return ProviderError(
         f"The model file {path} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}.",
         kind="not_found",
-        hint="It has to be a whole gguf file; `cix model get` brings the built-in one again.",
+        hint="It must be a complete gguf file; `cix model get` downloads the built-in one again.",
     )
 
 
 def _values(file: BinaryIO, *, whole: bool) -> Iterator[tuple[str, Any]]:
     if file.read(4) != MAGIC:
-        raise ValueError("it does not begin as a gguf file does")
+        raise ValueError("it does not have the header of a gguf file")
     version, _, count = _numbers(file, "IQQ")
     if version not in VERSIONS:
         raise ValueError(f"it is of version {version}")

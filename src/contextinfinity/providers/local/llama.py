@@ -89,7 +89,7 @@ class Llama:
             self._server.handle_chat_completions(body, tell)
         except (ValueError, RuntimeError) as error:
             raise ProviderError(
-                f"{self.load.model_id}: llama.cpp refused the request: {error}.",
+                f"{self.load.model_id}: llama.cpp rejected the request: {error}.",
                 kind="bad_request",
                 hint="Check the model's options in config.toml.",
             ) from error
@@ -149,7 +149,7 @@ def start(load: Load) -> Any:
             raise ProviderError(
                 f"llama.cpp cannot load {load.path}.",
                 kind="provider",
-                hint="Is it a whole gguf file of a chat model, and is there memory for it?",
+                hint="Check that it is a complete gguf file of a chat model and that there is enough memory.",
             ) from error
 
 

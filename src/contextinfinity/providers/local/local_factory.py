@@ -28,9 +28,7 @@ BUILT_IN_ANSWER = 512
 def local_provider(name: str, model: ModelSettings, settings: Settings) -> Provider:
     """Return the provider of a gguf file; nothing is loaded yet. Raises ``SettingsError`` if it has no path."""
     if model.path is None:
-        raise SettingsError(
-            f"models.{name} is a model on this machine, and has no path.", hint="Name its gguf file with path."
-        )
+        raise SettingsError(f"models.{name} is a local model without a path.", hint="Name its gguf file with path.")
     return LocalProvider(ModelFile(Path(model.path)), _running(settings, overrides=overrides(model)))
 
 

@@ -60,7 +60,7 @@ class ModelFile:
     def _count(self) -> Callable[[str], int]:
         count = self._read()[0]
         if count is None:
-            raise ValueError(f"{self.path.name} has a tokenizer that is not known")
+            raise ValueError(f"{self.path.name} has an unknown tokenizer")
         return count
 
     def _read(self) -> tuple[Callable[[str], int] | None, Pattern[str] | None]:

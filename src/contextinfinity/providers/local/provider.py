@@ -118,7 +118,7 @@ class LocalProvider:
     def _at_work(self, model_id: str) -> Llama:
         if not self._file.path.is_file():
             raise ProviderError(
-                f"The weights of {model_id} are not there: {self._file.path} is missing.",
+                f"The weights of {model_id} are missing: {self._file.path} is missing.",
                 kind="not_found",
                 hint=self._running.missing,
             )

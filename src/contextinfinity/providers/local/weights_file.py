@@ -168,12 +168,12 @@ def _fetch(weights: WeightsFile, folder: Path, progress: Progress) -> None:
         shutil.rmtree(left, ignore_errors=True)
     needed, free = weights.room + weights.download, shutil.disk_usage(folder).free
     if free < needed:
-        raise _failed(weights, f"{folder} has {megabytes(free)} left, and {megabytes(needed)} are needed for a while")
+        raise _failed(weights, f"{folder} has {megabytes(free)} free, and {megabytes(needed)} are needed temporarily")
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as place:
         _download(weights, Path(place), progress)
         _unpack(weights, Path(place))
         if any(_hash(Path(place, file.file)) != file.sha256 for file in weights.files):
-            raise _failed(weights, "what came is not what it should be (its SHA-256 differs)", hint=_TRY_AGAIN)
+            raise _failed(weights, "the SHA-256 of the download is wrong", hint=_TRY_AGAIN)
         for file in weights.files:
             Path(place, file.file).replace(folder / file.file)
     progress(weights.download)

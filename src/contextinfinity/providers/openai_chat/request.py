@@ -37,9 +37,9 @@ OWNED = {
     "functions": options.OWNED["tools"],
     "function_call": options.OWNED["tools"],
     "parallel_tool_calls": "use tools.allow_parallel or openai.parallel_tool_calls",
-    "n": "one answer is asked for",
+    "n": "exactly one answer is requested",
 }
-SEARCH = {"web_search_options": "it asks for a search of the provider's; use provider_tools"}
+SEARCH = {"web_search_options": "it enables the provider's web search; use provider_tools"}
 """Perplexity is exempt: it always searches, and this option configures it."""
 OF_TOOLS = ("tool_choice", "parallel_tool_calls")
 """Options that are rejected if no tools are offered."""

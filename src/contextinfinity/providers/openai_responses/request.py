@@ -40,7 +40,7 @@ RULES = options.Rules(
     limits=("max_output_tokens",),
     least=LEAST_OUTPUT,
     may_forbid=("parallel_tool_calls",),
-    state_hint="Take it out of the model's options in config.toml, or set openai.provider_conversations.",
+    state_hint="Remove it from the model's options in config.toml, or set openai.provider_conversations.",
     owned={
         **options.OWNED,
         "input": options.OWNED["messages"],

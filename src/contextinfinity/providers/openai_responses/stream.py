@@ -79,7 +79,7 @@ class ResponsesAccumulator:
         elif kind == "response.output_text.annotation.added":
             self._marks.setdefault(_place(told, "content_index"), []).append(told.get("annotation"))
         elif not kind.startswith(self._known):
-            log.info("openai sent an event that is not known: %.80s; it was kept and passed over", kind)
+            log.info("openai sent an event of an unknown type: %.80s; it was stored and ignored", kind)
             self._unknown.append(data)
         return ()
 

@@ -40,7 +40,7 @@ async def _resolved(client: LocalClient, item: Item, known: dict[str, dict[str, 
     place = item_ids.place_of(item["id"])
     try:
         if place is None:
-            raise NotFound("It is no id of ours.")
+            raise NotFound("It is not an id of this server.")
         if place[0] not in known:
             items = await items_of(client, await client.responses.turn(place[0]), encrypted=True)
             known[place[0]] = {each["id"]: each for each in items}

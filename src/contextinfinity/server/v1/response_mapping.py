@@ -226,7 +226,7 @@ async def pieces(
                         head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
                         yield head + b"".join(_written(writer, event) for event in said) or KEEP_ALIVE
             if done is None:
-                raise Ending("The server is ending, and the answer is not there yet.")
+                raise Ending("The server is shutting down, and the answer is not complete yet.")
             answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
             answers.append(spoken_of(answered, incoming.model))
         head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
@@ -271,8 +271,8 @@ def _told(error: Exception) -> tuple[Problem, int]:
     if isinstance(error, ContextInfinityError):
         told = problem_of(error)
         return Problem(code=told.code, message=told.detail, hint=told.hint), told.status
-    log.error("a stream broke off", exc_info=error)
-    return Problem(code="error", message="The stream broke off.", hint="Send it again."), 500
+    log.error("a stream was cut off", exc_info=error)
+    return Problem(code="error", message="The stream was cut off.", hint="Send it again."), 500
 
 
 def _end_in(handful: list[StampedEvent]) -> FinishedTurn | None:

@@ -69,7 +69,7 @@ async def get_response(
     response_id: ResponseId,
     include: Include = None,
     stream: Annotated[bool, Query(description="As a stream of events.")] = False,
-    starting_after: Annotated[int, Query(description="The number of the last event that is known.")] = -1,
+    starting_after: Annotated[int, Query(description="The number of the last event that was received.")] = -1,
 ) -> Response:
     """Read a response, as it is now; or its events, from the beginning or after the one that was seen last."""
     found = await act.client.responses.get(response_id)
@@ -99,7 +99,7 @@ async def cancel_response(act: ActingInV1, response_id: ResponseId) -> Response:
     return as_json(await _written(act, found, _shown(found.echo)))
 
 
-@routes.get("/responses/{response_id}/input_items", responses=gives("The items that a response was made from."))
+@routes.get("/responses/{response_id}/input_items", responses=gives("The input items of a response."))
 async def list_input_items(
     act: ActingInV1, response_id: ResponseId, order: Order = "desc", after: After = None, limit: Limit = 20
 ) -> Response:

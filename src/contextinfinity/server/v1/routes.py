@@ -25,18 +25,18 @@ from contextinfinity.server.v1.vendors import ANTHROPIC, COMPLETIONS, OPENAI, PR
 routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=RequestShape)
 
 STATUSES = {
-    400: "The request cannot be followed.",
+    400: "The request is not valid.",
     401: "A token is needed.",
-    403: "Not the caller's.",
+    403: "It belongs to another user.",
     404: "There is no such model or thread.",
     408: "The request took too long to arrive.",
-    409: "Not possible as things stand.",
+    409: "Conflict with the current state.",
     413: "Too large.",
     415: "Not sent as JSON.",
     429: "Too many at once.",
-    500: "Something went wrong that nobody foresaw.",
+    500: "An unexpected error occurred.",
     502: "The model that was asked failed.",
-    503: "The model or the ledger cannot go on now.",
+    503: "The model or the ledger is not available now.",
     504: "The model took too long.",
 }
 

@@ -20,7 +20,7 @@ from contextinfinity.server.v1.vendors import refusal
 
 log = logging.getLogger(__name__)
 
-UNFORESEEN = Problem(code="error", message="Something went wrong that nobody foresaw.", hint="The server's log has it.")
+UNFORESEEN = Problem(code="error", message="An unexpected error occurred.", hint="See the server's log.")
 
 
 class RequestShape(APIRoute):
@@ -36,7 +36,7 @@ class RequestShape(APIRoute):
             except UnansweredRequest as error:
                 return refusal(request.scope, error.problem, error.status, error.headers, error.upstream)
             except RequestValidationError:
-                return refusal(request.scope, Problem(code="invalid_input", message="A parameter breaks a rule."), 400)
+                return refusal(request.scope, Problem(code="invalid_input", message="A parameter is not valid."), 400)
             except ContextInfinityError as error:
                 told = problem_of(error)
                 status = 400 if told.status == 422 else told.status  # no vendor has such a status
@@ -45,7 +45,7 @@ class RequestShape(APIRoute):
             except ClientDisconnect:  # nobody reads the answer, and it is no error of ours
                 raise
             except Exception:
-                log.exception("a request for %s broke", request.url.path)
+                log.exception("a request for %s failed", request.url.path)
                 return refusal(request.scope, UNFORESEEN, 500)
 
         return shaped

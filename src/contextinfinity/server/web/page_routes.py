@@ -155,5 +155,5 @@ async def render_markdown(
     """Render markdown to HTML without scripts, styles or images, as the web page shows it."""
     texts, most = act.body.texts, door_of(request).server.max_message_chars
     if (length := sum(map(len, texts))) > most:
-        raise TooLarge(f"The texts have {length} characters; {most} are the most.", hint="Send them in parts.")
+        raise TooLarge(f"The texts have {length} characters; the maximum is {most}.", hint="Send them in parts.")
     return answer(RenderedTexts(html=await asyncio.to_thread(lambda: tuple(map(render, texts)))))

@@ -129,9 +129,9 @@ class Cipher:
         try:
             data = base64.b64decode(line, validate=True)
         except binascii.Error as error:
-            raise ValueError("The line is not sealed.") from error
+            raise ValueError("The line is not encrypted.") from error
         if len(data) < SALT_BYTES + NONCE_BYTES + TAG_BYTES:
-            raise ValueError("The line is not sealed.")
+            raise ValueError("The line is not encrypted.")
         salt, nonce = data[:SALT_BYTES], data[SALT_BYTES : SALT_BYTES + NONCE_BYTES]
         return _decrypted(self._key_of(salt, b"line"), nonce, data[SALT_BYTES + NONCE_BYTES :], b"line")
 
@@ -146,7 +146,7 @@ class Cipher:
         """Open all chunks; ``ValueError`` if one is damaged or missing."""
         front = source.read(len(STREAM) + SALT_BYTES)
         if len(front) < len(STREAM) + SALT_BYTES or not front.startswith(STREAM):
-            raise ValueError("The file is not sealed.")
+            raise ValueError("The file is not encrypted.")
         key = self._derived(front[len(STREAM) :], b"stream")
         size = CHUNK + TAG_BYTES
         _each_chunk(source, size, lambda nonce, chunk: target.write(_decrypted(key, nonce, chunk, None)))
@@ -187,7 +187,7 @@ def _decrypted(key: AESGCM, nonce: bytes, data: bytes, context: bytes | None) ->
     try:
         return key.decrypt(nonce, data, context)
     except InvalidTag as error:
-        raise ValueError("The bytes are damaged, or sealed with another key.") from error
+        raise ValueError("The data is damaged, or encrypted with another key.") from error
 
 
 def _each_chunk(source: BinaryIO, size: int, work: Callable[[bytes, bytes], object]) -> None:

@@ -105,7 +105,7 @@ def _finish(root: Path) -> None:
     except OSError as error:
         raise LedgerFailed(
             f"The files in {root} cannot be replaced ({error.strerror}: {error.filename}).",
-            hint="Make the folder writable and try again: nothing is lost.",
+            hint="Make the folder writable and try again; no data is lost.",
         ) from error
 
 
@@ -148,7 +148,7 @@ def lock_shared(folder: Path) -> int | None:
         except BlockingIOError:
             if time.monotonic() > end:
                 os.close(descriptor)
-                raise LedgerBusy(f"The files in {folder} are being replaced.", hint="Wait for that.") from None
+                raise LedgerBusy(f"The files in {folder} are being replaced.", hint="Wait until it is done.") from None
             time.sleep(PAUSE)
         except OSError:
             os.close(descriptor)

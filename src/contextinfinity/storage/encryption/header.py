@@ -75,7 +75,7 @@ def unwrap(header: Header, key: str, path: Path, source: KeySource) -> bytes:
         bound = _bound(header.id, header.database_cipher)
         return wrapping.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], bound)
     except InvalidTag as error:
-        raise EncryptionKeyWrong(f"The key in {source} does not open {path.parent}.") from error
+        raise EncryptionKeyWrong(f"The key in {source} does not decrypt {path.parent}.") from error
     except ValueError as error:
         raise LedgerCorrupt(
             f"The file {path} is damaged ({error}).", hint="Put a copy of it back; backups have one beside them."

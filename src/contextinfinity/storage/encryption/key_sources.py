@@ -77,7 +77,8 @@ def store_key(source: KeySource, key: str) -> None:
     """Keep a new key durably, before anything is sealed with it; a key that is there is never replaced."""
     if len(key) < LEAST_CHARACTERS:
         raise InvalidInput(
-            f"The key has {len(key)} characters.", hint=f"Use at least {LEAST_CHARACTERS}, or let a random one be made."
+            f"The key has {len(key)} characters.",
+            hint=f"Use at least {LEAST_CHARACTERS}, or let ContextInfinity create a random one.",
         )
     match source.kind:
         case "file":
@@ -85,7 +86,7 @@ def store_key(source: KeySource, key: str) -> None:
         case "keyring":
             _keyring().set_password(SERVICE, source.name, key)
             if _from_keyring(source.name) != key:
-                raise EncryptionKeyMissing(f"The key could not be kept in {source}.", hint="Use a key file instead.")
+                raise EncryptionKeyMissing(f"The key could not be stored in {source}.", hint="Use a key file instead.")
         case "environment":
             raise InvalidInput(
                 f"The environment variable {source.name} is not set.", hint="Set it to a key, and call this again."

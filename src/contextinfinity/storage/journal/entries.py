@@ -51,7 +51,7 @@ def to_line(entry: JournalEntry, protection: Protection) -> bytes:
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The event holds {lone_surrogate(error)}.") from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"The payload of an event has to be JSON: {error}.") from error
+        raise InvalidInput(f"The payload of an event must be JSON: {error}.") from error
 
 
 def from_line(line: bytes, protection: Protection) -> JournalEntry | None:
@@ -79,11 +79,11 @@ def translate(error: OSError, path: Path) -> LedgerError:
     if error.errno in FULL:
         return LedgerFull(
             f"The journal {path} cannot grow: the disk is full {said}.",
-            hint="What was durable before stays readable; free some room, then send the message again.",
+            hint="Everything that was durable stays readable; free some disk space, then send the message again.",
         )
     if error.errno in _CLOSED_TO_US:
         return LedgerReadOnly(f"The journal {path} cannot be written {said}.")
     return LedgerFailed(
         f"The journal {path} could not be read or written {said}.",
-        hint="What was durable before stays readable; check the disk, then run `cix doctor`.",
+        hint="Everything that was durable stays readable; check the disk, then run `cix doctor`.",
     )

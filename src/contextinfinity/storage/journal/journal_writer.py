@@ -315,7 +315,7 @@ def _take_over(descriptor: int, path: Path) -> int:
     while lines.next_block():
         pass
     if lines.ended:
-        raise Refused(f"The journal {path} has ended.", hint="Nothing can follow its end; read it instead.")
+        raise Refused(f"The journal {path} has ended.", hint="Nothing can be appended after its end.")
     if os.fstat(descriptor).st_size > lines.offset:
         os.ftruncate(descriptor, lines.offset)
     return lines.seq

@@ -55,7 +55,9 @@ def _use_blobs(connection: Connection, session_id: bytes, message: Message, key:
     for sha256 in blobs_of(message.blocks):
         use = {"hash": pack_hash(sha256), "message_key": key, "session_id": session_id}
         if connection.one("use_blob", use) is None:
-            raise InvalidInput(f"The message shows a blob {sha256} that is not kept.", hint="Keep its bytes first.")
+            raise InvalidInput(
+                f"The message refers to a blob {sha256} that is not stored.", hint="Store its bytes first."
+            )
 
 
 def keep_text(connection: Connection, body: str | None, session_id: bytes | None = None) -> int | None:

@@ -201,7 +201,7 @@ def edit_memory(connection: Connection, owner: Owner, memory_id: MemoryId, new: 
     check_memory(new)
     row = connection.one("select_memories", {"owner": find_owner(connection, owner), "ids": hexed([memory_id])})
     if row is None:
-        raise NotFound(f"There is no memory {memory_id}.", hint="`cix memories list` shows those there are.")
+        raise NotFound(f"There is no memory {memory_id}.", hint="`cix memories list` lists the memories.")
     connection.execute("soil_log")
     key, owner_key, thread, before = row[2], row[4], row[5], row[7]
     digest, moment = wire.text_hash(new.content), now()

@@ -44,7 +44,7 @@ def land_turn(connection: Connection, landing: ReplayedTurn) -> Turn:
 def _insert(connection: Connection, landing: ReplayedTurn) -> Turn:
     refuse_deleted(connection, landing.turn_id)
     if landing.new is None:
-        raise NotFound(f"There is no turn {landing.turn_id} whose end could land.")
+        raise NotFound(f"There is no turn {landing.turn_id} to replay the end of.")
     trail = placed_here(connection, landing.new.branch_id, landing.new.trail)
     new = replace(landing.new, id=landing.turn_id, trail=trail)
     return insert_turn(connection, new, message_columns(new.message), landing.said_at or now())

@@ -306,7 +306,7 @@ def _check(outline: SessionOutline, states: Sequence[StateTransfer], turns: Sequ
     for state in states:
         _check_ids(session.id, state.id, state.parent_id)
         if state.branch_id not in branches or (state.parent_id is not None and state.parent_id not in known):
-            raise _unfit(session.id, f"state {state.id} belongs to nothing")
+            raise _unfit(session.id, f"state {state.id} belongs to no branch")
     for turn in turns:
         _check_ids(session.id, turn.id, turn.retry_of)
         of = branches.get(turn.branch_id)
@@ -320,7 +320,7 @@ def _check_ancestry(session_id: SessionId, branch: BranchTransfer, branches: dic
     seen, at = set[str](), branch
     while at.parent_id is not None:
         if at.id in seen:
-            raise _unfit(session_id, f"the parents of branch {branch.id} lead in a circle")
+            raise _unfit(session_id, f"the parents of branch {branch.id} form a cycle")
         seen.add(at.id)
         at = branches[at.parent_id]
 
@@ -332,7 +332,7 @@ def _check_ids(session_id: SessionId, *ids: str | None) -> None:
 
 
 def _unfit(session_id: SessionId, what: str) -> InvalidInput:
-    return InvalidInput(f"The conversation {session_id} is not whole: {what}.", hint="Export it again.")
+    return InvalidInput(f"The conversation {session_id} is incomplete: {what}.", hint="Export it again.")
 
 
 def _insert_session(connection: Connection, session: SessionTransfer) -> None:
@@ -461,7 +461,7 @@ def _insert_origin(connection: Connection, session_id: bytes, origin: OriginTran
     try:
         digest = bytes.fromhex(origin.hash)
     except ValueError:
-        raise InvalidInput(f"{origin.hash[:80]!r} is no hash.") from None
+        raise InvalidInput(f"{origin.hash[:80]!r} is not a hash.") from None
     details = metadata_column(origin.details)
     values = (key, origin.place, session_id, int(origin.answers), origin.external_id, mark, digest, said_at, details)
     connection.execute("insert_origin", values)

@@ -148,7 +148,7 @@ def accept_turn(connection: Connection, new: NewTurn, message: MessageColumns) -
     if new.id is not None and (there := find_turn(connection, new.id)) is not None:
         if (there.branch_id, there.user_message) == (new.branch_id, new.message):
             return there
-        raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
+        raise AlreadyExists(f"There is a turn {new.id} already, with another message.")
     refuse_dead(connection, new.owner)
     if new.creates is not None:
         create_session(connection, new.creates)

@@ -120,13 +120,13 @@ def translate(error: BaseException, name: str) -> ContextInfinityError:
     """Return the error that a caller gets."""
     said = str(error).strip().partition("\n")[0]
     if isinstance(error, errors.InsufficientPrivilege) and _FOREIGN.search(said):
-        return AccessDenied(f"The ledger {name} refused a row of another owner ({said}).")
+        return AccessDenied(f"The ledger {name} rejected a row of another owner ({said}).")
     for theirs, ours, words in _CAUSES:
         if isinstance(error, theirs):
             return ours(f"The ledger {name} {words} ({said}).", hint=_hint(ours))
     if isinstance(error, UNREADABLE):
         return LedgerCorrupt(f"The ledger {name} holds something that cannot be read ({said}).")
-    return LedgerFailed(f"The ledger {name} refused: {said}.", hint=_hint(LedgerFailed))
+    return LedgerFailed(f"The ledger {name} returned an error: {said}.", hint=_hint(LedgerFailed))
 
 
 def _hint(kind: type[LedgerError]) -> str | None:

@@ -78,7 +78,7 @@ def translate(error: BaseException, path: str) -> LedgerError:
             return ours(f"The ledger {path} {words} ({error or type(error).__name__}).")
     if isinstance(error, UNREADABLE):
         return LedgerCorrupt(f"The ledger {path} holds something that cannot be read ({error}).")
-    return LedgerFailed(f"The ledger {path} refused: {error!r}.")
+    return LedgerFailed(f"The ledger {path} returned an error: {error!r}.")
 
 
 LEAST_INDEX = 32_768

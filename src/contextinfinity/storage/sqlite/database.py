@@ -112,7 +112,10 @@ class SqliteDatabase:
             version = version_of(connection, str(self.path))
             refuse_other(connection, self.path, known)
         if version != migrations()[-1].version:
-            raise LedgerReadOnly(f"The ledger {self.path} is of an older release and cannot be upgraded in its place.")
+            raise LedgerReadOnly(
+                f"The ledger {self.path} was written by an older release and cannot be upgraded because it is "
+                "read-only."
+            )
 
     async def write(self, work: Callable[[SqliteConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a write; it is durable when this returns. ``bulk``: one of many large writes.
@@ -182,4 +185,4 @@ class SqliteDatabase:
         return self._writer
 
     def _unwritable(self) -> LedgerReadOnly:
-        return LedgerReadOnly(f"The ledger {self.path} can be read and not written.")
+        return LedgerReadOnly(f"The ledger {self.path} is read-only.")

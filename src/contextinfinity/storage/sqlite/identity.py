@@ -69,7 +69,7 @@ def refuse_lost(path: Path, known: str | None) -> None:
     if known is None and not had_log and not any(Path(f"{path}-spool").glob("*.spool")):
         return
     state = "is empty" if path.exists() else "is missing"
-    raise LedgerLost(f"The ledger {path} {state}, and there was one before.")
+    raise LedgerLost(f"The ledger {path} {state}, but this data_dir had one.")
 
 
 def refuse_other(connection: apsw.Connection, path: Path, known: str | None) -> None:
@@ -78,9 +78,9 @@ def refuse_other(connection: apsw.Connection, path: Path, known: str | None) -> 
         return
     found = identity_of(connection)
     if not found:
-        raise LedgerLost(f"The ledger {path} is empty, and there was one before.")
+        raise LedgerLost(f"The ledger {path} is empty, but this data_dir had one.")
     if known and found != known:
-        raise LedgerLost(f"The ledger {path} is not the one that was there before: it was replaced by another.")
+        raise LedgerLost(f"The ledger {path} is not the ledger of this data_dir: it was replaced by another.")
 
 
 def remember(connection: apsw.Connection, path: Path, data_dir: Path | None = None) -> None:
@@ -192,8 +192,9 @@ class Content:
             self._is_known, self._changed_at = True, changed_at
         elif is_ours is False and self._is_known:
             raise LedgerLost(
-                f"The ledger {self._path} is not the one that was there before: it was overwritten while it was open.",
-                hint="End this process, restore a backup and start again. What is said meanwhile is kept in the spool.",
+                f"The ledger {self._path} is not the ledger of this data_dir: it was overwritten while it was open.",
+                hint="End this process, restore a backup and start again. New messages are kept in the spool "
+                "meanwhile.",
             )
 
     def _holds_identity(self) -> bool | None:

@@ -54,7 +54,7 @@ class Readers:
     def at_once(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run a small read on the calling thread. Raises ``LedgerBusy`` if it would have to wait."""
         if not self._asking.acquire(blocking=False):
-            raise LedgerBusy("Another thread is asking.")
+            raise LedgerBusy("Another thread uses this connection.")
         try:
             if self._closed:
                 raise LedgerClosed("The ledger is closed.")

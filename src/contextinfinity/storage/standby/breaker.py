@@ -78,7 +78,7 @@ class CircuitBreaker:
         return self._away()
 
     def _away(self) -> LedgerAway:
-        return LedgerAway(f"The ledger is away: {self.reason}", hint=self._hint)
+        return LedgerAway(f"The ledger is unavailable: {self.reason}", hint=self._hint)
 
     def _watch(self, limit: asyncio.Timeout) -> None:
         """Check five times within the patience whether another process holds the ledger, while a request waits."""

@@ -50,7 +50,7 @@ from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.standby.recent import Recent, Seed
 from contextinfinity.storage.standby.spool import Item, Record, Recorded, Spooled, id_of
 
-ELSEWHERE = Problem(code="elsewhere", message="It was being answered by another process when the ledger went away.")
+ELSEWHERE = Problem(code="elsewhere", message="Another process was answering it when the ledger became unavailable.")
 
 Keep = Callable[[Sequence[Record]], Awaitable[None]]
 
@@ -217,7 +217,7 @@ class HeldBranch:
                 check_same_request(new.once, made.once.asked)
                 return self.turns[turn_id]
         if (there := self.turns.get(new.id or "")) is not None and there.user_message != new.message:
-            raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
+            raise AlreadyExists(f"There is a turn {new.id} already, with another message.")
         return there
 
     def _begin(self, turn: Turn) -> Turn:
@@ -301,4 +301,4 @@ def _milliseconds(moment: datetime | None) -> datetime:
 def _refuse_blobs(*messages: Message | None) -> None:
     """Reject images, whose bytes only the ledger can store."""
     if any(blobs_of(message.blocks) for message in messages if message is not None):
-        raise LedgerAway("The ledger is away, and images cannot be kept without it.")
+        raise LedgerAway("The ledger is unavailable, and images cannot be stored without it.")

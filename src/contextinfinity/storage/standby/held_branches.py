@@ -124,7 +124,7 @@ class HeldBranches:
             since = min(breaker.since for breaker in away if breaker.since is not None)
             return StoreHealth(status="degraded", reason=away[0].reason, since=since, spool_depth=self.depth)
         if not self.is_over:
-            reason = "The ledger is back, and what was spooled is being written to it."
+            reason = "The ledger is back; its spool is being replayed."
             return StoreHealth(status="degraded", reason=reason, spool_depth=self.depth)
         for path, reason in refused(self.replay.folder).items():
             told = f"The ledger did not accept all of {path}, which was acknowledged ({reason or 'see the log'})."
@@ -200,7 +200,7 @@ class HeldBranches:
                 new = replace(new, id=made.id)
         if (there := self.session(new.id or "") or known) is not None:
             if (there.owner, there.kind) != (new.owner, new.kind) or new.external_id not in (None, there.external_id):
-                raise AlreadyExists(f"There is a session {new.id} already, and it is another one.")
+                raise AlreadyExists(f"There is a session {new.id} already, with different values.")
             return there
         new = replace(new, id=new.id or new_id(), branch_id=new.branch_id or new_id())
         await self.keep([new])
@@ -221,7 +221,7 @@ class HeldBranches:
         wanted = sum(len(body) for _, body in entries) + ROOM_TO_END * (1 + running)
         if size + wanted > most and not any(map(_goes_on, records)):
             used = f"{size:,} of {most:,} bytes are used"
-            raise SpoolFull(f"The ledger is away, and its spool {self._spool.path} is full: {used}.")
+            raise SpoolFull(f"The ledger is unavailable, and its spool {self._spool.path} is full: {used}.")
         await self._spool.append(entries)
         for record in records:
             self._spooled.add(record)
@@ -234,7 +234,7 @@ class HeldBranches:
         user_id = session.owner.user_id if session else user_id
         about = {"operation": verb, "session_id": session_id or "", "user_id": user_id, "error": away.message}
         told = " ".join(f"{name}={value}" for name, value in about.items())
-        log.error("the ledger is away: %s", told, extra=about)
+        log.error("the ledger is unavailable: %s", told, extra=about)
 
     async def _hold(self, branch_id: BranchId | None, verb: str, away: LedgerAway) -> HeldBranch:
         """Continue with a branch here, from what can be read or was seen of it; ``LedgerAway`` if nothing is known."""

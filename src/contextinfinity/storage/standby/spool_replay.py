@@ -133,7 +133,7 @@ class Replay:
             try:
                 await self.run()
             except NOT_NOW as error:
-                log.info("the spool %s has to wait: %s", path, error)
+                log.info("replaying the spool %s failed; it is tried again later: %s", path, error)
                 return False
             _, spooled = self._read.get(path.name, ((0, 0), Spooled()))
             if not all(map(self.is_landed, spooled.turns.values())):

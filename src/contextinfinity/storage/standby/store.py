@@ -64,7 +64,7 @@ class StandbyStore:
         held = self._held.health()
         return held if held.status != "ready" else self._ledger.health()
 
-    def take_for_away(self, reason: str = "It was said so.") -> None:
+    def take_for_away(self, reason: str = "It was set manually.") -> None:
         """Open the circuit breaker until a probe succeeds; for tests."""
         for breaker in (self._held.reads, self._held.writes):
             breaker.open(LedgerFailed(reason))
@@ -91,7 +91,7 @@ class StandbyStore:
     def _reconnect(self) -> None:
         """Start the task that probes the ledger, unless it is running."""
         if self._reconnecting is None and not self._closed:
-            log.warning("the ledger is away; what is said is kept in a spool until it is back")
+            log.warning("the ledger is unavailable; new messages are kept in a spool until it is back")
             self._reconnecting = asyncio.create_task(
                 self._until_back(), name="ledger-reconnect", context=maintenance_context()
             )
@@ -105,10 +105,10 @@ class StandbyStore:
             try:
                 await self._probe()
             except NOT_NOW as error:
-                log.info("what is spooled has to wait: %s", error)
+                log.info("replaying the spool failed; it is tried again later: %s", error)
             except Exception:  # try again, whatever it is
-                log.exception("what is spooled could not be written to the ledger")
-        log.warning("the ledger is back, and has everything")
+                log.exception("the spool could not be replayed")
+        log.warning("the ledger is back and the spool is replayed")
         self._reconnecting, self._alerted = None, False
 
     async def _probe(self) -> None:
@@ -129,4 +129,6 @@ class StandbyStore:
         if (now() - health.since).total_seconds() >= self._bounds.alert_seconds:
             self._alerted = True
             since = health.since.isoformat(timespec="seconds")
-            log.critical("the ledger is away since %s, %d held: %s", since, health.spool_depth, health.reason)
+            log.critical(
+                "the ledger is unavailable since %s, %d items spooled: %s", since, health.spool_depth, health.reason
+            )

@@ -31,7 +31,7 @@ text without such a position is counted whole.
 
 
 def estimate(text: str) -> int:
-    """Estimate the tokens of a text by its length; at least 1 for a text that is not empty."""
+    """Estimate the tokens of a text by its length; at least 1 for a string that is not empty."""
     return -(-len(text) // CHARACTERS_A_TOKEN)
 
 

@@ -31,7 +31,7 @@ class ContextPanel(TextPanel):
         """Read and show the plan of the selected turn's last request."""
         turn = self.conversation.turn
         if turn is None:
-            return self.show_nothing("Nothing was asked here yet.")
+            return self.show_nothing("This conversation has no turns yet.")
         explained = await self.conversation.call(self.conversation.client.conversations.explain(turn.turn_id))
         return self.show(explained_view(explained, turn.turn_seq, self.look))
 

@@ -16,10 +16,10 @@ from contextinfinity.tui.turn_view import tokens
 
 LISTED = 12
 EXPLANATION = """\
-When the conversation grows, old turns move from the word-for-word part of the prompt into a summary. Nothing said is
+When the conversation grows, old turns move from the word-for-word part of the prompt into a summary. Nothing is
 lost: every turn stays in the history and can be found.
 
-Press p to see what would move now and how the summary would change."""
+Press p to preview which turns would move and how the summary would change."""
 
 
 class FoldsPanel(TextPanel):
@@ -53,14 +53,14 @@ class FoldsPanel(TextPanel):
     async def _fold(self, *, preview: bool) -> None:
         conversation = self.conversation
         if conversation.thread_id is None:
-            return self.show_nothing("Nothing was said here yet.")
+            return self.show_nothing("This conversation has no turns yet.")
         fold = conversation.client.folds.fold(conversation.thread_id, preview=preview, branch_id=conversation.branch_id)
         return self._shown(await conversation.call(fold))
 
     async def _undo(self) -> None:
         conversation = self.conversation
         if conversation.thread_id is None:
-            return self.show_nothing("Nothing was said here yet.")
+            return self.show_nothing("This conversation has no turns yet.")
         undo = conversation.client.folds.undo(conversation.thread_id, branch_id=conversation.branch_id)
         return self._shown(await conversation.call(undo))
 
@@ -74,7 +74,7 @@ def fold_view(fold: ShownFold) -> Group:
     """Draw a fold: what it does, the turns that leave, and the summary as a diff."""
     if fold.case == "none":
         covered = f"The summary covers the turns up to {fold.covers_turn_seq}:\n" if fold.covers_turn_seq else ""
-        return Group(Text("Nothing to fold: the newest turns stay word for word."), Text(covered), *_diff(fold))
+        return Group(Text("Nothing to fold: the newest turns stay verbatim."), Text(covered), *_diff(fold))
     done = {"unfold": "Undone"}.get(fold.case, "Folded" if fold.committed else "Preview")
     parts: list[RenderableType] = [
         Text(f"{done}: the summary covers turns up to {fold.covers_turn_seq} (before: {fold.covered}).", style="bold"),
@@ -87,7 +87,11 @@ def fold_view(fold: ShownFold) -> Group:
         parts.append(Text(tame(fold.notice), style="bold yellow"))
     if used := tokens(fold.spent):
         parts.append(Text(f"Summaries of this conversation used {used}", style="dim"))
-    for title, lines in (("Turns that leave", fold.leaves), ("Turns that stay", fold.stays), ("Settled", fold.retired)):
+    for title, lines in (
+        ("Turns to fold", fold.leaves),
+        ("Turns that stay verbatim", fold.stays),
+        ("Settled", fold.retired),
+    ):
         if lines:
             parts.append(Text(f"\n{title}", style="bold"))
             parts.extend(Text(tame(line), no_wrap=True, overflow="ellipsis") for line in lines[-LISTED:])

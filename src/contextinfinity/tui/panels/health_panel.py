@@ -44,5 +44,5 @@ def health_view(health: Health) -> Group:
     if backlog.oldest is not None:
         parts.append(Text(f"  the oldest waits since {clock(backlog.oldest)}"))
     if health.spool_depth:
-        parts.append(Text(f"\n{health.spool_depth} turns are held until the ledger is back.", style="bold yellow"))
+        parts.append(Text(f"\n{health.spool_depth} turns are spooled until the ledger is back.", style="bold yellow"))
     return Group(*parts)

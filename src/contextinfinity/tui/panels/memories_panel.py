@@ -30,7 +30,7 @@ class MemoriesPanel(ListPanel):
 
     NAME = "memories"
     TITLE = "Memories"
-    KEYS = "a adds · e edits · d forgets for good"
+    KEYS = "a adds · e edits · d deletes permanently"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "add", "Add"),
         Binding("e", "edit", "Edit"),
@@ -39,7 +39,7 @@ class MemoriesPanel(ListPanel):
 
     def body(self) -> Iterable[Input | OptionList]:  # type: ignore[override]
         """Return a field above the list."""
-        yield Input(placeholder="Which memories matter for …", id="memory-words", select_on_focus=True)
+        yield Input(placeholder="Find memories about …", id="memory-words", select_on_focus=True)
         yield OptionList(classes="panel-list", markup=False)
 
     async def load(self) -> None:
@@ -51,7 +51,7 @@ class MemoriesPanel(ListPanel):
         memories, owner = self.conversation.client.memories, self.conversation.thread.owner
         self._memories = await self.conversation.call(memories.list(owner, q=words or None, limit=MOST))
         if not self._memories:
-            return self.show_nothing("Nothing is remembered yet. Press a to add a fact.")
+            return self.show_nothing("There are no memories yet. Press a to add a fact.")
         return self.show_lines(map(_line, self._memories))
 
     @on(Input.Changed, "#memory-words")
@@ -76,7 +76,7 @@ class MemoriesPanel(ListPanel):
         """Ask for other words for the highlighted memory."""
         if (memory := self.memory) is not None:
             self.app.push_screen(
-                TextDialog("Change this memory; the old words are deleted", memory.content),
+                TextDialog("Change this memory; the old text is deleted", memory.content),
                 lambda content: self._edited(memory, content),
             )
 
@@ -84,7 +84,7 @@ class MemoriesPanel(ListPanel):
         """Ask, and forget the highlighted memory."""
         if (memory := self.memory) is not None:
             self.app.push_screen(
-                ConfirmDialog(f"Forget for good: {memory.content[:120]}", "Yes, forget it"),
+                ConfirmDialog(f"Delete permanently:  {memory.content[:120]}", "Yes, forget it"),
                 lambda answer: self._forgotten(memory, answer),
             )
 

@@ -25,7 +25,7 @@ class PendingPanel(ListPanel):
         await self.conversation.refresh()
         pending, branch = self.conversation.pending, self.conversation.branch
         if branch is None:
-            return self.show_nothing("Nothing was said here yet.")
+            return self.show_nothing("This conversation has no turns yet.")
         if not pending:
             return self.show_nothing(
                 f"Nothing is pending: all answers are committed, the head is state {branch.state}."

@@ -27,7 +27,7 @@ class SearchPanel(ListPanel):
 
     NAME = "search"
     TITLE = "Search and chunks"
-    KEYS = "Enter attaches to the next message · o opens the place · s this or all conversations"
+    KEYS = "Enter attaches to the next message · o opens the turn · s this or all conversations"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "open_place", "Open"), Binding("s", "toggle_scope", "Scope")]
 
     class ChunkAttached(Message):
@@ -71,7 +71,7 @@ class SearchPanel(ListPanel):
         turn = self.conversation.turn
         self._hits = ()
         if turn is None:
-            return self.show_nothing("Type to search in what was said.")
+            return self.show_nothing("Type to search the conversations.")
         self._hits = (await self.conversation.call(self.conversation.client.past.chunks(turn.turn_id))).hits
         return self._fill(f"Turn {turn.turn_seq} has no chunks yet. Type to search.")
 

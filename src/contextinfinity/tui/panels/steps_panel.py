@@ -26,14 +26,14 @@ class StepsPanel(TextPanel):
         """Read and show the steps."""
         turn = self.conversation.turn
         if turn is None:
-            return self.show_nothing("Nothing was asked here yet.")
+            return self.show_nothing("This conversation has no turns yet.")
         account = await self.conversation.call(self.conversation.client.conversations.turn(turn.turn_id))
         return self.show(account_view(account))
 
 
 def account_view(account: TurnAccount) -> Group:
     """Draw the account of a turn."""
-    degraded = ", not found by meaning yet" if account.degraded else ""
+    degraded = ", not in semantic search yet" if account.degraded else ""
     parts: list[RenderableType] = [
         Text(f"Turn {account.turn_seq}: {account.phase.value}, {account.outcome or 'running'}{degraded}"),
     ]
