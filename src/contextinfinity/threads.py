@@ -4,7 +4,7 @@
     get_history("my-thread")
 
 These functions are plain calls: they work with or without a running event loop and from any OS thread, and when
-``add_turn`` has returned, everybody can read the turn. Only ``add_turn`` and ``clear_thread`` change a thread, and
+``add_turn`` has returned, every caller can read the turn. Only ``add_turn`` and ``clear_thread`` change a thread, and
 reading creates nothing. Where the turns are kept is a setting, ``[storage] threads``; ``use`` names another place.
 """
 

@@ -196,7 +196,7 @@ class ForgetfulDisk(_Disk):
             self.refuse_if_off()
 
     def contents(self, path: str) -> _Contents:
-        """Give a file as programs see it."""
+        """Return a file as programs see it."""
         if path not in self._files:
             real = Path(path)
             self._files[path] = _Contents(real.read_bytes() if real.exists() else None)
@@ -232,7 +232,7 @@ class ForgetfulDisk(_Disk):
                 self.contents(filename).flush()
 
     def xAccess(self, pathname: str, flags: int) -> bool:
-        """Tell whether there is such a file."""
+        """Return whether there is such a file."""
         with self.lock:
             self.refuse_if_off()
             known = self._files.get(pathname)

@@ -71,7 +71,7 @@ def replies(rounds: int, name: str = "c") -> list[ScriptedReply | str]:
 
 
 def whole_results(prompt: Prompt, name: str) -> int:
-    """Count the results of the calls of that name that are shown word for word, 800 characters each."""
+    """Count the results of the calls of that name that are shown verbatim, 800 characters each."""
     blocks = [block for message in prompt.messages for block in message.blocks if isinstance(block, ToolResultBlock)]
     texts = [(block.tool_use_id, "".join(str(part) for part in block.content)) for block in blocks]
     return sum(call.startswith(name) and "left out" not in text and len(text) > 800 for call, text in texts)

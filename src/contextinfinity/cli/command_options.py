@@ -92,7 +92,7 @@ class CommonOptions:
 
     @property
     def named_user(self) -> str | None:
-        """The user that ``--user`` names; None: nobody, and an id finds any user's conversation on this machine."""
+        """The user that ``--user`` names; None: no user, and an id finds any user's conversation on this machine."""
         return None if self.user == "local" else self.user
 
 
@@ -133,7 +133,7 @@ def command_without_owner(function: Callable[Concatenate[CommonOptions, P], None
 
 
 def command_for(user: Any) -> Callable[[Callable[Concatenate[CommonOptions, P], None]], Callable[..., None]]:
-    """Make a command that works on this machine only and has to be told the user: ``user`` declares the option."""
+    """Make a command that works on this machine only and needs the user: ``user`` declares the option."""
     return partial(_with, _SHARED | {"server": (NoServer, None), "user": (user, inspect.Parameter.empty)})
 
 
@@ -166,7 +166,7 @@ def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None])
 
 
 def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """Give a parameter, or the fields of one that stands for many."""
+    """Return a parameter, or the fields of one that groups several."""
     if not is_dataclass(parameter.annotation):
         return [parameter]
     hints = get_type_hints(parameter.annotation, include_extras=True)

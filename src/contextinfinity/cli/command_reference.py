@@ -47,7 +47,7 @@ _HELP = "help"
 
 
 def reference() -> str:
-    """Give the page, in Markdown."""
+    """Return the page, in Markdown."""
     group: Any = typer.main.get_command(app)
     return "\n".join([_OPENING, *("\n".join(_command(name, one)) for name, one in group.commands.items())])
 

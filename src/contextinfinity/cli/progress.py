@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Give what is told how much is done, and of how much (0: nobody knows)."""
+    """Return a callback for the amount done and the total (0: unknown)."""
     if not sys.stderr.isatty():
         yield lambda _done, _all: None
         return

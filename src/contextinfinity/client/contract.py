@@ -3,9 +3,9 @@
 These rules apply to all methods:
 
 - **thread_id** is one of our ids, or the id its owner gave it. Only talking makes a thread that is not there (``new``,
-  or a foreign id nobody has used yet); everything else raises ``NotFound`` for an unknown thread, branch or turn.
+  or an external id that is not used yet); everything else raises ``NotFound`` for an unknown thread, branch or turn.
 - **owner**: a client that acts for an owner (``acting_for``) finds and makes only that owner's things, whatever owner a
-  verb is given; everything else does not exist. A client that acts for nobody finds any thread by our id.
+  verb is given; everything else does not exist. A client without a user finds any thread by its id.
 - **branch_id** None is the active branch. A branch of another thread is ``NotFound``.
 - **durable**: what a verb that changes something returned is on the disk.
 - What is wrong with a value is ``InvalidInput``; an answer that fails is no error of the client: its turn says so.
@@ -317,7 +317,7 @@ class Imports(Protocol):
         """Import a file of messages; importing it again adds only new messages.
 
         ``thread_id``: where messages go that name no conversation of their own; None: to the file's own. Records that
-        are no messages are told in the result; a file of nothing else is ``InvalidInput``.
+        are not messages are listed in the result; a file of nothing else is ``InvalidInput``.
         """
         ...
 

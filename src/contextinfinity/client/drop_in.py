@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["UPSTREAM", "Answered", "DropIn", "SendOptions", "SentConversation", "Terms", "number_of"]
 
 AUTO = "auto"
-"""The model that stands for none: the router chooses."""
+"""The model name that lets the router choose."""
 
 
 class Answered(Struct, frozen=True, kw_only=True):

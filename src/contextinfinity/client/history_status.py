@@ -10,7 +10,7 @@ from contextinfinity.workspace.history import messages_of
 
 
 async def history_status(engine: Engine, session: Session) -> dict[str, int | float | bool | str]:
-    """Return the tokens and messages that are shown word for word, and the trigger of compaction."""
+    """Return the tokens and messages that are shown verbatim, and the trigger of compaction."""
     store, model = engine.store, engine.models.named(None)
     branch_id = session.active_branch
     head, branch = await store.states.head(branch_id), await store.branches.get(branch_id)

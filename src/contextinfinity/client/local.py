@@ -124,7 +124,7 @@ class LocalClient:
 
     @property
     def owner(self) -> Owner | None:
-        """The owner whose things it finds; None: anybody's."""
+        """The owner whose data it finds; None: every owner's."""
         return self._owner
 
     def open_workspace(self, root: str | Path, *, model: str | None = None, folder: str = "") -> WorkspaceConversations:

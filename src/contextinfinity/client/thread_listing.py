@@ -72,7 +72,7 @@ async def _opening(store: Store, branch_id: BranchId) -> Sequence[Turn]:
 
 
 def _acknowledges(answer: str) -> bool:
-    """Tell whether an answer says no more than that a message was received."""
+    """Return whether an answer says no more than that a message was received."""
     return len(answer) <= LONGEST_ACKNOWLEDGEMENT and _RECEIVED.match(answer) is not None
 
 

@@ -22,7 +22,7 @@ HEALTH_SECONDS = 2.0
 MOST_KNOWN = 10_000
 """How many tokens are remembered for a time when the ledger is away."""
 MANY_FAILED = 1
-"""From so many given-up jobs on an engine is degraded: what they stood for is missing until a reindex."""
+"""From so many given-up jobs on an engine is degraded: their work is missing until a reindex."""
 
 
 class LocalTokens:
@@ -112,7 +112,7 @@ def _hash(text: str) -> str:
 
 
 async def health_of(engine: Engine) -> Health:
-    """Return whether the ledger answers, what is pending for it, and which jobs failed for good."""
+    """Return whether the ledger answers, what is pending for it, and which jobs failed permanently."""
     ledger, backlog, reasons = engine.health(), Backlog(), list[str]()
     try:
         backlog = await asyncio.wait_for(engine.store.jobs.backlog(), HEALTH_SECONDS)

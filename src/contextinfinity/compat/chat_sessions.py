@@ -41,7 +41,7 @@ class Turn:
     """One query and its response. ``turn_number`` counts from 1 in its session and is never reused.
 
     ``durability`` is "local" while the turn is spooled because the ledger is unavailable: the number is then
-    provisional, and is final if nobody else writes to the session in the meantime.
+    provisional, and is final if no one else writes to the session in the meantime.
     """
 
     id: str

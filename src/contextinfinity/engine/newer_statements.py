@@ -2,7 +2,7 @@
 
 A change is often stated in words that the question lacks ("rip it out, a dict is enough"). It is found from the older
 exchange: the later exchange that is most similar to it and to the question, by vectors and by shared words, goes into
-the prompt too. If it stands out from all other later exchanges, the older one is marked. Weights and figures:
+the prompt too. If it scores far above all other later exchanges, the older one is marked. Weights and figures:
 docs/decisions/0024-ranking.md.
 """
 

@@ -234,7 +234,7 @@ class ThreadMatching:
         return await self._aside(coming, await self._past_failures(said, found))
 
     async def _aside(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
-        """Give a side request a branch of its own; its tool rounds stay on that branch."""
+        """Return a side request a branch of its own; its tool rounds stay on that branch."""
         if spot.branch_id is None or spot.follows is None or not (coming.side or goes_on(coming.said.message)):
             return spot
         if spot.retry_of is not None:
@@ -555,7 +555,7 @@ def _anew(said: HashedConversation, session: Session | None, *, fork: bool = Fal
 
 
 def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:
-    """Give a recorded exchange an id derived from its position, so that recording is idempotent."""
+    """Return a recorded exchange an id derived from its position, so that recording is idempotent."""
     said = f"{branch_id} {place} {exchange.asked}".encode()
     turn_id = str(UUID(bytes=sha256(said).digest()[:16], version=5))
     return replace(exchange, id=turn_id)

@@ -238,7 +238,7 @@ def _imported(link: _Chain, question: Message) -> ImportedMessage:
 
 
 def _paired(replies: Sequence[Sequence[ReplyItem]]) -> list[TranscriptItem]:
-    """Give every tool result its call and every call its result, in order."""
+    """Return every tool result its call and every call its result, in order."""
     made: list[TranscriptItem] = []
     pending: dict[str, ToolCallItem] = {}
     number = 0
@@ -291,7 +291,7 @@ def _split(items: Sequence[TranscriptItem]) -> tuple[tuple[TranscriptItem, ...],
 
 
 def _closed(items: Sequence[TranscriptItem]) -> tuple[TranscriptItem, ...]:
-    """Give calls that wait at the end of the rounds their result."""
+    """Return calls that wait at the end of the rounds their result."""
     waiting = dict.fromkeys(item.call_id for item in items if isinstance(item, ToolCallItem))
     for item in items:
         if isinstance(item, ToolOutputItem):

@@ -1,7 +1,7 @@
 """Open whatever a person has of conversations: a file, a zip archive, a folder, a database of ``llm``.
 
 Output: ``ImportRecord`` values, one after the other, in bounded memory: a message, a whole conversation, or the reason
-why something is neither, with the file and the line where it stands. What a record is follows from its fields, so that
+why something is neither, with its file and line. What a record is follows from its fields, so that
 every format works without being named; a format that is named has to be the one.
 """
 

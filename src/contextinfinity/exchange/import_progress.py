@@ -1,4 +1,4 @@
-"""What an import tells: while it goes on, and at its end."""
+"""The progress and the result of an import."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Format: TypeAlias = Literal["auto", "cix", "chatgpt", "claude", "openwebui", "li
 """``jsonl``: a message a line; ``openai``: a list of messages, or lines; ``auto``: whichever the file looks like."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how many bytes of the file were read, and how many messages."""
+"""Called with the number of bytes read, and how many messages."""
 
 
 class BadRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A record that was left out: where it begins, and why. The last of very many may stand for ``count``.
 
-    ``file`` is the file of an archive or a folder it stands in.
+    ``file`` is the file of an archive or a folder that contains it.
     """
 
     line: int

@@ -1,14 +1,14 @@
 """A file of messages into the ledger, each message once.
 
 Messages go in batches. A batch of a conversation is one transaction that adds what is not there yet, so an import that
-was killed is done by importing again, and a file that grew adds what is new. Batches end before somebody asks
-something, so that question and answer arrive together as a rule; where they do not, the store puts them together.
+was killed is done by importing again, and a file that grew adds what is new. Batches end before a user
+message, so that a question and its answer are usually in one batch; if not, the store joins them.
 
 Messages go to the conversation they name, as its ``external_id``. Those that name none go to the one the caller names,
 or else to the file's own: the one that began as the file begins. Its name is made from the first message, but many
 conversations begin with the same words; so the beginnings are compared, and where they differ it is another one.
 
-A bad record counts as a place of the conversation it stands in, so that nothing moves when it is mended.
+An invalid record takes a position in its conversation, so that nothing moves when it is corrected.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def import_file(
     thread_id: str | None = None,
     progress: Progress | None = None,
 ) -> Imported:
-    """Import a file; what it holds that is no message is told, and everything else goes in.
+    """Import a file; invalid records are reported, everything else is imported.
 
     ``thread_id``: where messages go that name no conversation, one that is there or a new one. The path ``-`` is what
     is piped in.
@@ -103,7 +103,7 @@ async def _read_ahead(batches: Iterator[list[ImportRecord]]) -> AsyncGenerator[l
             upcoming = _in_a_thread(lambda: next(batches, None))
             yield batch
     finally:
-        await asyncio.wait((upcoming,), timeout=LEAVE_SECONDS)  # a file is closed when nobody reads it; a pipe may stay
+        await asyncio.wait((upcoming,), timeout=LEAVE_SECONDS)  # a file is closed when no one reads it; a pipe may stay
         if upcoming.done():
             upcoming.exception()
 
@@ -123,7 +123,7 @@ def _in_a_thread(read: Callable[[], T]) -> asyncio.Future[T]:
             result = read()
         except BaseException as error:
             failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        with suppress(RuntimeError):  # the loop is closed: there is no one to notify
             loop.call_soon_threadsafe(tell, result, failure)
 
     threading.Thread(target=run, name="import", daemon=True).start()
@@ -152,7 +152,7 @@ def _is_full(batch: Sequence[ImportRecord], size: int, following: ImportRecord) 
 
 
 def _stranger(path: Path, first: BadRecord) -> InvalidInput:
-    """Say of a file that nothing in it is a message."""
+    """Return the error for a file without messages."""
     return InvalidInput(
         f"{path} holds no messages that could be read; line {first.line}: {first.reason}.",
         hint="`cix import --help` lists the formats that can be read.",
@@ -173,7 +173,7 @@ class _Import:
         self.tally = Tally()
 
     def talks(self) -> Iterable[ImportTally]:
-        """Give the conversations in the order in which they first appear; one of several names may come again."""
+        """Return the conversations in the order in which they first appear; one of several names may come again."""
         return self._talks.values()
 
     async def put(self, batch: Sequence[ImportRecord]) -> None:
@@ -236,7 +236,7 @@ class _Import:
         self.tally.count(talk, count if made else 0, 0 if made else count)
 
     async def _add_conversation(self, entry: ImportRecord, conversation: ExportedConversation) -> None:
-        """Put one conversation in, its turns in batches; what of it cannot be kept is told."""
+        """Put one conversation in, its turns in batches; messages that cannot be stored are reported."""
         talk = self._of(conversation.id)
         for place, reason in conversation.bad:
             self.tally.bad(talk, entry.line, f"{place}: {reason}", entry.file)
@@ -288,7 +288,7 @@ class _Import:
         return self._talks.setdefault(key, ImportTally())
 
     def _talk(self, said: ParsedMessage | Unfit) -> ImportTally:
-        """Give the conversation of a record; a bad one that names none belongs where it stands."""
+        """Return the conversation of a record; an invalid one without a conversation belongs to the current one."""
         if isinstance(said, Unfit) and said.session is None and self._last is not None:
             return self._last
         talk = self._of(said.session or self._home)
@@ -317,14 +317,14 @@ class _Import:
             there = await sessions.get(name) if is_id(name) else None
             if there is not None and there.owner == owner:
                 return there
-            with suppress(AlreadyExists):  # somebody was quicker: it is found now
+            with suppress(AlreadyExists):  # another process was faster: it is found now
                 return await sessions.create(new or NewSession(owner=owner, external_id=name))
         return session
 
     async def _own(self, begins: Sequence[ImportedMessage]) -> Session:
         """Find the conversation that begins as the file does; make it if there is none.
 
-        It may be called after any of the first messages: those before were bad records then, and are mended now.
+        It may be called after any of the first messages: those before were invalid records then and are corrected now.
         """
         while True:
             free: list[str] = []
@@ -336,19 +336,19 @@ class _Import:
                         break
                     if _same_beginning(await self._store.arrivals.beginning(session.id, limit=COMPARED), begins):
                         return session
-            with suppress(AlreadyExists):  # somebody was quicker: it is found now
+            with suppress(AlreadyExists):  # another process was faster: it is found now
                 new = NewSession(owner=self._owner, external_id=free[0], title=self._title)
                 return await self._store.sessions.create(new)
 
 
 def _names(first: ImportedMessage) -> Iterator[str]:
-    """Give the names a file's own conversation may have, from what its first message says."""
+    """Return the names a file's own conversation may have, from what its first message says."""
     said = hashlib.sha256(hash_of(first) + repr((first.external_id, first.created_at)).encode()).hexdigest()[:16]
     return (f"import-{said}" + (f"-{number}" if number > 1 else "") for number in count(1))
 
 
 def _same_beginning(there: Iterable[Origin], begins: Sequence[ImportedMessage]) -> bool:
-    """Tell whether what is there could be from an earlier state of the file: nothing in the same place differs."""
+    """Return whether what is there could be from an earlier state of the file: nothing in the same place differs."""
     known = {origin.place: origin for origin in there}
     for each in begins:
         origin = known.get(each.place)

@@ -3,7 +3,7 @@
 Newer releases keep a tree of messages (``threads``, ``turns``, ``messages``, ``parts``), older ones a table of
 ``responses``; a database that was upgraded holds both, and each conversation is in one of them.
 
-The database is somebody else's file: it is opened read-only, only its own tables are read, and nothing that its
+The database belongs to another program: it is opened read-only, only its own tables are read, and nothing that its
 schema defines (views, triggers, functions) runs.
 """
 

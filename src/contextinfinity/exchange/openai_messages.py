@@ -2,9 +2,9 @@
 
 Content is a text or a list of parts. Calls and results of tools become blocks; pictures in data URIs become blobs, to
 be kept before the message is; parts of a kind we do not know are kept as they are. ``thread_id``, ``session_id`` or
-``conversation_id`` name the conversation. Every other field is kept word for word as a detail of the message.
+``conversation_id`` name the conversation. Every other field is kept unchanged as a detail of the message.
 
-Records are anybody's: one that says nothing or breaks a rule raises ``Unfit`` with the reason.
+Records are untrusted: one that says nothing or breaks a rule raises ``Unfit`` with the reason.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def parsed_message(record: dict[str, Json]) -> ParsedMessage:
 
 
 def _is_overfull(data: bytes) -> bool:
-    """Tell whether a large record is a crowd of small values, which take fifty times its size once they are read."""
+    """Return whether a large record is a crowd of small values, which take fifty times its size once they are read."""
     return len(data) > ROOMY and _TEXT.sub(b"", data).count(b",") > MOST_VALUES
 
 
@@ -127,7 +127,7 @@ def _said(record: dict[str, Json], session: str | None) -> ParsedMessage:
 
 
 def _details(record: dict[str, Json], time_field: str) -> Json:
-    """Give the fields that were not read; a time that cannot be read is among them."""
+    """Return the fields that were not read; a time that cannot be read is among them."""
     left = {name: value for name, value in record.items() if name not in _READ and value is not None}
     left.pop(time_field, None)
     return left or None
@@ -171,7 +171,7 @@ def _message(record: dict[str, Json], blobs: Blobs) -> Message:
 
 
 def _as_result(record: dict[str, Json], blocks: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
-    """Give what a tool said as the result of its call, if it says of which."""
+    """Return what a tool said as the result of its call, if it says of which."""
     call = record.get("tool_call_id") or (record.get("name") if record["role"] == "function" else None)
     return (ToolResultBlock(tool_use_id=call, content=blocks),) if isinstance(call, str) else blocks
 

@@ -1,8 +1,8 @@
 """A file cut into records, one after the other, in bounded memory.
 
-Records stand one a line, or in one JSON list. Nothing is decoded here: a record is the bytes between two line ends, or
-between two commas of the list, so that one that is no JSON spoils no other. What is larger than ``LARGEST_RECORD`` is
-read past and told as a problem. Files may begin with a byte order mark and may be compressed with gzip.
+Records are one per line, or in one JSON list. Nothing is decoded here: a record is the bytes between two line ends, or
+between two commas of the list, so that an invalid one does not affect the others. A record over ``LARGEST_RECORD`` is
+skipped and reported as a problem. Files may begin with a byte order mark and may be compressed with gzip.
 
 An element of a list that lost a quote or a brace seems to go on for ever. It is known to be broken where a text goes
 past the end of its line, or an object begins where a name should; the next one is then looked for.
@@ -47,9 +47,7 @@ _STRANGERS = {
 _SPACE = b" \t\r\n"
 _QUOTE = ord('"')
 _STRUCTURE = re.compile(rb'["\[\]{},]')
-_INSIDE_TEXT = re.compile(
-    rb'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+', re.DOTALL
-)  # possessive: no way back, whatever stands there
+_INSIDE_TEXT = re.compile(rb'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+', re.DOTALL)  # possessive: no backtracking
 _FLAT = re.compile(rb'[ \t\r\n]*+\{(?:[^"\[\]{}]++|"(?:[^"\\\n]++|\\.)*+")*+\}', re.DOTALL)
 """An object without others in it, as most records are: found at one go."""
 
@@ -70,7 +68,7 @@ class RecordFile:
 
     def __init__(self, raw: BinaryIO, stream: BinaryIO, layout: Layout, unpacked: _Unpacked | None) -> None:
         self._raw = raw
-        self._held = (stream, unpacked)  # a buffer that is let go closes what it reads
+        self._held = (stream, unpacked)  # a released buffer closes its source
         self.layout = layout
         self.records = _with_damage(_READERS[layout](stream), unpacked)
 
@@ -158,10 +156,10 @@ class _Unpacked(io.RawIOBase):
 
 
 def layout_of(begins: bytes) -> Layout:
-    """Tell from the beginning of a file how its records stand."""
+    """Detect the layout of the records from the beginning of a file."""
     written = [line.strip(_SPACE) for line in begins.split(b"\n") if line.strip(_SPACE)]
     if written and written[0].startswith(b"{") and written[0].endswith((b"{", b",", b"[", b":")):
-        return "object"  # it goes on in its next line; a record of many stands in one
+        return "object"  # it continues in its next line; a record of JSON Lines is one line
     if not written or not written[0].startswith(b"["):
         return "lines"
     first, others = written[0], written[1:]
@@ -171,7 +169,7 @@ def layout_of(begins: bytes) -> Layout:
 
 
 def _with_damage(records: Iterator[Record], unpacked: _Unpacked | None) -> Iterator[Record]:
-    """Give records and, where the compressed file could not be read on, say so."""
+    """Return records and, where the compressed file could not be read on, say so."""
     line = 1
     for record in records:
         line = record.line
@@ -181,7 +179,7 @@ def _with_damage(records: Iterator[Record], unpacked: _Unpacked | None) -> Itera
 
 
 def lines_of(stream: BinaryIO) -> Iterator[Record]:
-    """Give a record a line; empty lines are none."""
+    """Return a record a line; empty lines are none."""
     number = 0
     while line := stream.readline(LARGEST_RECORD + 1):
         number += 1
@@ -200,7 +198,7 @@ def object_of(stream: BinaryIO) -> Iterator[Record]:
 
 
 def elements_of(stream: BinaryIO) -> Iterator[Record]:
-    """Give the elements of a JSON list."""
+    """Return the elements of a JSON list."""
     return _ListReader(stream).elements()
 
 
@@ -242,7 +240,7 @@ class _ListReader:
         yield from self._rest()
 
     def _begins_for_a_name(self) -> bool:
-        """Tell whether an object begins right after a comma in an object, where only a name can stand."""
+        """Return whether an object begins right after a comma in an object, where only a name is allowed."""
         if self._depth != 2 or self._comma_at < self._from or self._begun_in is not None:
             return False
         between = self._held[self._comma_at + 1 : self._at - 1]
@@ -299,12 +297,12 @@ class _ListReader:
         return bool(piece)
 
     def _take(self, until: int) -> None:
-        """Let go of what was read."""
+        """Release the data that was read."""
         self._line += self._held.count(b"\n", self._from, until)
         self._from = until
 
     def _ended(self, until: int, following: int) -> Iterator[Record]:
-        """Give the element, and go on after it."""
+        """Return the element, and go on after it."""
         data = self._held[self._from : until].strip(_SPACE)
         if self._begun_in is not None:
             yield Record(self._begun_in, b"", TOO_LARGE)
@@ -316,7 +314,7 @@ class _ListReader:
         self._depth = min(self._depth, 1)
 
     def _rest(self) -> Iterator[Record]:
-        """Tell of what stands where nothing should: after the list, or in place of its end."""
+        """Report data where none is expected: after the list, or in place of its end."""
         rest = self._held[self._from :].strip(_SPACE)
         rest = rest or (b"" if self._depth else self._stream.read(PIECE).strip(_SPACE))
         if self._depth or self._begun_in is not None:

@@ -8,7 +8,7 @@ from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.exchange.import_progress import BadRecord, Imported, ImportedSession
 
 MOST_TOLD = 10_000
-"""How many bad records of a file are told one by one; beyond them they are counted."""
+"""The maximum number of invalid records listed one by one; further ones are counted."""
 
 
 class ImportTally:
@@ -25,7 +25,7 @@ class ImportTally:
         self.untold_from = 0
 
     def next_place(self) -> int:
-        """Count a record; bad ones count too, so that they fit in once they are mended."""
+        """Count a record; bad ones count too, so that they fit in after a correction."""
         self.read += 1
         return self.read - 1
 
@@ -64,7 +64,7 @@ class Tally:
 
 
 def result_of(talks: Iterable[ImportTally]) -> Imported:
-    """Give what became of a file; bad records of what came to nothing are told with the first conversation."""
+    """Return what became of a file; invalid records without a conversation are reported with the first one."""
     known = list(dict.fromkeys(talks))
     found = [talk for talk in known if talk.thread_id is not None]
     for nowhere in (talk for talk in known if talk.thread_id is None):

@@ -16,7 +16,7 @@ _DAY_DIGITS = 8
 
 
 def moment_of(value: Json) -> datetime | None:
-    """Read a moment; None where nothing readable stands. Without a zone it is UTC."""
+    """Read a moment; None if it is not readable. Without a zone it is UTC."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

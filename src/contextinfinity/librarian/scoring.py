@@ -46,7 +46,7 @@ WEIGHTS: dict[str, float] = {
     "people": 0.6,
     "opinion": -0.5,
 }
-"""The weight of each feature, fitted on facts that questions ask for and on facts that strangers planted in chats."""
+"""The weight of each feature, fitted on facts that questions ask for and on facts planted in chats."""
 SIGNS = tuple(WEIGHTS)[1:]
 _BIAS, *_WEIGHTS = WEIGHTS.values()
 

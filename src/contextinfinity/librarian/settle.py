@@ -215,7 +215,7 @@ def _is_last(each: _Known, value: str) -> bool:
 
 
 def _is_event(each: _Known) -> bool:
-    """Return whether an entry tells what happened once, which later events do not replace."""
+    """Return whether an entry describes a single event, which later events do not replace."""
     return each.entry.kind not in AGREED and has("past", each.entry.text, frozenset(words_of(each.entry.text)))
 
 

@@ -94,7 +94,7 @@ _ONCE: Final = re.compile(
 """A one-time date."""
 _NEVER: Final = ("finished", "learned", "married", "met", "went", "attended", "graduated", "smoked", "drank")
 _TOGETHER: Final = ("live", "raise", "keep", "rent", "adopted")
-"""What "we" do at home; any other "we" may be anybody."""
+"""What "we" do at home; any other "we" is ambiguous."""
 
 
 def _any(row: str) -> re.Pattern[str]:

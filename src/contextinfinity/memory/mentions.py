@@ -1,7 +1,7 @@
 """Extract the people and animals that a message mentions as the user's own: "a cake for my twins".
 
 A mention is valid in a question or a request too: a user who asks something for "my son Mateo" has a son. The
-possessive words, people and animals are in the vocabulary of each language. Parents are left out: everybody has some.
+possessive words, people and animals are in the vocabulary of each language. Parents are left out: every user has some.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def _plain(content: str) -> str:
 
 
 def settled(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
-    """Give a fact the subject key of the memory it replaces; return None if it ends a fact that is not known."""
+    """Return a fact the subject key of the memory it replaces; return None if it ends a fact that is not known."""
     if told.ends:
         return _ending(told, known)
     if told.kind == "plan":

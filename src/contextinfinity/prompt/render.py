@@ -139,7 +139,7 @@ def _words(turn: Turn, layout: int) -> tuple[Message, ...]:
 
 
 def _length(blocks: Sequence[ContentBlock]) -> float:
-    """Count the characters of a message and of its tool results; an image counts as infinite."""
+    """Count the characters of a message and of its tool results; an image is infinitely large."""
     length = 0.0
     for block in blocks:
         if isinstance(block, ToolResultBlock):

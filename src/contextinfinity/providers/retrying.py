@@ -35,7 +35,7 @@ async def retrying(
 ) -> AsyncIterator[ProviderEvent]:
     """Repeat attempts until an answer starts, at most ``policy.attempts`` times.
 
-    An attempt that ends without text and without ``Finished`` was cut off and counts as failed. One that is cut off
+    An attempt that ends without text and without ``Finished`` was cut off and has failed. One that is cut off
     after text ends the stream. ``vendor`` is used in error messages. Raises ``ProviderError`` after the last attempt.
     """
     tried = 0

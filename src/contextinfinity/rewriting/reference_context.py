@@ -68,7 +68,7 @@ class ReferredThing(Struct, eq=False, kw_only=True):
         self.turns.append(turn)
 
     def liken(self, other: ReferredThing) -> None:
-        """Give two things that were named together the same kind: "Einstein and Newton"."""
+        """Return two things that were named together the same kind: "Einstein and Newton"."""
         self.beside.append(other)
         other.beside.append(self)
         for one, two in ((self, other), (other, self)):

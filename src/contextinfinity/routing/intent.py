@@ -49,7 +49,7 @@ class Purpose(Struct, frozen=True):
 
 
 OTHER = Purpose("other", "it needs no particular kind of model", 0.48)
-UNKNOWN = Purpose("other", "nobody asked", 0.0)
+UNKNOWN = Purpose("other", "not classified", 0.0)
 
 
 def intent_of(text: str, earlier: Sequence[str] = ()) -> Purpose:

@@ -50,7 +50,7 @@ DESCRIPTION = """Endless, durable conversations over HTTP. Errors are problem do
 TOLD_HEADERS = ("X-Request-Id", "X-Thread-Id", "X-Turn-Id", "Retry-After")
 """What a page of an allowed origin may read beside the answer itself."""
 
-# Whatever the environment says: nothing is told to anybody but through /metrics and the log.
+# Whatever the environment says: metrics leave the process only through /metrics and the log.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -91,7 +91,7 @@ def make_app(
         lifespan=life,
         telemetry=NO_TELEMETRY,
         redirect_slashes=False,
-        docs_url=None,  # those pages load scripts from strangers
+        docs_url=None,  # those pages load scripts from other sites
         redoc_url=None,
     )
     talks = (thread_routes, message_routes, branch_routes, search_routes, memory_routes, chat_routes, exchange_routes)

@@ -35,9 +35,9 @@ class AppState:
     rates: RateLimits = field(init=False)
     streams: Streams = field(init=False)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server is told to end: what has no end of its own ends now."""
+    """Set when the server shuts down: what has no end of its own ends now."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when whatever still runs has to be let go."""
+    """Set when everything that still runs must be cancelled."""
 
     rpc_users: dict[Owner, Any] = field(default_factory=dict)
     """What the connections of each owner to ``/rpc`` share."""
@@ -63,7 +63,7 @@ class AppState:
         return await self._client.health()
 
     def end_soon(self) -> None:
-        """Give running requests their shutdown time, then cancel them. May be called from any thread."""
+        """Return running requests their shutdown time, then cancel them. May be called from any thread."""
         self._ends_at = self._loop.time() + self.server.shutdown_seconds
         self._loop.call_soon_threadsafe(self.closing.set)
         self._loop.call_soon_threadsafe(self._loop.call_later, self.server.shutdown_seconds, self.ending.set)

@@ -4,7 +4,7 @@ Input: the token, if any, and ``user_id`` in the body, else in the query. Output
 that finds only that owner's things. Routes have no other client, so another owner's thread, turn, branch, chunk or
 memory is not found anywhere, with or without tokens.
 
-Without tokens everybody may name any user. From the first token on a request needs a valid one; its user and
+Without tokens every caller may name any user. From the first token on a request needs a valid one; its user and
 organisation are the default, and only a token of scope ``app`` may name another user.
 """
 

@@ -1,6 +1,6 @@
 """``POST /chat``: one query, one answer, in a session with a time to live (a day by default).
 
-An unknown session id never fails: a new session is created, with the given id if it is a UUID that nobody else uses.
+An unknown session id never fails: a new session is created, with the given id if it is a UUID that is not in use.
 While the ledger is unavailable the query is answered too, and the answer is spooled.
 """
 
@@ -91,7 +91,7 @@ def _check(query: str, most: int) -> None:
 
 
 async def _place(door: AppState, act: Acting, wanted: str | None, key: str | None) -> ChatTarget:
-    """Return the acting user's session with that id, or create one, with that id if nobody else uses it."""
+    """Return the acting user's session with that id, or create one, with that id if it is not in use."""
     if wanted is None:
         return await _made(door, act, None, key)
     try:

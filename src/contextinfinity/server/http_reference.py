@@ -112,7 +112,7 @@ worker can be up to a second late. A turn is counted once, when it ends. For the
 
 
 def reference() -> str:
-    """Give the page, in Markdown."""
+    """Return the page, in Markdown."""
     document = make_app(Settings(), _no_client).openapi()
     return _OPENING + "\n".join([*_statuses(), "", *_figures(), *_routes(document), *_schemas(document)])
 

@@ -45,7 +45,7 @@ class Metrics:
     """The metrics of one process."""
 
     def __init__(self, *, shared: bool = False) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each, which nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each, which is not needed
         self._registry = CollectorRegistry()
         self._shared = shared
         self._mirrored: dict[str, int] = {}
@@ -78,7 +78,7 @@ class Metrics:
         self.spool = self._gauge(
             "spool_depth", "Turns and sessions spooled while the ledger is unavailable.", "livesum"
         )
-        # Whoever answers says how it is now; what another worker saw when it was asked last may be long over.
+        # The worker that answers reports its current values; those of another worker may be outdated.
         self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "livemostrecent")
 
     def mirror(self) -> None:

@@ -62,7 +62,7 @@ TABLE: dict[type[ContextInfinityError], tuple[int, str]] = {
     LedgerError: (503, "The ledger is not available"),
     ContextInfinityError: (500, "Something went wrong"),
 }
-"""By error; a kind that is not listed counts as what it is a kind of."""
+"""By error; a class that is not listed uses its parent's entry."""
 
 TITLES = {
     400: "Malformed request",
@@ -165,7 +165,7 @@ def _methods(request: Request) -> list[str]:
 
 
 async def tell_nobody(request: Request, error: Exception) -> Response:
-    """Handle a request whose client disconnected: nobody reads the response, and it is not logged as an error."""
+    """Handle a request whose client disconnected: no one reads the response, and it is not logged as an error."""
     return answer(request.scope, plain_problem(400, "broken_off", "The request was cut off."))
 
 

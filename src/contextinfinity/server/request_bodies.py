@@ -74,7 +74,7 @@ class ChatQuery(Body, frozen=True, kw_only=True):
     """A chat query. A ``session_id`` that is not a UUID is replaced; ``role``: the role of the user."""
 
     query: str
-    user_id: Annotated[str, Meta(max_length=128)] | None = None  # may be empty, which names nobody
+    user_id: Annotated[str, Meta(max_length=128)] | None = None  # may be empty, which names no user
     role: Annotated[str, Meta(max_length=128)] | None = None
     session_id: str | None = None
 

@@ -153,7 +153,7 @@ class ServerProcess(uvicorn.Server):
 
     @asynccontextmanager
     async def _opened(self, _: Settings) -> AsyncIterator[LocalClient]:
-        """Give the application the open client, and close it with the application."""
+        """Return the application the open client, and close it with the application."""
         async with self._open:
             yield self._client
 
@@ -239,9 +239,9 @@ def _work(
     share: Share | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Be a worker until told to end."""
+    """Run a worker until it is stopped."""
     log_as(log_format)
-    # uvicorn sends the signal once more when it has ended, to whoever listened before: to this, which is then the end.
+    # uvicorn sends the signal once more when it has ended, to the previous handler: to this one, which is then the end.
     for number in ENDING:
         signal.signal(number, _leave)
     worker = ServerProcess(settings, open_client, share, ready)
@@ -252,7 +252,7 @@ def _work(
 
 
 def _end_with_parent(worker: ServerProcess) -> None:
-    """Have a worker end when whoever started it is gone: nobody would replace it, or tell it to end."""
+    """Stop a worker whose parent is gone, because nothing would replace or stop it."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -264,7 +264,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket, log_format: LogFormat) -> None:
-    """Keep as many workers as were asked for, until told to end."""
+    """Keep the configured number of workers running until stopped."""
     spawn, ended = get_context("spawn"), False
     folder = os.environ[FOLDER_VARIABLE] = tempfile.mkdtemp(prefix="cix-figures-")
     waking, wake = socket.socketpair()

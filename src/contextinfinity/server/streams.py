@@ -55,7 +55,7 @@ def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:
     """Format an event; JSON has no line breaks, so its data is always one line."""
     data = _encoder.encode(said)
     if said.__struct_config__.tag is not None:
-        data = data.replace(b'"type":"%b",' % name.encode(), b"", 1)  # the name stands beside the data already
+        data = data.replace(b'"type":"%b",' % name.encode(), b"", 1)  # the name is sent with the data already
     head = b"" if event_id is None else b"id: %b\n" % event_id.encode()
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 

@@ -43,16 +43,16 @@ underscore. An empty variable is the same as none. Three keys have an older name
 
 {older}
 
-**What cannot be followed is refused**: an unknown section, key or variable, a value of the wrong type or
-out of range. The message names the file, the line, the key, the value and what is allowed.
+**Invalid settings are errors**: an unknown section, key or variable, a value of the wrong type or out of range. The
+message names the file, the line, the key, the value and the allowed values.
 
-**Paths** may begin with `~`. A relative one counts from the folder of the file it stands in, or from the
-current folder if it stands in a variable.
+**Paths** may begin with `~`. A relative path is relative to the folder of the file, or to the current folder if it
+is set in a variable.
 
-**Models** are named by you. `built-in` and `offline` are always there: a small model for demonstration, whose
-weights `cix model get` fetches and which never summarises, remembers or rewrites; and doing without one.
+**Models** have names that you choose. Two are predefined: `built-in` is a small demonstration model, whose weights
+`cix model get` downloads and which never writes summaries, memories or rewrites; `offline` means rules without a model.
 
-**Keys of providers** never stand here. Name the environment variable that holds one with `api_key_env`.
+**API keys** are not allowed here. Name the environment variable that holds a key with `api_key_env`.
 """
 
 

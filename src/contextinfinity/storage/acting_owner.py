@@ -1,7 +1,7 @@
 """The owner for whom the current task uses the storage.
 
 A request of a server acts for one owner; a backend with row-level security shows it that owner's rows only. ``NOBODY``,
-a request before its authentication, sees no rows. None, the default, stands for maintenance, which reaches all rows:
+a request before its authentication, sees no rows. None, the default, is maintenance, which reaches all rows:
 jobs, recovery, cleanup, the command line. A task inherits the owner of the task that starts it.
 """
 

@@ -76,7 +76,7 @@ class Deletions(Protocol):
         ...
 
     async def limit_retention(self, hours: float, *, user_id: str | None = None) -> int:
-        """Give every session, or those of a user, at most this time to live; return how many were changed.
+        """Return every session, or those of a user, at most this time to live; return how many were changed.
 
         A shorter time of a session's own stays.
         """

@@ -17,7 +17,7 @@ from contextinfinity.domain.turn import PrefixHashes
 from contextinfinity.errors import BranchBusy, NotFound
 
 MOST_CANDIDATES = 20
-"""Turns with equal content that are compared; more cannot be told apart."""
+"""Turns with equal content that are compared; more cannot be distinguished."""
 MOST_CONTINUATIONS = 3
 """Different continuations are counted up to this number."""
 
@@ -64,8 +64,8 @@ class PrefixHashStore(Protocol):
     async def note_broken(self, turn_id: TurnId) -> None:
         """Record that the connection of a turn's request broke before it was answered.
 
-        ``Workers.take_over`` does the same for all requests of the dead worker that nobody noted as answered. Unknown
-        turns, and turns that no resent conversation brought, are ignored.
+        ``Workers.take_over`` does the same for all requests of the dead worker that were not marked as answered.
+        Unknown turns, and turns without a prefix hash, are ignored.
         """
         ...
 

@@ -47,7 +47,7 @@ def parse(text: str, filename: str) -> Mapping[str, str]:
         name, _, body = part.partition("\n")
         name = name.strip()
         if name in statements:
-            raise ValueError(f"{filename}: {name} stands there twice")
+            raise ValueError(f"{filename}: {name} is defined twice")
         if not body.startswith("-- "):
             raise ValueError(f"{filename}: {name} does not say what it is for")
         statements[name] = "\n".join(line for line in body.splitlines() if not line.startswith("--")).strip()

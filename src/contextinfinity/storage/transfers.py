@@ -19,7 +19,7 @@ class TransferStore(Protocol):
     """Conversations with everything that belongs to them. The rules of ``storage.contract`` apply."""
 
     async def owners(self) -> tuple[Owner, ...]:
-        """Return everybody who has a conversation or a memory."""
+        """Return all owners with a conversation or a memory."""
         ...
 
     async def outline(self, session_id: SessionId) -> SessionOutline | None:

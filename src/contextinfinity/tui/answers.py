@@ -190,7 +190,7 @@ class Answers:
         try:
             await conversation.refresh()
         except ContextInfinityError:
-            return  # the next read tells whether it is better; the health panel says why
+            return  # the next read shows whether it is better; the health panel says why
         finally:
             self._refreshing = False
         if self._stream is None:

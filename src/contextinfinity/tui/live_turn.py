@@ -123,7 +123,7 @@ class LiveTurn:
 
 
 def _note(event: ToolCalled | Retrying) -> str:
-    """Say in one line what goes on beside the answer."""
+    """Describe in one line what goes on beside the answer."""
     if isinstance(event, Retrying):
         note = f"[asking again: {event.reason}]"
     elif event.output is None:

@@ -59,7 +59,7 @@ def phase_of(conversation: OpenConversation, live: LiveTurn | None) -> str:
 
 
 def durability_of(live: LiveTurn | None, look: Look) -> tuple[str, str]:
-    """Say how many of the bytes on the screen are durable, and mark it while some are only buffered."""
+    """Describe how many of the bytes on the screen are durable, and mark it while some are only buffered."""
     if live is None:
         return ("durable: all" if look.plain else "● durable"), "green"
     if live.durable is None:

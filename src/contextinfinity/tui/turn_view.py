@@ -50,14 +50,14 @@ def answer_lines(text: str, width: int, console: Console) -> list[Text]:
 
 
 def heading(speaker: str, beside: str, style: str, look: Look) -> Text:
-    """Draw the line above what somebody said."""
+    """Draw the line above a message."""
     if look.plain:
         return Text(tame(f"{speaker}, {beside}:" if beside else f"{speaker}:"))
     return Text.assemble(("▌ ", style), (tame(speaker), style), (f"  {tame(beside)}" if beside else "", DIM))
 
 
 def how_it_ended(turn: ShownTurn) -> tuple[str, str] | None:
-    """Say how an answer ended where its text does not show it: (words, style)."""
+    """Describe how an answer ended where its text does not show it: (words, style)."""
     if turn.outcome == "incomplete" and turn.phase == Phase.FAILED:
         return "INCOMPLETE: cut off and recovered from the journal. Ctrl+R asks again.", WARNING
     if turn.error is not None:

@@ -53,7 +53,7 @@ def close_to_others(settings: Settings) -> int:
     """Remove the permissions of other users; return the number of changed files."""
     done = 0
     for path, mode in open_to_others(settings):
-        with suppress(OSError):  # somebody else's: it stays found
+        with suppress(OSError):  # another user's: it stays reported
             path.chmod(mode & ~_OTHERS)
             done += 1
     return done

@@ -79,7 +79,7 @@ def rekey(settings: Settings, source: KeySource, key: str) -> None:
 
 
 def reencrypt(settings: Settings, source: KeySource, key: str, progress: Progress) -> Conversion:
-    """Encrypt everything with a new data key: for a data key that somebody may have read from a running process."""
+    """Encrypt everything with a new data key: for a data key that may have leaked from a running process."""
     with exclusive_data_dir(settings):
         unlocked = _unlocked(settings)
         data_key = new_data_key()

@@ -152,7 +152,7 @@ def _findings_without_ledger(settings: Settings) -> Iterator[Finding]:
 
 def _ledger_findings(settings: Settings, ledger: Inspection, progress: Progress) -> Iterator[Finding]:
     locks = WorkerLocks(data_dir_checks.workers_folder(settings))
-    # In this order: a worker that leaves goes from the ledger first. Whoever was there before its lock was seen
+    # In this order: a worker that leaves goes from the ledger first. A worker that existed before its lock was seen
     # free, and is there still when the ledger is read, is dead.
     workers = ledger.workers()
     dead = [worker for worker in workers if _is_free(locks, worker)]

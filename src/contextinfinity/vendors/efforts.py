@@ -1,4 +1,4 @@
-"""How much a model can be told to think."""
+"""The reasoning efforts of a model."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ MODELS: dict[str, Abilities] = {
 }
 
 _BY_LEVEL = Guidance(efforts=THREE, thinking="adaptive", unthinking="")
-"""From Gemini 3 on a model is given a level, not a number of tokens, and cannot be told not to think at all."""
+"""From Gemini 3 on a model is given a level, not a number of tokens, and thinking cannot be disabled."""
 
 VENDOR = Vendor(
     name="gemini",

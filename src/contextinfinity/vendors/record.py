@@ -44,7 +44,7 @@ class Auth(Struct, frozen=True, kw_only=True):
     header: str = "Authorization"
     prefix: str = "Bearer "
     hosts: str | None = None
-    """A regular expression of base URLs that get the key without being told so; None: every base URL does."""
+    """A regular expression of base URLs that get the key without api_key_env; None: every base URL does."""
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
@@ -70,13 +70,13 @@ class Vendor(Struct, frozen=True, kw_only=True):
     unknown_model: Abilities = Abilities()
     """For an id that is not in ``models``."""
     guidance: Mapping[str, Guidance] = NOTHING
-    """How models can be told to answer, by the beginning of their id, whoever serves them."""
+    """Generation options of models, by the prefix of their id, for any vendor that serves them."""
     families: tuple[Family, ...] = ()
-    """Tokenizers of its models, whoever serves them; the first that fits is used."""
+    """Tokenizers of its models, for any vendor that serves them; the first that fits is used."""
     family: Family = UNKNOWN_FAMILY
     """For an id that no family fits."""
     picture_rules: tuple[tuple[str, PictureRule], ...] = ()
-    """Picture formulas by a regular expression of model ids, whoever serves them; the first that fits is used."""
+    """Image token formulas by a regular expression of model ids; the first match is used."""
     picture_rule: PictureRule = ANY_PICTURE
     """For an id that no rule fits."""
     embeddings: bool = False

@@ -69,7 +69,7 @@ def _engine(settings: Settings, store: Store) -> Engine:
 
 
 def setup_of(settings: Settings, models: Models) -> Setup:
-    """Give how an engine of those models is set up beside its ledger."""
+    """Return how an engine of those models is set up beside its ledger."""
     from contextinfinity.engine.cleanup import RetentionLimits
     from contextinfinity.engine.engine_setup import Setup
     from contextinfinity.engine.fold_spending import Spending
@@ -128,7 +128,7 @@ def open_store(settings: Settings, *, ends_soon: bool = False) -> Store:
     """Open the ledger that the settings name, to be closed by the caller; one that cannot be written is read only.
 
     A disk may be too full even for the files that SQLite needs beside a ledger. For a caller that ``ends_soon`` it is
-    read without them: as a file that nobody writes, which holds for as long as the disk is full.
+    read without them: as a file without writers, which holds for as long as the disk is full.
     """
     path = settings.ledger_path
     if path is None:
@@ -185,14 +185,14 @@ def copies_in(settings: Settings) -> Copies:
 
 
 def store_in_memory() -> Store:
-    """Make a ledger that nobody keeps."""
+    """Create a temporary ledger."""
     from contextinfinity.storage.sqlite.store import SqliteStore
 
     return SqliteStore(None)
 
 
 def parts_without_models(store: Store) -> Parts:
-    """Give what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
+    """Return what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
     from contextinfinity.domain.ids import new_id
     from contextinfinity.engine.configured_models import Model, Models
     from contextinfinity.engine.engine_setup import Setup
@@ -256,7 +256,7 @@ def _threads_in(backend: str, settings: Settings) -> ThreadLog:
 
 
 def models_of(settings: Settings) -> Models:
-    """Give every model the settings name, and the built-in one."""
+    """Return every model the settings name, and the built-in one."""
     from contextinfinity.engine.configured_models import Models
     from contextinfinity.providers.factory import ProviderFactory
     from contextinfinity.providers.local.local_factory import BUILT_IN_OPTIONS, built_in_provider
@@ -293,7 +293,7 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
 
 def _adviser(name: str, settings: Settings, models: Models) -> AuxiliaryModel | None:
-    """Give the model that helps under that name; None: the work is done without one."""
+    """Return the model that helps under that name; None: the work is done without one."""
     from contextinfinity.settings import BUILT_IN, OFFLINE
 
     if name == OFFLINE:
@@ -358,7 +358,7 @@ def _boundaries(settings: Settings, models: Models) -> FindBoundary:
 
 
 def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callable[[], Awaitable[None]]]:
-    """Give how messages are made explicit, and what closes it; without settings those of the machine count."""
+    """Return how messages are made explicit, and what closes it; without settings those of the machine count."""
     from contextinfinity.engine.configured_models import Models
     from contextinfinity.settings import OFFLINE, load_settings
 
@@ -369,7 +369,7 @@ def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callabl
 
 
 def remembered(settings: Settings | None = None) -> tuple[Settings, Remembering] | None:
-    """Say by which settings memories are kept, and how; None if there is no ledger yet or memory is off."""
+    """Return by which settings memories are kept, and how; None if there is no ledger yet or memory is off."""
     from contextinfinity.engine.configured_models import Models
     from contextinfinity.settings import OFFLINE, load_settings
 

@@ -20,7 +20,7 @@ OPENAI_EMBEDDERS = "text-embedding-"
 
 
 def retrieval_of(settings: Settings) -> RetrievalParts:
-    """Give how the past is found and brought back."""
+    """Return how the past is found and brought back."""
     from contextinfinity.embedders.choice import Embedders, Make
     from contextinfinity.embedders.minilm.embedder import NAME as MINILM_VECTORS
     from contextinfinity.embedders.static import NAME as STATIC_VECTORS
@@ -41,7 +41,7 @@ def retrieval_of(settings: Settings) -> RetrievalParts:
 
 
 def embedder_of(settings: Settings) -> Embedder:
-    """Give the embedder that the settings name, with a memory; nothing is opened or asked yet."""
+    """Return the embedder that the settings name, with a memory; nothing is opened or asked yet."""
     from contextinfinity.embedders.cached import CachedEmbedder
     from contextinfinity.settings import BUILT_IN, MINILM, STATIC, ModelSettings
 
@@ -104,7 +104,7 @@ def _endpoint_embedder(name: str, model: ModelSettings, settings: Settings) -> E
 
 
 def _endpoint(name: str, model: ModelSettings) -> Endpoint:
-    """Say how a model is asked for vectors, from what is known of it and what the settings say."""
+    """Describe how a model is asked for vectors, from what is known of it and what the settings say."""
     from contextinfinity.embedders.endpoint import Endpoint
     from contextinfinity.embedders.endpoint_models import EndpointModel, known_model
 

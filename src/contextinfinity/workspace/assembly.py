@@ -43,7 +43,7 @@ MARKER = {"type": "ephemeral"}
 
 @dataclass(frozen=True, kw_only=True)
 class TierContent:
-    """What stands in one cache tier."""
+    """The content of one cache tier."""
 
     symbols: str = ""
     files: str = ""

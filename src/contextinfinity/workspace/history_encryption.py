@@ -43,7 +43,7 @@ def encrypt_workspace(repo_root: str | Path | None, data_dir: Path) -> None:
 
 
 def _seal(folder: Path, unlocked: Unlocked) -> None:
-    """Seal the history files and images in a folder and below it; links of somebody else's repository stay out."""
+    """Seal the history files and images in a folder and below it; symbolic links are not followed."""
     swap, cipher = FolderSwap(folder), unlocked.cipher
     with ExitStack() as locks:
         for place, folders, names in os.walk(folder):

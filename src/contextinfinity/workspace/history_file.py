@@ -226,7 +226,7 @@ class HistoryStore:
         return name
 
     def _check_images(self) -> None:
-        """Refuse a folder of images that is a link: a repository of somebody else could lead us anywhere."""
+        """Refuse a folder of images that is a link: an untrusted repository could point it anywhere."""
         if (self.folder / IMAGES).is_symlink():
             raise InvalidInput(f"{self.folder / IMAGES} is a symbolic link.", hint="Replace it by a folder.")
 
@@ -336,7 +336,7 @@ class HistoryStore:
 
 
 def _no_follow(path: str, flags: int) -> int:
-    """Open a file of our own; never through a symbolic link that somebody put in its place."""
+    """Open a file of our own; never through a symbolic link."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 

@@ -46,7 +46,7 @@ def messages_of_session(store: HistoryStore, session_id: str) -> list[ChatMessag
 
 
 async def repair(history: WorkspaceHistory, store: HistoryStore) -> tuple[Sequence[ChatMessage], bool]:
-    """Give the file what only the ledger has. Return what only the file has, and whether it replaces the history."""
+    """Return the file what only the ledger has. Return what only the file has, and whether it replaces the history."""
     session_id = store.restore_session()
     kept = messages_of_session(store, session_id) if session_id else []
     said = [message for message in await history.newest(NEWEST_TURNS) if message.role in ROLES]

@@ -1,4 +1,4 @@
-"""What a context manager works with: the model it counts as, what decides when it folds, and a ledger.
+"""What a context manager works with: the model whose tokens it counts, what decides when it folds, and a ledger.
 
 Kept, it is the machine's ledger; not kept, one in memory, and nothing is written. The settings count for both.
 """
@@ -24,7 +24,7 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
 
 WIRING = "contextinfinity.wiring"
-"""Who opens ledgers and models by their settings. It stands above this module, so it is named, not imported."""
+"""Who opens ledgers and models by their settings. It is in a higher layer, so it is named, not imported."""
 ANY_MODEL: Literal["openai_chat"] = "openai_chat"
 """The provider under which a model is looked up that the settings do not name: it is known to serve all of them."""
 DETECTION_MODEL = "detection_model"
@@ -40,7 +40,7 @@ class ManagerParts:
     helpers: Models
 
     async def close(self) -> None:
-        """Let go of connections and of the ledger."""
+        """Close connections and the ledger."""
         await self.helpers.close()
         await self.parts.store.close()
 
@@ -92,7 +92,7 @@ def _compaction(settings: Settings, config: Mapping[str, object] | None) -> Comp
 
 
 def _checked(name: str, value: object) -> tuple[str, object]:
-    """Give a key of [compaction] and its value."""
+    """Return a key of [compaction] and its value."""
     keys = {key.name: key for key in sections()["compaction"]}
     key = keys.get("detector_model" if name == DETECTION_MODEL else name)
     if key is None:

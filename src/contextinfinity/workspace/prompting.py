@@ -67,7 +67,7 @@ class PromptWriter(ABC):
 
     @abstractmethod
     def _notify(self, event: dict[str, Any]) -> None:
-        """Tell the listener."""
+        """Notify the listener."""
 
     @property
     def tracker(self) -> StabilityTracker | None:

@@ -106,7 +106,7 @@ class StabilityTracker:
             self._break(item, "", reason)
 
     def hide(self, key: str, reason: str) -> None:
-        """Move an item out of its tier to active, with N = 0: it stands elsewhere in the prompt for now."""
+        """Move an item out of its tier to active, with N = 0: its place in the prompt changes for now."""
         if (item := self.items.get(key)) is not None and item.tier != ACTIVE:
             self._fall(item, reason)
 
@@ -145,7 +145,7 @@ class StabilityTracker:
     def update(self, seen: Mapping[str, ObservedItem], exists: Callable[[str], bool] = lambda _: True) -> list[Move]:
         """Run the round that follows a response, and return what moved since the last one.
 
-        ``seen`` are the items as they are now, in the order of the prompt; ``exists`` tells whether a file is there.
+        ``seen`` are the items as they are now, in the order of the prompt; ``exists`` returns whether a file exists.
         """
         self.compare(seen, exists)  # 1, 2
         self._count(seen)

@@ -36,7 +36,7 @@ MOST_DEFINITIONS = 60
 MOST_DEFINERS = 4
 """A name that more files define says nothing about which of them is meant."""
 MOST_PLAIN_USERS = 20
-"""A plain lower-case word (``run``, ``the``) that more files use is not a reference: it also stands in comments."""
+"""A plain lower-case word (``run``, ``the``) that more files use is not a reference: it also appears in comments."""
 MOST_IDENTIFIERS = 4_000
 ROUNDS, DAMPING = 40, 0.85
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]{2,}")

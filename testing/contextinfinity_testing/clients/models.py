@@ -20,7 +20,7 @@ _SCRIPTS: dict[str, list[dict[str, object]]] = {
 
 
 def suite_settings(folder: Path) -> Settings:
-    """Give the settings of an engine on an empty folder, where a model answers that says back what it is told."""
+    """Return the settings of an engine on an empty folder, where a model answers that says back what it is told."""
     models = {ANSWERS: ModelSettings(provider="scripted")}
     for name, replies in _SCRIPTS.items():
         script = folder / f"{name}.json"

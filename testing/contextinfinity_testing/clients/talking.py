@@ -34,13 +34,13 @@ def words(events: list[StampedEvent]) -> str:
 
 
 def started(events: list[StampedEvent]) -> TurnStarted:
-    """Give the first event."""
+    """Return the first event."""
     assert isinstance(events[0].event, TurnStarted)
     return events[0].event
 
 
 def done(events: list[StampedEvent]) -> FinishedTurn:
-    """Give the turn of the last event."""
+    """Return the turn of the last event."""
     assert isinstance(events[-1].event, TurnDone)
     return events[-1].event.turn
 

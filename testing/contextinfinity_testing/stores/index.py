@@ -34,12 +34,12 @@ NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 
 
 async def found(store: Store, words: str, scope: Scope = ANYWHERE, *, most: int = 128) -> list[TextPosition]:
-    """Give the places where words are found, the best first."""
+    """Return the places where words are found, the best first."""
     return [hit.place for hit in (await store.index.find_words(terms(words), scope, most=most)).hits]
 
 
 async def texts(store: Store, words: str, scope: Scope = ANYWHERE) -> list[str]:
-    """Give what is said where words are found."""
+    """Return what is said where words are found."""
     return [entry.text for entry in await store.index.read(await found(store, words, scope))]
 
 
@@ -163,7 +163,7 @@ class FindingSuite:
 
 
 async def texts_of_term(store: Store, term: str) -> list[str]:
-    """Give what is said where a term is found."""
+    """Return what is said where a term is found."""
     hits = (await store.index.find_words([term], ANYWHERE)).hits
     return [entry.text for entry in await store.index.read([hit.place for hit in hits])]
 

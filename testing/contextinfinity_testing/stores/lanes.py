@@ -35,7 +35,7 @@ async def folding_branch(store: Store) -> BranchId:
 
 
 async def is_due(store: Store, kinds: frozenset[JobType] | None = None) -> bool:
-    """Tell whether a job could be taken now."""
+    """Return whether a job could be taken now."""
     wait = await store.jobs.due_in(kinds)
     return wait is not None and wait <= AT_ONCE
 

@@ -43,7 +43,7 @@ async def read_back(store: Store, branch_id: BranchId) -> list[Message]:
 
 
 def every_run_of_three() -> list[Role]:
-    """Give roles in an order in which any three follow each other somewhere."""
+    """Return roles in an order in which any three follow each other somewhere."""
     roles: list[Role] = ["user", "user"]
     seen: set[tuple[Role, ...]] = set()
     while True:

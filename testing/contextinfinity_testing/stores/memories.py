@@ -32,7 +32,7 @@ async def said(store: Store, branch: Branch, *facts: NewMemory) -> tuple[Turn, t
 
 
 async def contents(store: Store, branch: Branch, question: str = "", owner: Owner = ANN, **more: object) -> list[str]:
-    """Give what a turn of a branch would have in front of it, or find for a question."""
+    """Return what a turn of a branch would have in front of it, or find for a question."""
     asked = Recall(
         owner=owner,
         session_id=branch.session_id,

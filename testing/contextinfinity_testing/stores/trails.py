@@ -42,7 +42,7 @@ async def found(store: Store, answered: int) -> PrefixHashEnd:
 
 
 def exchange(question: str, answer: str, owner: Owner = ANN) -> int:
-    """Give the number of an exchange alone."""
+    """Return the number of an exchange alone."""
     return after(alone(say("user", question), owner), say("assistant", answer))
 
 

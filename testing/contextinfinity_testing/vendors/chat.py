@@ -60,7 +60,7 @@ class Chat:
         return too_long(said, "messages")
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
-        """Give the reply in one piece."""
+        """Return the reply in one piece."""
         message: dict[str, Any] = {"role": "assistant", "content": answer.said or None, "refusal": answer.refusal}
         if answer.tool_calls:
             message["tool_calls"] = [_call(asked, call) for call in answer.tool_calls]
@@ -75,7 +75,7 @@ class Chat:
         return {**shell, "choices": [choice], "usage": _usage(asked, answer), **self.extras(asked, answer)}
 
     def frames(self, asked: Asked, answer: Answer) -> Iterator[Frame]:
-        """Give the reply as a stream; the usage comes last, and only if it was asked for."""
+        """Return the reply as a stream; the usage comes last, and only if it was asked for."""
         shell = {**_shell(asked, "chat.completion.chunk"), **self.extras(asked, answer)}
         counts = bool((asked.body.get("stream_options") or {}).get("include_usage"))
         shell |= {"usage": None} if counts else {}
@@ -98,11 +98,11 @@ class Chat:
         yield _chunk(shell, {}, _stop(answer)) if error is None else event(None, self._error(error))
 
     def extras(self, asked: Asked, answer: Answer) -> dict[str, Any]:
-        """Give what this vendor adds to a reply."""
+        """Return what this vendor adds to a reply."""
         return {"service_tier": "default", "system_fingerprint": "fp_fake"}
 
     def thought(self, reasoning: str | None) -> dict[str, Any]:
-        """Give reasoning as this vendor shows it; OpenAI does not."""
+        """Return reasoning as this vendor shows it; OpenAI does not."""
         return {}
 
     def _error(self, trouble: Trouble) -> Json:
@@ -124,12 +124,12 @@ class Perplexity(Chat):
         return Refused(400, perplexity_error(said, "invalid_request", 400))
 
     def extras(self, asked: Asked, answer: Answer) -> dict[str, Any]:
-        """Give the pages that the answer rests on."""
+        """Return the pages that the answer rests on."""
         pages = [{"title": cite.title, "url": cite.url, "date": None} for cite in answer.citations]
         return {"citations": [cite.url for cite in answer.citations], "search_results": pages}
 
     def frames(self, asked: Asked, answer: Answer) -> Iterator[Frame]:
-        """Give the reply as a stream, its lines ended as this vendor ends them."""
+        """Return the reply as a stream, its lines ended as this vendor ends them."""
         shell = {**_shell(asked, "chat.completion.chunk"), **self.extras(asked, answer)}
         shell["usage"] = _usage(asked, answer)
         for frame in self._said(shell, asked, answer):
@@ -158,7 +158,7 @@ class Compatible(Chat):
         return {}
 
     def thought(self, reasoning: str | None) -> dict[str, Any]:
-        """Give reasoning beside the content."""
+        """Return reasoning beside the content."""
         return {} if reasoning is None else {"reasoning_content": reasoning}
 
 
@@ -200,7 +200,7 @@ def _call(asked: Asked, call: Call) -> Json:
 
 
 def _logprobs(asked: Asked, text: str | None) -> Json:
-    """Give invented log probabilities of the words of a text, if they were asked for."""
+    """Return invented log probabilities of the words of a text, if they were asked for."""
     if not asked.body.get("logprobs") or not text:
         return None
     return {"content": token_logprobs(text, asked.body.get("top_logprobs") or 0), "refusal": None}

@@ -36,7 +36,7 @@ def from_prompt(parts: Sequence[Part]) -> str:
 
 
 def last_words(parts: Sequence[Part]) -> str:
-    """Give the user's last message, which tool calls and their results may follow."""
+    """Return the user's last message, which tool calls and their results may follow."""
     backwards = dropwhile(lambda part: part.role != "user", reversed(parts))
     return "\n".join(reversed([part.said for part in takewhile(lambda part: part.role == "user", backwards)]))
 

@@ -60,7 +60,7 @@ class Embeddings:
         return None
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
-        """Give a vector for each text."""
+        """Return a vector for each text."""
         body = asked.body
         texts, dim = _texts(body), body.get("dimensions") or self.dims()[body["model"]]
         rows = [self.written(_vector(text, dim), body) for text in texts]
@@ -137,7 +137,7 @@ def _check_texts(texts: list[str]) -> None:
 
 
 def _vector(text: str, dim: int) -> list[float]:
-    """Give each word its place; a text without words has one, too."""
+    """Return each word its place; a text without words has one, too."""
     vector = [0.0] * dim
     for word in re.findall(r"\w+", text.lower()) or [text]:
         vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % dim] += 1.0

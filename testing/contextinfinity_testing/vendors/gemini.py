@@ -96,11 +96,11 @@ class Gemini:
         return Refused(400, gemini_error(400, "INVALID_ARGUMENT", said))
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
-        """Give the reply in one piece."""
+        """Return the reply in one piece."""
         return {**_reply(asked, list(_parts(asked, answer, whole=True)), _end(answer)), **_usage(asked, answer)}
 
     def frames(self, asked: Asked, answer: Answer) -> Iterator[Frame]:
-        """Give the reply as a stream: one event a part, the last one with the reason why it ended."""
+        """Return the reply as a stream: one event a part, the last one with the reason why it ended."""
         shell = _reply(asked, [], {})
         pieces = [Piece(each) for each in _parts(asked, answer, whole=False)]
         for piece in before_error(pieces, answer.delivery):
@@ -150,7 +150,7 @@ def _end(answer: Answer) -> dict[str, Any]:
 
 
 def _parts(asked: Asked, answer: Answer, *, whole: bool) -> Iterator[Json]:
-    """Give the parts; thoughts are shown where they were asked for, and signed either way."""
+    """Return the parts; thoughts are shown where they were asked for, and signed either way."""
     thinking = asked.body.get("generationConfig", {}).get("thinkingConfig", {})
     signature = None if answer.reasoning is None else sign(answer.reasoning)
     if answer.reasoning is not None and thinking.get("includeThoughts"):

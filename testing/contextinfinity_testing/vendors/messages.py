@@ -60,12 +60,12 @@ class Messages:
         return Refused(400, anthropic_error("invalid_request_error", said))
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
-        """Give the reply in one piece."""
+        """Return the reply in one piece."""
         content = list(_content(asked, answer))
         return {**_shell(asked), "content": content, **_stop(answer), "usage": _usage(asked, answer)}
 
     def frames(self, asked: Asked, answer: Answer) -> Iterator[Frame]:
-        """Give the reply as a stream."""
+        """Return the reply as a stream."""
         usage = _usage(asked, answer)
         start = {**_shell(asked), "content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None}
         yield _event("message_start", message={**start, "usage": {**usage, "output_tokens": 1}})

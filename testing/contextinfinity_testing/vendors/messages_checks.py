@@ -56,7 +56,7 @@ def check(body: Json) -> None:
 
 
 def blocks(content: Json) -> list[Json]:
-    """Give content as blocks; a text is short for one."""
+    """Return content as blocks; a text is short for one."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 

@@ -11,7 +11,7 @@ ANTHROPIC = ("claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5")
 
 
 def models(vendor: Vendor, path: str) -> Json:
-    """Give the list, or one model of it; None where there is no such thing."""
+    """Return the list, or one model of it; None where there is no such thing."""
     path = path.removeprefix("/compatible")
     listed = {"openai": [_openai(name) for name in OPENAI], "anthropic": [_anthropic(name) for name in ANTHROPIC]}
     listed["compatible"] = [_openai(name) for name in COMPATIBLE]

@@ -66,11 +66,11 @@ class Responses:
         return too_long(TOO_LONG, "input")
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
-        """Give the reply in one piece: what a stream ends with."""
+        """Return the reply in one piece: what a stream ends with."""
         return _Reply(asked, answer, self._issued).whole()
 
     def frames(self, asked: Asked, answer: Answer) -> Iterator[Frame]:
-        """Give the reply as a stream."""
+        """Return the reply as a stream."""
         for number, told in enumerate(_Reply(asked, answer, self._issued).events()):
             yield event(told.name, {"type": told.name, "sequence_number": number, **told.data}, piece=told.piece)
 

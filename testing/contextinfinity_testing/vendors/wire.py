@@ -110,11 +110,11 @@ class Wire(Protocol):
         ...
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
-        """Give the reply in one piece."""
+        """Return the reply in one piece."""
         ...
 
     def frames(self, asked: Asked, answer: Answer) -> Iterator[Frame]:
-        """Give the reply as a stream."""
+        """Return the reply as a stream."""
         ...
 
     def size(self, trouble: Trouble) -> Refused:
@@ -146,7 +146,7 @@ def sign(text: str, salt: str = "") -> str:
 
 
 def unsealed(signature: str, salt: str = "") -> str | None:
-    """Give the text that was sealed; None where this is not our seal."""
+    """Return the text that was sealed; None where this is not our seal."""
     try:
         text = base64.b64decode(signature, validate=True)[16:].decode()
     except ValueError:
@@ -155,7 +155,7 @@ def unsealed(signature: str, salt: str = "") -> str | None:
 
 
 def is_base64(data: Json) -> bool:
-    """Tell whether a text is base64, and of something."""
+    """Return whether a text is base64, and of something."""
     try:
         return bool(base64.b64decode(data, validate=True))
     except (ValueError, TypeError):
@@ -174,7 +174,7 @@ def halves(text: str) -> Sequence[str]:
 
 
 def before_error(told: Iterable[T], how: Delivery) -> Iterator[T]:
-    """Give what comes before the error, if there is to be one."""
+    """Return what comes before the error, if there is to be one."""
     pieces = 0
     for one in told:
         if how.error is not None and pieces == how.error_after:

@@ -16,7 +16,7 @@ def test_a_file_is_read_into_its_named_statements() -> None:
     [
         ("SELECT 1\n-- name: a\n-- First.\nSELECT 1", "in front of the first name"),
         ("-- name: a\nSELECT 1", "a does not say what it is for"),
-        ("-- name: a\n-- One.\nSELECT 1\n-- name: a\n-- Two.\nSELECT 2", "a stands there twice"),
+        ("-- name: a\n-- One.\nSELECT 1\n-- name: a\n-- Two.\nSELECT 2", "a is defined twice"),
     ],
 )
 def test_a_careless_file_is_refused_when_it_is_loaded(text: str, complaint: str) -> None:

@@ -134,7 +134,7 @@ class ChatSession:
             self.face.kept(took)
 
     def attach(self, file: Path) -> None:
-        """Let a file go along with the next question."""
+        """Attach a file to the next question."""
         self.files.append(read_attachment(file))
         self.face.note(f"{file.name} is attached to your next message.")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextinfinity.domain.turn import Usage
 
 SOON = 1.0
-"""The seconds a fold may take before it is told that one goes on."""
+"""The seconds after which a running fold is announced."""
 
 
 def account(turn: FinishedTurn, seconds: float) -> str | None:

@@ -19,7 +19,7 @@ NARROW = 30
 """Columns below which nothing is drawn."""
 
 Offers: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
-"""Given what stands before the cursor, tells what its last word may become, and how to show that."""
+"""Given the text before the cursor, returns the completions of its last word, and how to show that."""
 
 
 class ChatView(Protocol):

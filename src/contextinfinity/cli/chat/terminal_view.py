@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextinfinity.domain.events import Event
 
 MARKS = "○◔◑◕●"
-"""How much of what stands there would survive a power cut: nothing yet, a quarter, half, three quarters, all."""
+"""How much of the shown text would survive a power cut: nothing yet, a quarter, half, three quarters, all."""
 FRAME_SECONDS = 0.03
 """How long words gather before they are shown: drawing each for itself would take the time of the engine's thread."""
 

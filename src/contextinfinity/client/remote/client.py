@@ -130,7 +130,7 @@ class RemoteExports:
         return self._line.download("/export", owner=owner, format=form, thread_id=thread_id)
 
     async def owners(self) -> tuple[Owner, ...]:
-        """Refuse: a server tells nobody its users."""
+        """Refuse: a server does not list its users."""
         raise Refused("A server does not list its users.", hint=ELSEWHERE)
 
 

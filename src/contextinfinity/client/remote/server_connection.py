@@ -38,7 +38,7 @@ T = TypeVar("T")
 WAITS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds before each further try to reach a server that is away; it may be starting."""
 READS = 3
-"""So many of these before a person is told that nothing can be read there."""
+"""The number of these after which reading is reported as failed."""
 PIECE = 1 << 18
 SILENT_SECONDS = 60.0
 """A stream that says nothing for so long, not even that it is there, is taken for cut."""
@@ -53,7 +53,7 @@ class ServerConnection:
     """A connection to one server, as one caller.
 
     A request names the user it acts for in its query: the one the line acts for, or else the owner that a verb is
-    given. ``LOCAL`` names nobody: the server then takes the token's user.
+    given. ``LOCAL`` names no user: the server then takes the token's user.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -69,7 +69,7 @@ class ServerConnection:
 
             headers = {} if self._token is None else {"authorization": f"Bearer {self._token}"}
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-            # Whoever set a proxy for the world outside did not mean this machine.
+            # A proxy for the internet is not meant for this machine.
             is_here = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
             self._made = httpx2.AsyncClient(
                 base_url=self._url,

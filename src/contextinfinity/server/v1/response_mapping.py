@@ -51,7 +51,7 @@ STOPS: dict[str, Stop] = {"length": "length", "max_tokens": "length", "filter": 
 
 
 class UnansweredRequest(ContextInfinityError):
-    """A turn that came to nothing, as an answer of HTTP tells it."""
+    """A failed turn as an HTTP error."""
 
     def __init__(self, problem: Problem, upstream: Json = None) -> None:
         super().__init__(problem.message, hint=problem.hint)
@@ -68,7 +68,7 @@ class UnansweredRequest(ContextInfinityError):
 
 
 def spoken_of(answered: Answered, named: str) -> AnswerView:
-    """Give an answer as dialects write it; ``UnansweredRequest`` for one that failed."""
+    """Return an answer as dialects write it; ``UnansweredRequest`` for one that failed."""
     turn = answered.turn
     if turn.error is not None or turn.outcome in ("failed", "cancelled", None):
         stopped = Problem(code="cancelled", message="The answer was stopped.")
@@ -90,7 +90,7 @@ def partly(answered: Answered, named: str) -> AnswerView:
 
 
 def begun(turn: Turn, named: str) -> AnswerView:
-    """Give what is known of an answer when it begins."""
+    """Return what is known of an answer when it begins."""
     return AnswerView(id=turn.id, model=named, created_at=turn.created_at)
 
 
@@ -179,7 +179,7 @@ async def _note_left(question: MappedRequest, turn: Turn, door: AppState) -> Non
 
 
 async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: Turn) -> dict[str, str]:
-    """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
+    """Return where an answer is kept, and what of its request is not followed by the model that gives it."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
     left_out = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored, incoming.messages)
     ignored = (*(incoming.option_names.get(name, name) for name in left_out), *incoming.not_offered)
@@ -257,7 +257,7 @@ def _written(writer: SseWriter, event: Delta | Reasoned | CallStreamed) -> bytes
 async def _begin(
     question: MappedRequest, dialect: Dialect, incoming: IncomingRequest, turn: Turn
 ) -> tuple[bytes, SseWriter]:
-    """Begin to write; by then it is known how large the request is, as far as that can be told."""
+    """Begin to write; by then it is known how large the request is, as far as it is known."""
     size = await question.drop_in.size_of(turn.id) if dialect.counts_first else 0
     spoken = replace(begun(turn, incoming.model), usage=Usage(input_tokens=size))
     writer = dialect.writer(spoken, with_usage=incoming.with_usage)
@@ -265,7 +265,7 @@ async def _begin(
 
 
 def _told(error: Exception) -> tuple[Problem, int]:
-    """Say what went wrong in the middle of a stream, where the status is gone."""
+    """Describe what went wrong in the middle of a stream, where the status is gone."""
     if isinstance(error, UnansweredRequest):
         return error.problem, error.status
     if isinstance(error, ContextInfinityError):

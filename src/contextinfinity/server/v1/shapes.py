@@ -42,7 +42,7 @@ class RequestShape(APIRoute):
                 status = 400 if told.status == 422 else told.status  # no vendor has such a status
                 problem = Problem(code=told.code, message=told.detail, hint=told.hint)
                 return refusal(request.scope, problem, status, headers_of(error))
-            except ClientDisconnect:  # nobody reads the answer, and it is no error of ours
+            except ClientDisconnect:  # no one reads the answer, and it is not an error of ours
                 raise
             except Exception:
                 log.exception("a request for %s failed", request.url.path)

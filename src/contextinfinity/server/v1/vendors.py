@@ -24,7 +24,7 @@ RESPONSES = OpenAIResponses(ResponseView(echo={}, tools=ToolNames()))
 
 
 def dialect_of(scope: Scope) -> Dialect:
-    """Tell whose client asks: what only Anthropic's say tells it from the others."""
+    """Return which vendor's client sends the request, by headers that only Anthropic's clients send."""
     is_its_own = "/messages" in scope["path"] or "anthropic-version" in Headers(scope=scope)
     if is_its_own:
         return ANTHROPIC
@@ -32,7 +32,7 @@ def dialect_of(scope: Scope) -> Dialect:
 
 
 def is_theirs(scope: Scope) -> bool:
-    """Tell whether a request is for this door."""
+    """Return whether a request is for this door."""
     path: str = scope["path"]
     return path == PREFIX or path.startswith(f"{PREFIX}/")
 

@@ -1,6 +1,6 @@
 """Routes of the web page: its files, logging in, and markdown.
 
-The files are open to everybody and hold nothing of anybody's; the page reads and writes through the routes that all
+The files are public and contain no user data; the page reads and writes through the routes that all
 clients use. A browser that logged in sends its token as a cookie that no script can read (``auth.COOKIE``).
 """
 

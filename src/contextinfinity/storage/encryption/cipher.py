@@ -2,7 +2,7 @@
 
 Two forms, both authenticated (AES-256-GCM):
 
-- a line: what stands on one line of an append-only file, as base64, so that files are still read, cut and appended to
+- a line: one line of an append-only file, as base64, so that files are still read, cut and appended to
   by line;
 - a stream: a whole file, in chunks that cannot be reordered, repeated or left off at the end.
 

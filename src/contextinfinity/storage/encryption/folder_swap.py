@@ -4,9 +4,8 @@
     swap/            all new files and what to remove: renaming the folder to this name is the commit
     swap.done/       what is left after all files have their places
 
-Whoever opens a file of the folder after the commit finishes the renames first (``finish_pending``). That needs no key
-and can be done any number of times. Processes that use the folder hold a shared lock on it, whoever swaps an exclusive
-one.
+A process that opens a file of the folder after the commit finishes the renames first (``finish_pending``). That needs
+no key and is idempotent. Processes that use the folder hold a shared lock on it; a swap holds an exclusive lock.
 """
 
 from __future__ import annotations

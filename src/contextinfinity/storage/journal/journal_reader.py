@@ -23,7 +23,7 @@ BLOCK = 65_536
 class JournalReader:
     """The entries of one open file, in order. ``offset`` and ``seq`` tell how far they have been read.
 
-    After a block, ``behind`` tells whether more waits, ``ended`` whether the end was read, and ``removed`` whether
+    After a block, ``behind`` is whether more waits, ``ended`` whether the end was read, and ``removed`` whether
     the file had been deleted.
     """
 
@@ -132,7 +132,7 @@ class ChangeSignal:
         if threading.get_ident() == self._thread:  # the usual case, and it saves the loop's trip through a pipe
             self._event.set()
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
+            with suppress(RuntimeError):  # the loop is closed: there is no one to wake
                 self._loop.call_soon_threadsafe(self._event.set)
 
     def hush(self) -> None:

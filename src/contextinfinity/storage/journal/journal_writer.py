@@ -52,7 +52,7 @@ class Journal:
         self._flusher = flusher
         self._on_close = on_close
         self._protection = protection_of(path)
-        # Held for moments only, so that append and flush may run on an event loop. Whoever needs both locks
+        # Held for moments only, so that append and flush may run on an event loop. Code that needs both locks
         # takes _syncing first; it is held while the disk works, and keeps the descriptor open meanwhile.
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
@@ -200,7 +200,7 @@ class Journal:
                 self._sealed = True
                 return seq
         except LedgerError:
-            if self._failure is not None:  # its user is done with it and heard why: nobody else would close it
+            if self._failure is not None:  # its user has the error and is done with it: nothing else would close it
                 self._release()
             raise
 

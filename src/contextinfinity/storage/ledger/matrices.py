@@ -1,4 +1,4 @@
-"""In-memory caches of vectors of a session, an owner or everybody, extended with new vectors on demand.
+"""In-memory caches of vectors of a session, an owner or all owners, extended with new vectors on demand.
 
 A matrix only grows: new vectors have higher keys. Deleted vectors stay in it; a search looks up every hit in the ledger
 before it returns it. This module needs numpy and is imported by the first search.
@@ -33,7 +33,7 @@ _AT_ONCE = 512  # rows converted to floats at a time, so that they fit into the 
 
 
 class MatrixOwner(NamedTuple):
-    """Selects the vectors of a session, of an owner, or with neither of everybody; only those with a higher key."""
+    """Selects the vectors of a session, of an owner, or with neither of all owners; only those with a higher key."""
 
     space: int
     dim: int

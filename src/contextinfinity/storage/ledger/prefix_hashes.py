@@ -138,7 +138,7 @@ def _set_end(connection: Connection, turn: Turn, columns: dict[str, object] | No
 
 
 def _owner_of(connection: Connection, turn: Turn) -> tuple[Owner, bool]:
-    """Tell whose a turn is, and whether it is one of a thread."""
+    """Return whose a turn is, and whether it is one of a thread."""
     row = connection.one("select_whose", (pack(turn.session_id),))
     user_id, org_id, kind = must(row, "session", turn.session_id)
     return Owner(user_id=user_id, org_id=org_id), kind == "thread"

@@ -564,7 +564,7 @@ def _moment(column: int | None) -> datetime | None:
 
 
 def read_owners(connection: Connection) -> tuple[Owner, ...]:
-    """Return everybody who has a conversation or a memory."""
+    """Return all owners with a conversation or a memory."""
     return tuple(Owner(org_id=org_id, user_id=user_id) for org_id, user_id in connection.many("select_owners_transfer"))
 
 

@@ -58,7 +58,7 @@ _KNOWN_TENANTS = 10_000
 
 
 class _Turnstile:
-    """Lets one write of this process at a time extend a branch, until its caller was told."""
+    """Lets one write of this process at a time extend a branch, until its caller has the result."""
 
     def __init__(self, branches: WeakValueDictionary[bytes, _Gate]) -> None:
         self._branches = branches
@@ -105,7 +105,7 @@ class PostgresDatabase:
         self.maintenance = MaintenanceDatabase(self)
         self.silence = ServerSilence(self.address)
         self.refused: LedgerError | None = None
-        """Why the last write failed for good; None when it did not."""
+        """The permanent error of the last write; None if it succeeded."""
         with translated(self.address.name):
             connection = connect(self.address)
             with connection:
@@ -287,7 +287,7 @@ class PostgresDatabase:
 
 
 class MaintenanceDatabase:
-    """The same ledger for what works on behalf of all owners, whoever starts it: jobs, workers, tokens."""
+    """The same ledger for what works on behalf of all owners, regardless of the caller: jobs, workers, tokens."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database

@@ -66,7 +66,7 @@ class PostgresStore(LedgerStore):
         return self.database.silence.seconds()
 
     def health(self) -> StoreHealth:
-        """Say whether the database takes writes."""
+        """Return whether the database takes writes."""
         refused = self.database.refused
         return StoreHealth() if refused is None else StoreHealth(status="degraded", reason=str(refused))
 

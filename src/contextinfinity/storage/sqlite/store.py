@@ -82,6 +82,6 @@ class SqliteStore(LedgerStore):
 
 
 def _use(data_dir: Path) -> int | None:
-    with suppress(OSError):  # nobody replaces files on a read-only medium
+    with suppress(OSError):  # files on a read-only medium are not replaced
         make_private(data_dir)
     return lock_shared(data_dir)

@@ -1,6 +1,6 @@
 """Vector search in SQLite.
 
-Within a session, and in small namespaces, all vectors are compared. For everybody, or an owner with a large share of
+Within a session, and in small namespaces, all vectors are compared. For all owners, or an owner with a large share of
 the vectors, a generation (an HNSW file) finds candidates, and newer vectors are compared one by one.
 """
 

@@ -76,7 +76,7 @@ class HeldBranch:
         for turn in seed.turns:
             if turn.id in recent.running:
                 turn, self._opened[turn.id] = recent.running[turn.id]
-            elif turn.phase in UNFINISHED and turn.owner not in workers:  # nothing will be heard of it meanwhile
+            elif turn.phase in UNFINISHED and turn.owner not in workers:  # no events arrive for it meanwhile
                 turn = replace(turn, phase=Phase.FAILED, outcome="failed", error=ELSEWHERE)
             self.turns[turn.id] = turn
 

@@ -344,7 +344,7 @@ class JobsProxy(Proxy[Jobs]):
 class WorkersProxy(Proxy[Workers]):
     """``Workers``: a dead worker is taken over after its spool was replayed.
 
-    A worker that is alive and was not heard of, because the ledger was away, keeps its turns while its spool is locked.
+    A live worker without heartbeats, because the ledger was unavailable, keeps its turns while its spool is locked.
     """
 
     writes = frozenset({"beat"})
@@ -419,7 +419,7 @@ class DeletionsProxy(Proxy[Deletions]):
     writes = frozenset({"sweep", "limit_retention"})
 
     async def is_due(self, session_id: SessionId) -> bool:
-        """Tell whether something has to be deleted; where nothing ever expires, without the ledger."""
+        """Return whether something has to be deleted; where nothing ever expires, without the ledger."""
         return await self._unless_kept(
             session_id, lambda: self._read(lambda: self._ledger.is_due(session_id)), nothing=False
         )

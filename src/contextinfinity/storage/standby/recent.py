@@ -97,7 +97,7 @@ class Recent:
             self._characters -= self._branches.pop(branch_id).characters
 
     def knows_head(self, branch_id: BranchId) -> bool:
-        """Tell whether the head of a branch was seen."""
+        """Return whether the head of a branch was seen."""
         return (known := self._branches.get(branch_id)) is not None and known.state is not None
 
     def see_state(self, branch_id: BranchId, state: State) -> None:

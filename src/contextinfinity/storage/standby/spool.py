@@ -178,7 +178,7 @@ _read_line = msgspec.json.Decoder(_Line)
 
 
 def read(path: Path) -> Spooled:
-    """Read a spool, whoever has its lock. Lines that are damaged are counted; a line torn by a crash is left out."""
+    """Read a spool without its lock. Damaged lines are counted; a line torn by a crash is left out."""
     spooled = Spooled()
     for text in whole_lines(path, protection_of(path)):
         try:
@@ -269,7 +269,7 @@ def taken(path: Path) -> Iterator[bool]:
 
 
 def is_left(path: Path) -> bool:
-    """Tell whether a spool is there and its process has ended."""
+    """Return whether a spool is there and its process has ended."""
     with taken(path) as is_free:
         return is_free
 

@@ -52,7 +52,7 @@ NOT_NOW = (LedgerError, BranchBusy, OutOfOrder)
 class Replay:
     """Replays the spools in a folder. ``own`` is what this process has spooled, in the file called ``own_name``.
 
-    Sessions and texts are dropped from ``own`` when the ledger has them; turns are dropped by whoever holds them.
+    Sessions and texts are dropped from ``own`` when the ledger has them; their process drops turns.
     """
 
     def __init__(self, folder: Path, ledger: Store, writes: CircuitBreaker, own: Spooled, recent: Recent) -> None:
@@ -120,7 +120,7 @@ class Replay:
         return turn
 
     def is_landed(self, item: Item) -> bool:
-        """Tell whether the ledger has all of an item, or will never accept it."""
+        """Return whether the ledger has all of an item, or will never accept it."""
         there = self._landed.get(id_of(item))
         return there is not None and (there[0] is item or there[0] == item)
 

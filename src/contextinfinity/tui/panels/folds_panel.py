@@ -35,7 +35,7 @@ class FoldsPanel(TextPanel):
     ]
 
     async def load(self) -> None:
-        """Say what folding is; a preview may ask a model, so it waits for a key."""
+        """Describe what folding is; a preview may ask a model, so it waits for a key."""
         self.show(Text(EXPLANATION))
 
     def action_preview(self) -> None:

@@ -145,7 +145,7 @@ class HistoryPanel(Panel):
         self.notify(why, severity="error")
 
     def focus_body(self) -> None:
-        """Give the keyboard to the list."""
+        """Return the keyboard to the list."""
         self.screen.set_focus(self.query_one(TurnIndex))
 
     def on_turn_index_line_chosen(self, event: TurnIndex.LineChosen) -> None:

@@ -72,7 +72,7 @@ class Panel(Vertical):
         raise NotImplementedError
 
     def show_nothing(self, why: str) -> None:
-        """Say in the body that there is nothing to show."""
+        """Show that there is nothing to show."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -85,7 +85,7 @@ class Panel(Vertical):
         self._load()
 
     def focus_body(self) -> None:
-        """Give the keyboard to the body at once: ``focus()`` would let keys that were typed ahead go elsewhere."""
+        """Return the keyboard to the body at once: ``focus()`` would let keys that were typed ahead go elsewhere."""
         self.screen.set_focus(self.query_one("OptionList, VerticalScroll"))
 
     # --- work that changes something ---
@@ -148,7 +148,7 @@ class TextPanel(Panel):
         self.query_one(".panel-text", Static).update(content)
 
     def show_nothing(self, why: str) -> None:
-        """Say in the body that there is nothing to show."""
+        """Show that there is nothing to show."""
         self.show(Text(why, style="dim"))
 
 
@@ -179,6 +179,6 @@ class ListPanel(Panel):
             shown.highlighted = min(place, shown.option_count - 1)
 
     def show_nothing(self, why: str) -> None:
-        """Say in the body that there is nothing to show."""
+        """Show that there is nothing to show."""
         self.lines.clear_options()
         self.lines.add_option(Option(Text(why, style="dim"), disabled=True))

@@ -1,4 +1,4 @@
-"""Pinned facts: they are in every prompt, word for word."""
+"""Pinned facts: they are in every prompt, verbatim."""
 
 from __future__ import annotations
 

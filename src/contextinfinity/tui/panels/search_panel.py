@@ -43,13 +43,13 @@ class SearchPanel(ListPanel):
         yield OptionList(classes="panel-list", markup=False)
 
     def on_mount(self) -> None:
-        """Search everywhere until told otherwise."""
+        """Search everywhere by default."""
         self._everywhere = True
         self._hits: tuple[Hit, ...] = ()
         super().on_mount()
 
     def focus_body(self) -> None:
-        """Give the keyboard to the field."""
+        """Return the keyboard to the field."""
         self.screen.set_focus(self.query_one(Input))
 
     async def load(self) -> None:

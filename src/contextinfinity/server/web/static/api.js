@@ -109,7 +109,7 @@ export async function* eventsOf(response) {
   }
 }
 
-/** Return an id nobody else has; randomUUID exists on https and loopback only. */
+/** Return a unique id; randomUUID exists on https and loopback only. */
 export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

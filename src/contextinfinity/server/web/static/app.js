@@ -85,7 +85,7 @@ $("rename").addEventListener("click", async () => {
   const chosen = await dialog("Conversation", h("label", {}, "Title ", input), [["Save", "ok", "primary"], ["Cancel", ""], ["Delete…", "delete", "danger"]]);
   try {
     if (chosen === "ok") await chat.rename(input.value.trim());
-    if (chosen === "delete" && await confirm("Delete this conversation?", "Every branch of it is deleted for good, with what was made from it.", "Delete", "danger")) await chat.remove();
+    if (chosen === "delete" && await confirm("Delete this conversation?", "Every branch is deleted permanently, with everything derived from it.", "Delete", "danger")) await chat.remove();
   } catch (error) {
     toast(error.told, "error");
   }

@@ -1,4 +1,4 @@
-// The memory manager: what is remembered across conversations, where it came from, and forgetting it for good.
+// The memory manager: what is remembered across conversations, where it came from, and how to delete it.
 
 import { call, get, post } from "./api.js";
 import { ago, ask, confirm, h, toast } from "./dom.js";
@@ -29,7 +29,7 @@ export function show(body, chat) {
   const answered = () => load();
   chat.addEventListener("answered", answered);
   body.append(
-    h("p", { class: "facts" }, "Memories follow you from conversation to conversation. Each names the turn it was drawn from; forgetting one deletes it for good."),
+    h("p", { class: "facts" }, "Memories follow you from conversation to conversation. Each names the turn it was extracted from; forgetting one deletes it permanently."),
     h("div", { class: "row" }, query),
     h("div", { class: "row" }, fact, h("button", { type: "button", class: "primary", onclick: add }, "Remember")),
     list, more,

@@ -26,7 +26,7 @@ export function show(body, chat) {
   fact.addEventListener("keydown", (event) => { if (event.key === "Enter") add(); });
   for (const what of ["changed", "pinned"]) chat.addEventListener(what, load);
   body.append(
-    h("h3", {}, "Pinned facts"), h("p", { class: "facts" }, "Pinned facts are in every prompt of this branch, word for word."),
+    h("h3", {}, "Pinned facts"), h("p", { class: "facts" }, "Pinned facts are in every prompt of this branch, verbatim."),
     h("div", { class: "row" }, fact, h("button", { type: "button", class: "primary", onclick: add }, "Pin")), list,
     h("h3", {}, "Folding"), h("p", { class: "facts" }, "A fold moves old turns from the word-for-word part of the prompt into the summary. Nothing is deleted, and it can be undone."),
     h("div", { class: "row" }, h("button", { type: "button", onclick: () => folding("fold", { preview: true }) }, "Preview"),
@@ -51,7 +51,7 @@ function view(fold) {
     h("p", { class: "ok" }, what),
     h("p", { class: "facts" }, `The summary covers turns 1 to ${fold.covers_turn_seq}${fold.covered !== fold.covers_turn_seq ? ` (before: to ${fold.covered})` : ""}. ${fold.tokens_before ? `${number(fold.tokens_before)} → ${number(fold.tokens_after)} tokens. ` : ""}${fold.by ? `Written by ${fold.by}.` : ""} ${fold.notice}`),
     summary("New summary", fold.summary), summary("Summary before", fold.summary_before),
-    lines("Leaves the word-for-word part", fold.leaves), lines("Stays word for word", fold.stays), lines("Held as settled", fold.retired),
+    lines("Leaves the word-for-word part", fold.leaves), lines("Stays verbatim", fold.stays), lines("Held as settled", fold.retired),
   ].filter(Boolean);
 }
 
