@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.served import Served
+from benchmarks.server_process import CixServer
 from benchmarks.words import speech
 from contextinfinity.prompt.prefix import shared
 from contextinfinity_testing.vendors import Answer, Call, FakeVendors
@@ -81,7 +81,7 @@ async def work(folder: Path, window: int, rounds: int) -> Worked:
     """Do one task in a window of so many tokens."""
     seen, rng = Worked(window=window), random.Random(window)
     async with FakeVendors(limit=window) as vendors:
-        with Served(folder, SETTINGS.format(url=vendors.anthropic_url, window=window)) as served:
+        with CixServer(folder, SETTINGS.format(url=vendors.anthropic_url, window=window)) as served:
             url = f"http://127.0.0.1:{served.port}/v1/messages"
             async with httpx2.AsyncClient(timeout=60) as http:
                 await _task(http, url, vendors, seen, rounds, rng)

@@ -23,7 +23,7 @@ import apsw
 from benchmarks.harness import Bench, Row, Series, added_row, alternate
 from benchmarks.ledgers import ledger
 from benchmarks.prefix import ANSWERED, ASKED, DRAIN_SECONDS
-from benchmarks.served import Line, Served
+from benchmarks.server_process import CixServer, HttpConnection
 from benchmarks.words import text
 from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.model import Abilities
@@ -184,13 +184,13 @@ class Stamped:
 
 
 @asynccontextmanager
-async def _serving(client: LocalClient, folder: Path) -> AsyncGenerator[Line]:
+async def _serving(client: LocalClient, folder: Path) -> AsyncGenerator[HttpConnection]:
     """Have the door serve from this process: nothing is indexed behind it, and the engine can be asked as well."""
     (folder / "config.toml").write_text("[server]\nrequests_per_minute = 0\n", encoding="utf-8")
     listening = socket.create_server(("127.0.0.1", 0))
     worker = ServerProcess(load_settings(data_dir=folder).settings, lambda _: client)
     serving = asyncio.create_task(worker.serve(sockets=[listening]))
-    line = Line(listening.getsockname()[1])
+    line = HttpConnection(listening.getsockname()[1])
     for _ in range(1000):
         if worker.started:
             break
@@ -251,7 +251,7 @@ async def _timed(model: Stamped, series: Series, asking: Awaitable[None]) -> Non
     series.seconds.append(model.asked - began)
 
 
-async def _hear(line: Line, body: bytes, headers: dict[str, str]) -> None:
+async def _hear(line: HttpConnection, body: bytes, headers: dict[str, str]) -> None:
     async with aclosing(line.chunks(CHAT, body, headers)) as chunks:
         async for _ in chunks:
             pass
@@ -268,8 +268,8 @@ async def _deltas(bench: Bench, endpoint: Upstream, port: int, folder: Path) -> 
     """Time words from the endpoint to a client, through the server and straight."""
     passed, straight = Series(), Series()
     endpoint.is_slow = True
-    with Served(folder, _prepare(folder, port)) as server:
-        lines = ((server.line(), passed), (Line(port), straight))
+    with CixServer(folder, _prepare(folder, port)) as server:
+        lines = ((server.line(), passed), (HttpConnection(port), straight))
         for number in range(max(2, bench.scale.blocks // 2)):
             for line, series in lines:
                 async with aclosing(line.chunks(CHAT, _body([], f"How long {number}?"))) as chunks:
@@ -301,7 +301,7 @@ def _times(chunk: bytes) -> list[float]:
 
 async def _repeated(endpoint: Upstream, port: int, folder: Path, turns: int) -> Row:
     """Hold the same conversation through both doors, and see how much of each request repeats the one before."""
-    with Served(folder, _prepare(folder, port)) as server:
+    with CixServer(folder, _prepare(folder, port)) as server:
         line = server.line()
         theirs = await _talk(endpoint, turns, lambda said: _resend(line, said))
         native = await _talk(endpoint, turns, lambda said: _say(line, said[-1]["content"]))
@@ -335,10 +335,10 @@ async def _talk(endpoint: Upstream, turns: int, send: Callable[[list[dict[str, s
     return common / total
 
 
-async def _resend(line: Line, said: list[dict[str, str]]) -> None:
+async def _resend(line: HttpConnection, said: list[dict[str, str]]) -> None:
     await _hear(line, _body(said[:-1], said[-1]["content"]), {})
 
 
-async def _say(line: Line, question: str) -> None:
+async def _say(line: HttpConnection, question: str) -> None:
     body = {"content": question, "use_memory": False, "may_ask_back": False}
     assert (await line.post("/threads/native/messages", body)).status == 200

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.served import Served
+from benchmarks.server_process import CixServer
 from benchmarks.words import speech
 from contextinfinity_testing.vendors import FakeVendors, Request
 
@@ -78,7 +78,7 @@ async def resend(
     seen, rng = Resent(), random.Random(turns)
     async with FakeVendors() as vendors:
         settings = SETTINGS.format(url=vendors.compatible_url, window=WINDOW)
-        with Served(folder, settings) as served:
+        with CixServer(folder, settings) as served:
             talker = _Talker(f"http://127.0.0.1:{served.port}/v1", seen)
             for number in range(1, turns):
                 words = f"{number}: {speech(rng, characters)}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.endurance import GROWTH, WARM_UP, growth, resident
 from benchmarks.harness import Bench, Row, Series, added_row, alternate
 from benchmarks.ledgers import LONG_NAME, ledger
-from benchmarks.served import Line, Served
+from benchmarks.server_process import CixServer, HttpConnection
 from contextinfinity.client.contract import Client
 from contextinfinity.settings import load_settings
 from contextinfinity.wiring import open_client
@@ -67,12 +67,12 @@ async def run(bench: Bench) -> list[Row]:
 
 
 @contextmanager
-def serving(folder: Path, settings: str = OFF, *, workers: int = 1) -> Iterator[Served]:
+def serving(folder: Path, settings: str = OFF, *, workers: int = 1) -> Iterator[CixServer]:
     """Have a server run."""
     folder.mkdir(parents=True, exist_ok=True)
     talking = {"pieces": ("word ",) * LONG_TALK, "delay": PACE_SECONDS}
     (folder / "talks.json").write_text(json.dumps([talking]), encoding="utf-8")
-    with Served(folder, SETTINGS + settings, workers=workers) as server:
+    with CixServer(folder, SETTINGS + settings, workers=workers) as server:
         yield server
 
 
@@ -83,7 +83,7 @@ def _engine(folder: Path) -> Client:
     return open_client(load_settings(data_dir=folder).settings)
 
 
-async def _added(bench: Bench, server: Served, folder: Path) -> list[Row]:
+async def _added(bench: Bench, server: CixServer, folder: Path) -> list[Row]:
     """Exchanges one at a time, through the server and without it, in turn."""
     ours, floor, spoken, line = Series(), Series(), Series(), server.line()
     async with _engine(folder) as client:
@@ -119,7 +119,7 @@ async def _added(bench: Bench, server: Served, folder: Path) -> list[Row]:
     ]
 
 
-async def _first_event(bench: Bench, server: Served) -> Row:
+async def _first_event(bench: Bench, server: CixServer) -> Row:
     """New streams, one after the other, while others speak at a model's pace."""
     running = 2 * bench.scale.writers
     first, heard, going, line = Series(), 0, asyncio.Semaphore(0), server.line()
@@ -155,7 +155,7 @@ async def _first_event(bench: Bench, server: Served) -> Row:
     )
 
 
-async def _crowd(bench: Bench, server: Served, what: str, *, is_off: bool = True) -> Row:
+async def _crowd(bench: Bench, server: CixServer, what: str, *, is_off: bool = True) -> Row:
     """Exchanges of many at once, each in threads of its own, as many as go."""
     talkers, rounds = bench.scale.writers, max(2, bench.scale.blocks * bench.scale.rounds // 5)
     wanted = PER_SECOND[0 if is_off else 1]
@@ -216,7 +216,7 @@ def _copied(kept: Path, folder: Path) -> None:
     shutil.copyfile(kept, folder / "ledger.db")
 
 
-async def _memory(bench: Bench, server: Served) -> Row:
+async def _memory(bench: Bench, server: CixServer) -> Row:
     """Requests of all kinds, and the memory of the server all the while."""
     wanted = bench.scale.ledgers[-1] // 10  # 100,000 in a full run
     kilobytes: list[int] = []
@@ -237,7 +237,7 @@ async def _memory(bench: Bench, server: Served) -> Row:
     )
 
 
-async def _visit(line: Line) -> int:
+async def _visit(line: HttpConnection) -> int:
     """Do what a client does in a visit, and some things it should not; give how many requests that took."""
     thread = (await _ask(line, "new"))["thread_id"]
     await _listen(line, thread)
@@ -248,13 +248,13 @@ async def _visit(line: Line) -> int:
     return 2 + len(paths) + len(refused)
 
 
-async def _ask(line: Line, thread: str, **more: object) -> dict[str, str]:
+async def _ask(line: HttpConnection, thread: str, **more: object) -> dict[str, str]:
     """Say something and wait for the whole answer."""
     turn: dict[str, str] = (await line.post(f"/threads/{thread}/messages", _body(**more))).value()
     return turn
 
 
-async def _listen(line: Line, thread: str, first: Series | None = None) -> str:
+async def _listen(line: HttpConnection, thread: str, first: Series | None = None) -> str:
     """Say something, hear it to the end, and note how long the first event took."""
     began, found = time.perf_counter(), ""
     async with aclosing(line.stream(f"/threads/{thread}/messages/stream", _body())) as events:

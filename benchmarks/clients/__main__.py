@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.clients.catalogue import CHAT, CLIENTS, MESSAGES, RESPONSES, Client, Session
 from benchmarks.clients.model import answer
-from benchmarks.served import Served
+from benchmarks.server_process import CixServer
 from contextinfinity.prompt.prefix import shared
 from contextinfinity_testing.vendors import FakeVendors
 
@@ -118,7 +118,7 @@ async def _session(client: Client, folder: Path, data: Path | None) -> list[Any]
         served = None
         if data is not None:
             names = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES, "compatible": vendors.compatible_url}
-            served = Served(data, SETTINGS.format(**addresses, **names))
+            served = CixServer(data, SETTINGS.format(**addresses, **names))
             root = f"http://127.0.0.1:{served.port}"
             base = f"{root}/v1"
         try:

@@ -14,32 +14,34 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.served import Cut, Line, Served
-from benchmarks.storm import Weather, storm
+from benchmarks.server_process import CixServer, ConnectionCut, HttpConnection
+from benchmarks.storm import StormOptions, storm
 from tests.sizes import sized
 
 
 @pytest.mark.req("API-2", "API-6", "TURN-9", "STREAM-3")
 def test_every_acknowledged_message_is_there_once_after_cuts_and_kills(tmp_path: Path) -> None:
-    weather = Weather(streams=sized(5, 40), messages=3, kills=2, seed=random.randrange(2**32))
-    outcome = storm(tmp_path, weather)
-    assert outcome.faults == [], weather
-    assert outcome.did["kills of the server"] == 2
-    assert min(outcome.did[what] for what in ("resumes", "repeats under a key", "streams left", "cuts by a kill")) > 0
+    options = StormOptions(streams=sized(5, 40), messages=3, kills=2, seed=random.randrange(2**32))
+    outcome = storm(tmp_path, options)
+    assert outcome.faults == [], options
+    assert outcome.counts["kills of the server"] == 2
+    assert (
+        min(outcome.counts[what] for what in ("resumes", "repeats under a key", "streams left", "cuts by a kill")) > 0
+    )
 
 
 @pytest.mark.req("THREAD-4", "API-2", "API-6", "TURN-9")
 def test_two_workers_on_one_ledger_lose_and_double_nothing_when_they_are_killed(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
-    weather = Weather(streams=sized(5, 40), messages=sized(2, 3), kills=sized(1, 2), workers=2, seed=seed)
-    outcome = storm(tmp_path, weather)
-    assert outcome.faults == [], weather
-    assert outcome.did["kills of a worker"] + outcome.did["kills of the server"] == weather.kills
-    assert outcome.did["read back"] > 0, "over connections that either worker took"
+    options = StormOptions(streams=sized(5, 40), messages=sized(2, 3), kills=sized(1, 2), workers=2, seed=seed)
+    outcome = storm(tmp_path, options)
+    assert outcome.faults == [], options
+    assert outcome.counts["kills of a worker"] + outcome.counts["kills of the server"] == options.kills
+    assert outcome.counts["read back"] > 0, "over connections that either worker took"
 
 
 async def test_workers_whose_parent_is_killed_end_by_themselves_and_free_the_port(tmp_path: Path) -> None:
-    server = Served(tmp_path, workers=2)
+    server = CixServer(tmp_path, workers=2)
     line = server.line()
     assert await answers(line)
     workers = server.workers()
@@ -54,9 +56,9 @@ async def test_workers_whose_parent_is_killed_end_by_themselves_and_free_the_por
                 os.kill(pid, signal.SIGKILL)
 
 
-async def answers(line: Line) -> bool:
-    """Tell whether somebody is still there."""
+async def answers(line: HttpConnection) -> bool:
+    """Return whether a worker still answers."""
     try:
         return (await line.get("/healthz")).status == 200
-    except Cut:
+    except ConnectionCut:
         return False

@@ -1,7 +1,6 @@
-"""A real ``cix serve`` and a thin line to it, for what measures or batters the server.
+"""A real ``cix serve`` process and a minimal HTTP/1.1 connection to it, for load and fault tests.
 
-The line speaks as much HTTP/1.1 as our own server answers with, so that the load generator takes little of the
-machine it shares with what it measures.
+The connection supports only what our server sends, so that the load generator uses little CPU time.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ LONGEST_LINE = 2**24
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
-class Cut(Exception):
-    """The connection ended before the answer did."""
+class ConnectionCut(Exception):
+    """The connection was closed before the end of the response."""
 
 
-class Answer(NamedTuple):
-    """A whole answer."""
+class HttpResponse(NamedTuple):
+    """A complete response."""
 
     status: int
     body: bytes
 
     def value(self) -> Any:
-        """Read it as JSON; an answer that refuses is an error here."""
+        """Decode the JSON body; raise AssertionError unless the status is 200."""
         assert self.status == 200, self.body.decode()
         return json.loads(self.body)
 
 
-class Told(NamedTuple):
+class ServerEvent(NamedTuple):
     """A server-sent event."""
 
     name: str
@@ -45,7 +44,7 @@ class Told(NamedTuple):
     id: str | None
 
 
-class Served:
+class CixServer:
     """A server process on one data folder, which can be killed and started again."""
 
     def __init__(self, folder: Path, settings: str = "", *, workers: int = 1) -> None:
@@ -56,7 +55,7 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until connections are taken, on a port of its own."""
+        """Start it on a free port and wait until it accepts connections."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
         command = [sys.executable, "-m", "contextinfinity", "serve", "--port", "0", "--workers", self._workers]
         with (self._folder / "log").open("ab") as log:
@@ -72,7 +71,7 @@ class Served:
         self.port = int(json.loads(line)["url"].rpartition(":")[2])
 
     def end(self, how: int = signal.SIGTERM) -> int:
-        """Have it end, and give its exit code."""
+        """Stop it and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         code = self.process.wait(timeout=60)
@@ -89,7 +88,7 @@ class Served:
                 os.kill(pid, signal.SIGKILL)
 
     def workers(self) -> list[int]:
-        """Name the processes that answer."""
+        """Return the process ids of the workers."""
         if self._workers == 1:
             return [self.process.pid]
         parent = self.process.pid
@@ -97,46 +96,46 @@ class Served:
         return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def cpu_seconds(self) -> float:
-        """Tell how long its processes have computed by now."""
+        """Return the CPU seconds of its workers."""
         return sum(map(_cpu_seconds, self.workers()))
 
-    def line(self) -> Line:
-        """Give a line to it; it connects with its first request."""
-        return Line(self.port)
+    def line(self) -> HttpConnection:
+        """Return a connection, which is opened by its first request."""
+        return HttpConnection(self.port)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill()  # nobody reads what it would still write
+        self.kill()
 
 
-class Line:
-    """One connection, kept from request to request and opened again after it was cut."""
+class HttpConnection:
+    """One keep-alive connection, reopened after it was cut."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._ends: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str) -> HttpResponse:
         """Read something."""
-        return await self._whole("GET", path, None, {})
+        return await self._request("GET", path, None, {})
 
-    async def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Answer:
+    async def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> HttpResponse:
         """Send JSON."""
-        return await self._whole("POST", path, body, headers or {})
+        return await self._request("POST", path, body, headers or {})
 
     async def stream(
         self, path: str, body: object | None = None, headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Told]:
-        """Listen to a stream to its end: one that a body begins, or one that is running."""
+    ) -> AsyncGenerator[ServerEvent]:
+        """Read a stream to its end: a new one (with a body) or a running one."""
         try:
             status, chunks = await self._begin("GET" if body is None else "POST", path, body, headers or {})
             if status == 503:  # for the moment
-                raise Cut("503")
+                raise ConnectionCut("503")
             if status != 200:
-                told = b"".join([chunk async for chunk in chunks])
-                raise AssertionError(f"{status} {told.decode()}")
+                answer = b"".join([chunk async for chunk in chunks])
+                raise AssertionError(f"{status} {answer.decode()}")
             rest = b""
             async for chunk in chunks:
                 *blocks, rest = (rest + chunk).split(b"\n\n")
@@ -145,31 +144,31 @@ class Line:
                         yield event
         except (OSError, asyncio.IncompleteReadError) as error:
             self.close()
-            raise Cut(str(error)) from error
+            raise ConnectionCut(str(error)) from error
         except BaseException:
-            self.close()  # whoever leaves early leaves the connection in the middle of an answer
+            self.close()  # a response may be only partly read
             raise
 
     async def chunks(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes]:
-        """Send JSON, and give what comes back in the pieces it comes in."""
+        """Send JSON and yield the chunks of the response."""
         status, chunks = await self._begin("POST", path, body, headers or {})
         assert status == 200, b"".join([chunk async for chunk in chunks]).decode()
         async for chunk in chunks:
             yield chunk
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._ends is not None:
             self._ends[1].close()
             self._ends = None
 
-    async def _whole(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> Answer:
+    async def _request(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> HttpResponse:
         try:
             status, chunks = await self._begin(method, path, body, headers)
-            return Answer(status, b"".join([chunk async for chunk in chunks]))
+            return HttpResponse(status, b"".join([chunk async for chunk in chunks]))
         except (OSError, asyncio.IncompleteReadError) as error:
             self.close()
-            raise Cut(str(error)) from error
+            raise ConnectionCut(str(error)) from error
 
     async def _begin(
         self, method: str, path: str, body: object, headers: Mapping[str, str]
@@ -197,11 +196,11 @@ async def _measured(reader: asyncio.StreamReader, length: int) -> AsyncIterator[
     yield await reader.readexactly(length)
 
 
-def _event(block: bytes) -> Told | None:
+def _event(block: bytes) -> ServerEvent | None:
     """Read an event; None for a comment."""
     pairs = (line.partition(":") for line in block.decode().split("\n"))
     fields = {name: value.removeprefix(" ") for name, _, value in pairs}
-    return Told(fields["event"], json.loads(fields["data"]), fields.get("id")) if "event" in fields else None
+    return ServerEvent(fields["event"], json.loads(fields["data"]), fields.get("id")) if "event" in fields else None
 
 
 def _cpu_seconds(pid: int) -> float:
