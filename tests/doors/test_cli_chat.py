@@ -68,7 +68,7 @@ def test_an_answer_that_breaks_off_is_kept_and_ends_with_1(cix: Cix) -> None:
     cix.script({"text": "one two three", "cut_after": 2})
     done = cix("ask", "Count")
     assert (done.exit_code, done.stdout) == (1, "one two\n")
-    assert "broke off" in done.stderr
+    assert "cut off" in done.stderr
     (turn,) = cix.turns()
     assert (turn["outcome"], turn["assistant"]) == ("incomplete", "one two")
 

@@ -48,7 +48,7 @@ def test_a_fresh_machine_is_told_that_there_is_no_ledger_yet(tmp_path: Path) -> 
     done = doctor("--data-dir", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "none yet" in done.stdout
-    assert "All is well" not in done.stdout
+    assert "No problems" not in done.stdout
     assert f"There is no ledger in {tmp_path}: nothing was checked." in done.stdout
     assert not [*tmp_path.iterdir()]
 

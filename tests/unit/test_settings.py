@@ -337,7 +337,7 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
         ),
         ("models.x = {provider = 'ollama'}", 'config.toml:1: models.x.provider is "ollama"; it must be "anthropic"'),
         ("[models.x]\nprovider = 'local'\ncontext_limit = 9", "config.toml:3: models.x.context_limit is 9; it must"),
-        ("[models.offline]\nprovider = 'local'", 'config.toml:1: a model cannot be called "offline", which has a'),
+        ("[models.offline]\nprovider = 'local'", 'config.toml:1: a model cannot be called "offline", which is'),
         ("[models.'a b']\nprovider = 'local'", 'config.toml:1: a model cannot be called "a b"; up to 64 letters'),
         ("[budget\n", "config.toml:1: this is not TOML: Expected ']' at the end of a table declaration at column 8."),
         ("[budget]\nx = '''", "config.toml:2: this is not TOML: Expected \"'''\" at the end of the file."),
@@ -383,7 +383,7 @@ def test_all_mistakes_of_a_file_are_named_at_once_from_top_to_bottom(tmp_path: P
             "p",
             'models.x has no provider; it must be "anthropic", "gemini", "local",',
         ),
-        ("CONTEXTINFINITY_MODELS__OFFLINE__PATH", "p", 'a model cannot be called "offline", which has a meaning'),
+        ("CONTEXTINFINITY_MODELS__OFFLINE__PATH", "p", 'a model cannot be called "offline", which is reserved'),
         (
             "CONTEXTINFINITY_GENERAL__DEFAULT_MODEL",
             "\udcff",

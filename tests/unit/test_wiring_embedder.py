@@ -70,7 +70,11 @@ def test_the_built_in_embedder_is_minilm_where_its_weights_are_and_nothing_is_fe
     ("named", "words", "hint"),
     [
         (settings("no-such-model"), "there is no model 'no-such-model'", "text-embedding-3-small"),
-        (settings("claude", provider="anthropic"), 'provider "anthropic", which makes no vectors', "openai_chat"),
+        (
+            settings("claude", provider="anthropic"),
+            'provider "anthropic", which has no embedding models',
+            "openai_chat",
+        ),
         (settings("own", provider="openai_chat", base_url=OWN), "vectors of own have is not known", "[models.own]"),
         (settings("text-embedding-9"), "vectors of text-embedding-9 have", "[models.text-embedding-9]"),
     ],

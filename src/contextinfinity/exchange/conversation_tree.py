@@ -148,7 +148,7 @@ def _effective_parents(by_id: Mapping[str, tuple[int, ExportedMessage]]) -> dict
         way: list[str] = []
         at: str | None = name
         while at not in nearest:
-            nearest[at] = None  # where parents lead in a circle
+            nearest[at] = None  # where parents form a cycle
             if at is not None and at in by_id:
                 way.append(at)
                 at = by_id[at][1].parent

@@ -172,7 +172,7 @@ class _ExportReader:
                 raise Unfit("it is not a line of the format cix, or precedes the first one")
             kind = _kind(value)
             if self._form in _NAMES and kind not in (self._form, "project", "memories"):
-                raise Unfit(f"it is no conversation as {_NAMES[self._form]} exports them")
+                raise Unfit(f"it is not a conversation as {_NAMES[self._form]} exports them")
             return self._conversation(kind, value, record.data)
         except Unfit as unfit:
             return unfit

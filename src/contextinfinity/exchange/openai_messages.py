@@ -268,7 +268,7 @@ def _kind(value: Json) -> str:
     kinds = {
         dict: "an object",
         list: "a list",
-        str: "a text",
+        str: "a string",
         bool: "true or false",
         int: "a number",
         float: "a number",

@@ -424,11 +424,11 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     max_output_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=10_000_000)] | None, Meta(description="The longest answer it can give, in tokens.")
     ] = None
-    tools: Annotated[bool | None, Meta(description="Whether it can call tools.")] = None
-    images: Annotated[bool | None, Meta(description="Whether it can see pictures.")] = None
-    files: Annotated[bool | None, Meta(description="Whether it can read files such as PDFs.")] = None
-    reasoning: Annotated[bool | None, Meta(description="Whether it thinks before it answers.")] = None
-    one_system: Annotated[bool | None, Meta(description="Whether it takes a single system message only.")] = None
+    tools: Annotated[bool | None, Meta(description="Whether it supports tools.")] = None
+    images: Annotated[bool | None, Meta(description="Whether it supports images.")] = None
+    files: Annotated[bool | None, Meta(description="Whether it supports files such as PDFs.")] = None
+    reasoning: Annotated[bool | None, Meta(description="Whether it is a reasoning model.")] = None
+    one_system: Annotated[bool | None, Meta(description="Whether it accepts only one system message.")] = None
     dimensions: Annotated[
         Annotated[int, Meta(ge=1, le=65_536)] | None,
         Meta(description="The dimension of its vectors, for an embedding model that is not in the catalogue."),

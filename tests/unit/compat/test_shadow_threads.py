@@ -73,6 +73,6 @@ def test_a_thread_of_a_later_form_is_left_as_it_is() -> None:
     name, log = unused(), RedisThreads(valkey_url())
     client = redis.Redis.from_url(valkey_url())
     client.rpush(f"contextinfinity:thread:{name}", '{"v":2,"id":"x"}')
-    with pytest.raises(LedgerCorrupt, match="form 2"):
+    with pytest.raises(LedgerCorrupt, match="version 2"):
         log.history(name, 20)
     assert client.lrange(f"contextinfinity:thread:{name}", 0, -1) == [b'{"v":2,"id":"x"}']

@@ -146,7 +146,7 @@ def test_pictures_are_read_with_their_bytes_or_their_address() -> None:
         ({"type": "base64", "media_type": "image/tiff", "data": PNG}, "source.media_type: expected image/jpeg or"),
         ({"type": "base64", "media_type": "image/png", "data": "abc"}, "source.data: expected the bytes"),
         ({"type": "base64", "media_type": "image/png", "data": ""}, "source.data: expected the bytes"),
-        ({"type": "base64", "media_type": "image/png", "data": 7}, "source.data: expected a text, found a number"),
+        ({"type": "base64", "media_type": "image/png", "data": 7}, "source.data: expected a string, found a number"),
         ({"type": "url", "url": "file:///etc/passwd"}, "source.url: expected an address"),
         ({"type": "url", "url": "data:text/html;base64,aGk="}, "source.url: expected an image"),
     ],
@@ -252,9 +252,9 @@ def test_a_choice_without_tools_says_nothing() -> None:
     [
         ({"type": "tool", "name": "web_search"}, "tool_choice.name: this tool cannot be called here."),
         ({"type": "tool", "name": "else"}, "tool_choice.name: expected the name of one of the tools."),
-        ({"type": "tool"}, "tool_choice.name: expected a text"),
+        ({"type": "tool"}, "tool_choice.name: expected a string"),
         ({"type": "most"}, 'tool_choice.type: expected auto or any or tool or none, found "most"'),
-        ("auto", "tool_choice: expected an object, found a text"),
+        ("auto", "tool_choice: expected an object, found a string"),
         ({"type": "auto", "disable_parallel_tool_use": 1}, "tool_choice.disable_parallel_tool_use: expected true"),
     ],
 )
@@ -272,8 +272,8 @@ def test_any_tool_of_none_is_refused() -> None:
     ("tools", "place"),
     [
         ({}, "tools: expected a list, found an object"),
-        ([LOOK, "x"], "tools.1: expected an object, found a text"),
-        ([{"input_schema": {}}], "tools.0.name: expected a text, found nothing"),
+        ([LOOK, "x"], "tools.1: expected an object, found a string"),
+        ([{"input_schema": {}}], "tools.0.name: expected a string, found nothing"),
         ([{"name": "a b", "input_schema": {}}], "tools.0.name: expected 1 to 128 letters"),
         ([{"name": "a"}], "tools.0.input_schema: expected an object, found nothing"),
         ([{"name": "a", "input_schema": {"type": "string"}}], "tools.0.input_schema.type: expected type object"),
@@ -356,7 +356,7 @@ def test_a_conversation_held_elsewhere_is_refused() -> None:
 @each(
     ("parameters", "place"),
     [
-        ({"model": None}, "model: expected a text, found nothing"),
+        ({"model": None}, "model: expected a string, found nothing"),
         ({"model": ""}, "model: expected a string that is not empty"),
         ({"max_tokens": None}, "max_tokens: max_tokens is required"),
         ({"max_tokens": 0}, "max_tokens: expected an integer that is 1 or more"),
@@ -365,11 +365,11 @@ def test_a_conversation_held_elsewhere_is_refused() -> None:
         ({"temperature": 1.1}, "temperature: expected a number from 0 to 1"),
         ({"top_p": "a"}, "top_p: expected a number"),
         ({"top_k": -1}, "top_k: expected an integer"),
-        ({"stream": "yes"}, "stream: expected true or false, found a text"),
+        ({"stream": "yes"}, "stream: expected true or false, found a string"),
         ({"stop_sequences": "END"}, "stop_sequences: expected a list"),
         ({"stop_sequences": ["a", " "]}, "stop_sequences.1: expected a string that is not blank"),
         ({"metadata": []}, "metadata: expected an object, found a list"),
-        ({"metadata": {"user_id": 3}}, "metadata.user_id: expected a text, found a number"),
+        ({"metadata": {"user_id": 3}}, "metadata.user_id: expected a string, found a number"),
         ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens: the thinking budget"),
         ({"thinking": {"type": "enabled", "budget_tokens": 9}}, "thinking.budget_tokens: expected an integer that"),
         ({"thinking": {"budget_tokens": 9}}, "thinking.type: expected enabled or"),
@@ -382,7 +382,7 @@ def test_a_conversation_held_elsewhere_is_refused() -> None:
         ({"messages": []}, "messages: expected at least one user message"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages: expected at least one user message"),
         ({"messages": {}}, "messages: expected a list, found an object"),
-        ({"messages": ["x"]}, "messages.0: expected an object, found a text"),
+        ({"messages": ["x"]}, "messages.0: expected an object, found a string"),
         ({"messages": [{"role": "tool", "content": ""}]}, "messages.0.role: expected user or assistant or system"),
         ({"messages": [{"role": "user"}]}, "messages.0.content: expected a string or a list of blocks, found nothing"),
         ({"messages": [{"role": "user", "content": [1]}]}, "messages.0.content.0: expected an object, found a number"),
@@ -395,16 +395,16 @@ def test_a_wrong_value_is_refused_with_its_place(parameters: dict[str, Any], pla
 @each(
     ("role", "block", "place"),
     [
-        ("user", {"text": "a"}, "type: expected a text, found nothing"),
-        ("user", {"type": ["text"]}, "type: expected a text, found a list"),
-        ("user", {"type": "text"}, "text: expected a text, found nothing"),
+        ("user", {"text": "a"}, "type: expected a string, found nothing"),
+        ("user", {"type": ["text"]}, "type: expected a string, found a list"),
+        ("user", {"type": "text"}, "text: expected a string, found nothing"),
         ("user", {"type": "text", "text": "a", "citations": {}}, "citations: expected a list"),
         ("user", CALL, "type: a block of this type is not allowed in a user's message"),
         ("user", {"type": "thinking", "thinking": ""}, "type: a block of this type is not allowed"),
         ("assistant", {"type": "tool_result", "tool_use_id": "1"}, "type: a block of this type is not allowed"),
-        ("assistant", {**CALL, "input": "x"}, "input: expected an object, found a text"),
+        ("assistant", {**CALL, "input": "x"}, "input: expected an object, found a string"),
         ("assistant", {**CALL, "id": ""}, "id: expected a string that is not empty"),
-        ("assistant", {"type": "thinking"}, "thinking: expected a text"),
+        ("assistant", {"type": "thinking"}, "thinking: expected a string"),
         ("user", {"type": "tool_result", "tool_use_id": "1", "is_error": "no"}, "is_error: expected true or false"),
         ("user", {"type": "tool_result", "tool_use_id": "1", "content": [text("a"), CALL]}, "content.1.type: a block"),
         ("user", {"type": "document", "source": {"type": "content", "content": [{"type": "document"}]}},
@@ -467,7 +467,7 @@ def test_what_is_too_deep_to_be_kept_is_refused(role: str, field: str, block: An
 
 def test_documents_in_documents_come_to_an_end() -> None:
     body = b'{"type":"document","source":{"type":"content","content":[' * 300 + b"]}}" * 300
-    assert "cannot stand in a document" in refusal(
+    assert "not allowed in a document" in refusal(
         json.dumps(asked(messages=[{"role": "user", "content": ["HERE"]}])).encode().replace(b'"HERE"', body)
     )
 

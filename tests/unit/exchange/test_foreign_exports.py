@@ -330,7 +330,7 @@ async def test_damaged_deep_and_wrongly_encoded_files_are_told(store: Store, tmp
         await load(store, tmp_path / "deep.json")
     latin = json.dumps([{**good, "title": "Café"}], ensure_ascii=False).encode("latin-1")
     (tmp_path / "latin.json").write_bytes(latin)
-    with pytest.raises(InvalidInput, match="no JSON"):
+    with pytest.raises(InvalidInput, match="not JSON"):
         await load(store, tmp_path / "latin.json")
     (tmp_path / "utf16.json").write_bytes(json.dumps([good]).encode("utf-16"))
     with pytest.raises(InvalidInput, match="save it as UTF-8"):
@@ -338,7 +338,7 @@ async def test_damaged_deep_and_wrongly_encoded_files_are_told(store: Store, tmp
 
 
 async def test_a_format_that_is_named_has_to_be_the_one(store: Store) -> None:
-    with pytest.raises(InvalidInput, match="no conversation as Claude exports them"):
+    with pytest.raises(InvalidInput, match="not a conversation as Claude exports them"):
         await load(store, SAMPLES / "open_webui.json", form="claude")
 
 

@@ -212,7 +212,7 @@ async def test_an_id_that_was_used_for_other_words_is_told(store: Store, tmp_pat
     await load(store, path)
     done = await load_one(store, lines(path, [talk(1)[0], {"role": "assistant", "content": "edited", "id": "m1"}]))
     assert (done.added, done.skipped, done.bad_count, done.bad[0].line) == (0, 1, 1, 2)
-    assert "'m1' is taken" in done.bad[0].reason
+    assert "'m1' is used" in done.bad[0].reason
     assert await texts(store, done.thread_id) == ["message 0", "message 1"]
 
 

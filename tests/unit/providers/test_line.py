@@ -55,7 +55,7 @@ async def test_trouble_that_passes_is_asked_again_and_seen_in_the_log(
     assert waits.seconds[0] == 7
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
-    assert "attempt 1 failed, the next one comes in 7.0 s: openai text-embedding-3-small: too many" in said[0]
+    assert "attempt 1 failed, the next one follows in 7.0 s: openai text-embedding-3-small: it limits" in said[0]
     assert not any(KEY in line or "somebody" in line for line in said)
     assert vendors.requests[0].headers["accept"] == "application/json"
 
@@ -63,7 +63,7 @@ async def test_trouble_that_passes_is_asked_again_and_seen_in_the_log(
 async def test_trouble_that_stays_is_given_up(vendors: FakeVendors) -> None:
     vendors.embedding_troubles.extend([Trouble.overloaded()] * 5)
     asking = line(vendors, Waits(), attempts=3)
-    with pytest.raises(ProviderError, match="It was asked 3 times") as caught:
+    with pytest.raises(ProviderError, match="It was tried 3 times") as caught:
         await asking.post("/embeddings", BODY)
     await asking.close()
     assert caught.value.kind == "overloaded"

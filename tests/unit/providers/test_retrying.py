@@ -80,7 +80,7 @@ async def test_waits_are_spread_and_bounded() -> None:
 
 async def test_attempts_are_bounded_and_the_last_failure_is_told() -> None:
     attempts = Attempts([busy()])
-    with pytest.raises(ProviderError, match="asked 4 times") as caught:
+    with pytest.raises(ProviderError, match="tried 4 times") as caught:
         await all_of(attempts.run())
     assert caught.value.kind == "overloaded"
     assert caught.value.hint == "Wait."

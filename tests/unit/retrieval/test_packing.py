@@ -103,7 +103,7 @@ def test_with_vectors_what_says_nearly_the_same_gives_way() -> None:
     assert [piece.turn_seq for piece in plain.pieces] == [1, 2]
     assert [piece.turn_seq for piece in diverse.pieces] == [1, 3]
     same = by_chunk(found, [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    assert "nearly the same" in reasons(pack(found, QUESTION, count, vectors=same))["chunk chunk-002"]
+    assert "near-duplicate" in reasons(pack(found, QUESTION, count, vectors=same))["chunk chunk-002"]
 
 
 @pytest.mark.req("RETRIEVE-12")

@@ -166,7 +166,7 @@ def test_the_cache_target_is_a_number_of_tokens_or_none(tmp_path: Path) -> None:
 @pytest.mark.req("MANAGER-1")
 def test_a_repository_has_to_be_a_folder(tmp_path: Path) -> None:
     for wrong in (tmp_path / "nowhere", __file__):
-        with pytest.raises(InvalidInput, match="is no folder"):
+        with pytest.raises(InvalidInput, match="is not a folder"):
             ContextManager(MODEL, wrong, settings=machine(tmp_path))
 
 

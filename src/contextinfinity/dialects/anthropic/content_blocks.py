@@ -91,7 +91,7 @@ def _blocks(where: str, given: Json) -> Blocks:
     block = object_of(given)
     kind = block.get("type")
     if not isinstance(kind, str):
-        raise unlike("a text", kind, "type")
+        raise unlike("a string", kind, "type")
     if kind in _MISPLACED[where]:
         raise InvalidField(f"a block of this type is not allowed in {where}.", "type")
     read = _READERS.get(kind)

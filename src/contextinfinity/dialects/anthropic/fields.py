@@ -18,7 +18,7 @@ DEEPEST = 90
 """The maximum nesting depth of a value that is kept unchanged; the ledger stores slightly deeper ones."""
 LARGEST = 2**53
 
-_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
 class InvalidField(Exception):
@@ -89,7 +89,7 @@ def text_in(asked: dict[str, Json], name: str, *, least: int = 0) -> str:
     """Return the text of that name; it is required."""
     value = asked.get(name)
     if not isinstance(value, str):
-        raise unlike("a text", value, name)
+        raise unlike("a string", value, name)
     if len(value) < least:
         raise InvalidField("expected a string that is not empty.", name)
     return value

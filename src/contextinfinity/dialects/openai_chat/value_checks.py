@@ -26,7 +26,7 @@ WIDEST_INT = 4096
 LONGEST_SHOWN = 40
 LONGEST_PATH = 200
 _NUL = b"\\u0000"
-_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
 class InvalidValue(Exception):
@@ -115,7 +115,7 @@ def an_object(value: Json) -> dict[str, Json]:
 def a_text(value: Json) -> str:
     """Return a text, or raise ``InvalidValue``."""
     if not isinstance(value, str):
-        raise expected("a text", value)
+        raise expected("a string", value)
     return value
 
 

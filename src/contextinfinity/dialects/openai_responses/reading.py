@@ -173,7 +173,7 @@ def _params(asked: dict[str, Json], metadata: dict[str, str], tools: ToolNames) 
     params = {name: value for name, value in asked.items() if name not in WRITTEN and value is not None}
     noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
     if not can_be_kept(params):
-        raise InvalidValue("a parameter is nested too deep, or holds a number that is too large")
+        raise InvalidValue("a parameter is nested too deeply, or contains a number that is too large")
     choice = wanted(asked, "tool_choice", tools.sent_choice)
     return params | ({"tool_choice": choice} if choice else {}) | ({"metadata": noted} if noted else {})
 
