@@ -209,7 +209,7 @@ def test_an_answer_that_is_incomplete_says_why(cix: Cix) -> None:
     cix.script({"text": "one two", "outcome": {"type": "incomplete", "reason": "length"}})
     done = cix("ask", "Count")
     assert (done.exit_code, done.stdout) == (0, "one two\n")
-    assert "[The answer is incomplete: it reached the most tokens the model may write" in done.stderr
+    assert "[The answer is incomplete: it reached the maximum number of tokens" in done.stderr
 
 
 @pytest.mark.req("CLI-1")

@@ -42,7 +42,7 @@ def test_people_see_what_leaves_what_stays_and_how_the_summary_changes(cix: Cix,
     assert any(" + #1 user: " in line and "harbour.toml" in line for line in lines)
     assert "`cix fold` applies it." in done.stderr
     assert "`cix fold --undo` undoes it." in cix("fold", thread).stderr
-    assert "stand word for word again" in cix("fold", thread, "--undo").stderr
+    assert "are verbatim again" in cix("fold", thread, "--undo").stderr
 
 
 @pytest.mark.req("CLI-1")
@@ -54,4 +54,4 @@ def test_what_cannot_be_folded_or_undone_is_said(cix: Cix) -> None:
     assert (undone.exit_code, "Nothing is folded on this branch." in undone.stderr) == (1, True)
     both = cix("fold", "last", "--undo", "--preview")
     assert both.exit_code == 2
-    assert "two things" in both.stderr
+    assert "cannot be used together" in both.stderr

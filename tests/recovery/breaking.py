@@ -278,8 +278,8 @@ BREAKS = [
     Break(
         "response_unreadable", "be decompressed", sql("UPDATE response SET body = substr(body, 1, length(body) - 5)")
     ),
-    Break("blob_lost", "2 blobs that are lost", sql("DELETE FROM blob", "DELETE FROM blob_use")),
-    Break("blob_lost", "2 blobs that are lost", sql("DELETE FROM blob")),
+    Break("blob_lost", "2 blobs that are missing", sql("DELETE FROM blob", "DELETE FROM blob_use")),
+    Break("blob_lost", "2 blobs that are missing", sql("DELETE FROM blob")),
     Break(
         "blob_lost",
         "A message refers to a blob",
@@ -287,7 +287,7 @@ BREAKS = [
     ),
     Break("message_hash", "A message does not match its hash", flip(b"word is heron", b"word is egret")),
     Break("message_hash", "A message does not match its hash", flip(b"word is heron", b"word is \xff\xfe\xfd\xfc\xfb")),
-    Break("message_hash", "2 messages are not what", sql("UPDATE message SET blocks = '{' WHERE blocks IS NOT NULL")),
+    Break("message_hash", "2 messages do not match", sql("UPDATE message SET blocks = '{' WHERE blocks IS NOT NULL")),
     Break("text_hash", "A summary, system text", flip(b"They spoke of herons.", b"They spoke of egrets.")),
     Break("blob_hash", "A blob does not match its hash", sql("UPDATE blob SET body = x'00'")),
     Break("chunk_hash", "A chunk does not match its hash", sql("UPDATE chunk SET start = start + 1")),

@@ -97,7 +97,7 @@ def _spent(shown: ShownFold) -> str:
 
 def _told(shown: ShownFold, by: str, undone_by: str) -> str:
     if shown.case == "unfold":
-        verb = "stands" if shown.covers_turn_seq + 1 == shown.covered else "stand"
+        verb = "is" if shown.covers_turn_seq + 1 == shown.covered else "are"
         return (
             f"Undone: {span(shown.covers_turn_seq + 1, shown.covered)} {verb} verbatim again. "
             "The next fold happens after the same amount of new text."

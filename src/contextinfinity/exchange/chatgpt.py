@@ -149,7 +149,7 @@ def _part(part: Json, metadata: dict[str, Json], assets: Assets, built: Conversa
         yield TextBlock(text=_with_links(words, metadata))
     elif kind == "image_asset_pointer":
         yield _image(part, "asset_pointer", assets, built)
-    elif kind not in _VOICE and kind != "audio_transcription" and part:  # the sound: its transcript stands beside it
+    elif kind not in _VOICE and kind != "audio_transcription" and part:  # audio has its transcript
         yield built.unknown(part)
 
 

@@ -18,7 +18,7 @@ from contextinfinity.server import problems
 from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.v1.vendors import is_theirs, request_id_of
 from contextinfinity.settings import Server
-from contextinfinity.storage.acting_owner import NOBODY, act_for
+from contextinfinity.storage.acting_owner import NO_OWNER, act_for
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request, count it, and log it."""
         if scope["type"] != "lifespan":
-            act_for(NOBODY)
+            act_for(NO_OWNER)
         if scope["type"] == "websocket" and self._is_foreign(Headers(scope=scope)):
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": "wrong host or origin"})

@@ -1,6 +1,6 @@
 """The owner for whom the current task uses the storage.
 
-A request of a server acts for one owner; a backend with row-level security shows it that owner's rows only. ``NOBODY``,
+A request of a server acts for one owner; a backend with row-level security shows only that owner's rows. ``NO_OWNER``,
 a request before its authentication, sees no rows. None, the default, is maintenance, which reaches all rows:
 jobs, recovery, cleanup, the command line. A task inherits the owner of the task that starts it.
 """
@@ -11,7 +11,7 @@ from contextvars import Context, ContextVar, copy_context
 
 from contextinfinity.domain.session import Owner
 
-NOBODY = Owner(user_id="", org_id="")
+NO_OWNER = Owner(user_id="", org_id="")
 
 _acting: ContextVar[Owner | None] = ContextVar("acting_owner", default=None)
 

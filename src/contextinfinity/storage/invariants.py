@@ -331,7 +331,7 @@ def remove_pin(facts: tuple[str, ...], number: int) -> tuple[str, ...]:
 def check_owner(turn_id: str, owner: str | None, asking: str) -> None:
     """Raise ``TurnLost`` if another worker owns the turn."""
     if owner != asking:
-        raise TurnLost(f"Turn {turn_id} belongs to {owner or 'nobody'}, not to {asking}; nothing was written.")
+        raise TurnLost(f"Turn {turn_id} belongs to {owner or 'no worker'}, not to {asking}; nothing was written.")
 
 
 def check_phase(turn_id: str, phase: Phase, allowed: frozenset[Phase]) -> None:

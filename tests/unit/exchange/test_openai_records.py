@@ -134,7 +134,7 @@ def test_calls_and_results_are_kept_as_blocks() -> None:
         ({"role": "user", "content": "x", "id": "x" * 513}, "513 characters"),
         ({"role": "user", "content": "x", "thread_id": "x" * 129}, "its thread_id has 129 characters"),
         ({"role": "user", "content": "x", "n": 2**9999}, "a number of"),
-        ({"role": "assistant", "tool_calls": "x"}, "its tool_calls are a text"),
+        ({"role": "assistant", "tool_calls": "x"}, "its tool_calls are a string"),
         ({"role": "assistant", "tool_calls": [5]}, "one of its tool_calls is a number"),
         ({"role": "assistant", "function_call": {}}, "names no function"),
     ],

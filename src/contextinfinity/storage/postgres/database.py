@@ -28,7 +28,7 @@ import psycopg
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
-from contextinfinity.storage.acting_owner import NOBODY, acting_owner
+from contextinfinity.storage.acting_owner import NO_OWNER, acting_owner
 from contextinfinity.storage.postgres.connection import (
     LOCK_SECONDS,
     RETRIED,
@@ -117,7 +117,7 @@ class PostgresDatabase:
         self._writers = ThreadPoolExecutor(WRITERS, "postgres-writer")
         self._readers = ThreadPoolExecutor(READERS, "postgres-reader")
         self._branches: WeakValueDictionary[bytes, _Gate] = WeakValueDictionary()
-        self._tenants: dict[Owner, str] = {NOBODY: ""}
+        self._tenants: dict[Owner, str] = {NO_OWNER: ""}
         self._closed = False
 
     async def write(self, work: Callable[[PostgresConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
@@ -245,7 +245,7 @@ class PostgresDatabase:
                 found = connection.execute("SELECT tenant_of(%s, %s)::text", (owner.org_id, owner.user_id)).fetchall()
             self._undo(connection)
             if len(self._tenants) >= _KNOWN_TENANTS:
-                self._tenants = {NOBODY: ""}
+                self._tenants = {NO_OWNER: ""}
             known = self._tenants[owner] = str(found[0][0])
         return known
 

@@ -9,7 +9,7 @@ const ESTIMATE = 180;
 const NEAR_END = 40;
 
 export class Feed {
-  /** `build(seq)` returns the row of a turn, `want(first, last)` is told which turns are near the viewport. */
+  /** `build(seq)` returns the row of a turn, `want(first, last)` is called with the turns near the viewport. */
   constructor(scroller, list, holder, { build, want, atEnd }) {
     Object.assign(this, { scroller, list, holder, build, want, atEnd });
     this.rows = new Map();
