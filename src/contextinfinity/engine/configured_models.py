@@ -18,8 +18,8 @@ from contextinfinity.engine.running_turn import Terms
 from contextinfinity.errors import InvalidInput
 from contextinfinity.prompt.budget import SMALLEST_WINDOW
 from contextinfinity.providers.contract import Provider
+from contextinfinity.providers.document_files import unread
 from contextinfinity.providers.failures import KINDS
-from contextinfinity.providers.files import unread
 from contextinfinity.providers.options import joined
 from contextinfinity.text.tokens import Counter
 

@@ -172,8 +172,8 @@ def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
     left = []
     if shrunk.artifacts is not None and (gone := sections.artifacts[shrunk.artifacts :]):
         tokens = sum(artifact.tokens for artifact in gone)
-        what = f"artifacts from place {shrunk.artifacts + 1} on"
-        left.append(LeftOut(what=what, reason="they did not fit", tokens=tokens))
+        what = f"artifacts from rank {shrunk.artifacts + 1} on"
+        left.append(LeftOut(what=what, reason="they exceed the budget", tokens=tokens))
     left += [LeftOut(what=f"file {path}", reason="it did not fit") for path in shrunk.files]
     if shrunk.lines_to and sections.turns:
         stretch = f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}"

@@ -8,7 +8,7 @@ Words of others can begin after
 - a colon or dash, unless the words before it are the author's own label ("Decision:", "My plan:") or statement,
 - a list without a label of the author,
 - a line that does not end like a sentence: a title, a file name, a speaker, a prompt, an unpunctuated introduction,
-- a sentence in which anybody but the author communicates, or that is about others and ends its paragraph,
+- a sentence in which another person communicates, or that is about others and ends its paragraph,
 - material that ``own_words`` found, except a short quotation inside a sentence.
 
 A rule, or a later line that labels, credits or points back at what is before it, leaves nothing certain. A missed
@@ -125,7 +125,7 @@ def _is_list_head(text: str) -> bool:
 
 
 def _is_said_by_others(text: str) -> bool:
-    """Return whether anybody but the author communicates in a sentence."""
+    """Return whether another person than the author communicates in a sentence."""
     if has("according", text):
         return True
     for says in word_class("says").finditer(text):

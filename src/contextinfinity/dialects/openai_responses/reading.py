@@ -84,8 +84,8 @@ OPTION_NAMES = {
     "effort": "reasoning.effort",
     "reasoning_summary": "reasoning.summary",
 }
-NO_PROMPTS = "no prompts are kept here"
-NO_LOGPROBS = "the probabilities of words are not given here"
+NO_PROMPTS = "stored prompts are not supported"
+NO_LOGPROBS = "log probabilities are not supported"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _TOKENS = whole_number(1, 2**31 - 1)
 _EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")

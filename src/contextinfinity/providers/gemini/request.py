@@ -26,7 +26,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
-from contextinfinity.providers import files, options, wire_values
+from contextinfinity.providers import document_files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
 
@@ -181,10 +181,10 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
 
 
 def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
-    document = files.readable_file(block, abilities)
+    document = document_files.readable_file(block, abilities)
     if document is None:
         return {"text": wire_values.UNKNOWN_NOTE}
-    if (text := files.file_text(document)) is not None:
+    if (text := document_files.file_text(document)) is not None:
         return {"text": text}
     if document.url:
         return {"fileData": {"mimeType": document.media_type, "fileUri": document.url}}

@@ -26,7 +26,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import CHAT, JSON_OBJECT, PARALLEL, all_in_form
-from contextinfinity.providers import files, options, wire_values
+from contextinfinity.providers import document_files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
 
@@ -252,11 +252,15 @@ class _Writer:
 
 def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
     """Return a file of any vendor's client, or a note; this API accepts no URLs of files."""
-    document = files.readable_file(block, abilities, urls=False)
+    document = document_files.readable_file(block, abilities, urls=False)
     if document is None:
         return {"type": "text", "text": wire_values.UNKNOWN_NOTE}
-    text = files.file_text(document)
-    return {"type": "file", "file": files.named_file(document)} if text is None else {"type": "text", "text": text}
+    text = document_files.file_text(document)
+    return (
+        {"type": "file", "file": document_files.named_file(document)}
+        if text is None
+        else {"type": "text", "text": text}
+    )
 
 
 def _say(role: str, content: Json) -> dict[str, Json]:
@@ -279,8 +283,8 @@ def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
         elif isinstance(block, ToolResultBlock):
             yield from _texts(block.content)
         elif isinstance(block, UnknownBlock):
-            document = files.readable_file(block, files.NO_FILES)
-            yield wire_values.UNKNOWN_NOTE if document is None else files.file_text(document) or ""
+            document = document_files.readable_file(block, document_files.NO_FILES)
+            yield wire_values.UNKNOWN_NOTE if document is None else document_files.file_text(document) or ""
 
 
 def _reasoning(raw: Json) -> dict[str, Json]:

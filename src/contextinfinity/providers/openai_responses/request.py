@@ -26,7 +26,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.sent_form import JSON_OBJECT, PARALLEL, RESPONSES
-from contextinfinity.providers import files, options, wire_values
+from contextinfinity.providers import document_files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
 
@@ -225,14 +225,14 @@ def _text(text: str) -> dict[str, Json]:
 
 def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
     """Return a file of any vendor's client, or a note."""
-    document = files.readable_file(block, abilities)
+    document = document_files.readable_file(block, abilities)
     if document is None:
         return _text(wire_values.UNKNOWN_NOTE)
-    if (text := files.file_text(document)) is not None:
+    if (text := document_files.file_text(document)) is not None:
         return _text(text)
     if document.url:
         return {"type": "input_file", "file_url": document.url}
-    return {"type": "input_file", **files.named_file(document)}
+    return {"type": "input_file", **document_files.named_file(document)}
 
 
 def _image(url: str) -> dict[str, Json]:
