@@ -24,7 +24,7 @@ from contextinfinity.storage.postgres.named_sql import READS, SERVING_READS
 from contextinfinity.storage.postgres.row_security import UNSERVED
 from contextinfinity.storage.postgres.store import PostgresStore
 from contextinfinity_testing.builders import exchange
-from tests.doors.server import Server
+from tests.doors.server import Server, pause
 from tests.postgres import secured_database, server_url
 
 pytestmark = [pytest.mark.xdist_group("postgres"), pytest.mark.req("CHATMEM-9", "MEMORY-6")]
@@ -59,6 +59,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Roles:
             assert len(shown["messages"]) == 4
             asked, until = {"q": f"{words} river", "user_id": user}, time.monotonic() + 30
             while words not in server.http.get("/search", params=asked).text:  # chunks are made by a job
+                pause()
                 assert time.monotonic() < until
         assert server.http.get(f"/threads/{thread}/messages", params={"user_id": "bob"}).status_code == 404
     finally:

@@ -14,10 +14,16 @@ from typing import IO, Any
 from typer.testing import CliRunner, Result
 
 from contextinfinity.cli.main import app
-from tests.doors.forked import ECHO, Forked, build_commands_once, until_asleep
+from tests.doors.forked import Forked, build_commands_once, until_asleep
 
 build_commands_once()
 
+ECHO = """\
+[general]
+default_model = "echo"
+[models.echo]
+provider = "scripted"
+"""
 CONFIG = """\
 [general]
 default_model = "main"

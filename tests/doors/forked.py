@@ -28,19 +28,20 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from runpy import run_module
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-ECHO = """\
-[general]
-default_model = "echo"
-[models.echo]
-provider = "scripted"
-"""
 USED = (
-    "contextinfinity.server.serving",
-    "contextinfinity.cli.main",
+    "contextinfinity.cli.answer_output",
     "contextinfinity.cli.chat.terminal_view",
+    "contextinfinity.cli.main",
+    "contextinfinity.cli.weights_download",
+    "contextinfinity.engine.other_conversations",
+    "contextinfinity.providers.local.local_factory",
+    "contextinfinity.server.serving",
+    "contextinfinity.storage.ledger.job_results",
+    "contextinfinity.storage.ledger.memory_queries",
+    "contextinfinity.upkeep.data_dir_checks",
+    "contextinfinity.wiring.embedding",
     "tests.recovery.doomed",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
@@ -198,30 +199,17 @@ def run_template() -> None:
 
 
 def _import_all() -> None:
-    """Import what processes use, ask once, and keep it out of garbage collections, which would copy its pages."""
+    """Import what processes use, and keep it out of their garbage collections, which would copy its pages."""
     from contextinfinity.engine.lazy_modules import load_all
 
     load_all()
     for name in USED:
         import_module(name)
     build_commands_once()
-    _ask_once()
+    import_module("contextinfinity.settings.keys").sections()
+    import_module("contextinfinity.embedders.static").built_in()
     gc.collect()
     gc.freeze()
-
-
-def _ask_once() -> None:
-    from typer.testing import CliRunner
-
-    from contextinfinity.cli.main import app
-
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    with TemporaryDirectory() as folder:
-        (Path(folder) / "config.toml").write_text(ECHO, encoding="utf-8")
-        done = CliRunner().invoke(app, ["ask", "Hello", "--data-dir", folder])
-    assert done.exit_code == 0, done.stderr
-    while len(list(Path("/proc/self/task").iterdir())) > threads:  # a process with threads cannot be forked
-        os.sched_yield()
 
 
 def build_commands_once() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -39,6 +40,11 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "floods": [{"pieces": ["x" * 12_000] * 500}],
     "fails": [{"error": {"code": "quota", "message": "Out of credit.", "hint": "Wait."}}],
 }
+
+
+def pause(seconds: float = 0.005) -> None:
+    """Wait a moment before looking again for what another process does: looking takes the CPU that it needs."""
+    time.sleep(seconds)
 
 
 class Event(NamedTuple):

@@ -14,7 +14,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.doors.cix import Cix
-from tests.doors.server import Server
+from tests.doors.server import Server, pause
 from tests.doors.v1.upstream import somebody
 
 pytestmark = pytest.mark.req("API-9")
@@ -37,6 +37,7 @@ async def test_an_assistant_searches_recalls_pins_and_remembers(server: Server) 
         assert {tool.name for tool in (await client.list_tools()).tools} >= OFFERED
         found: dict[str, Any] = {"hits": []}
         while not found["hits"]:  # until it is indexed
+            pause()
             found = await called(client, "search", query="where does the heron nest")
         assert found["hits"][0]["turn_id"] == turn["turn_id"]
         assert (await called(client, "recall_turn", turn_id=turn["turn_id"]))["user"] == "The heron nests at the pier."

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.cix import Cix
-from tests.doors.forked import ECHO
+from tests.doors.cix import ECHO, Cix
 from tests.doors.server import Server
 from tests.ledgers import place_ledger
 

@@ -22,7 +22,7 @@ from contextinfinity.server.app import make_app
 from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 from tests.doors.cix import Cix
-from tests.doors.server import Server, problem
+from tests.doors.server import Server, pause, problem
 
 OPEN = {("GET", "/healthz")}
 """Routes that anybody may call."""
@@ -422,7 +422,7 @@ def test_revoking_a_token_ends_its_requests_that_wait_for_a_whole_answer(guarded
     with ThreadPoolExecutor(max_workers=1) as pool:
         waiting = pool.submit(guarded.call, made["token"], "POST", path, body)
         while not guarded.call(made["token"], "GET", "/threads").json()["threads"]:
-            pass
+            pause()
         guarded.cix.json("token", "revoke", made["id"])
         answer = waiting.result(timeout=5)  # the model hangs for ever
     assert answer.status_code == 401

@@ -17,7 +17,7 @@ from contextinfinity.compat.conversation_memory import ConversationMemory
 from contextinfinity.domain.ids import is_id
 from contextinfinity.storage.sqlite.connection import connect
 from tests.doors.cix import Cix
-from tests.doors.server import CONFIG, Server, problem
+from tests.doors.server import CONFIG, Server, pause, problem
 
 FOLDS_EARLY = """\
 [compaction]
@@ -195,7 +195,7 @@ def test_with_the_ledger_away_answers_go_on_and_are_written_once_when_it_is_back
     assert first["metadata"]["turns_loaded"] < second["metadata"]["turns_loaded"]
     assert (anns["session_id"] in (known, unknown), anns["metadata"]["turns_loaded"]) == (False, 0)
     while own.http.get("/healthz").json()["status"] != "ready":
-        pass
+        pause()
     assert own.said(known) == ["before", "first", "second"]
     assert (own.said(unknown), own.said(others[1]["session_id"])) == (["third"], ["fourth"])
     after = chat(own, "after", unknown)["metadata"]
@@ -328,7 +328,7 @@ def test_whoever_does_not_say_who_they_are_is_anonymous_and_known_in_this_sessio
         assert server.http.get(f"/threads/{session_id}?user_id={user}").json()["user_id"] == user
     for user, knows, where in ((named, True, {}), ("anonymous", False, {"tag": f"thread:{session_id}"})):
         while not (kept := server.http.get("/memories", params={"user_id": user, **where}).json()["memories"]):
-            pass
+            pause()
         assert all((len(memory["tags"]) == 1) is knows for memory in kept)
         told = chat(server, "Where do I live?", user_id=user)
         place = f"/threads/{told['session_id']}/turns/{told['metadata']['turn_id']}/context?user_id={user}"

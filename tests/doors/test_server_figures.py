@@ -15,7 +15,7 @@ import pytest
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import Counted
 from contextinfinity.telemetry.stages import Stage
-from tests.doors.server import Server
+from tests.doors.server import Server, pause
 
 TIGHT = """\
 [models.tight]
@@ -49,6 +49,7 @@ def figures(server: Server) -> dict[str, float]:
 def until(server: Server, name: str, value: float) -> dict[str, float]:
     """Read them until one has its value: what goes on behind the answers takes its time."""
     while (told := figures(server)).get(name) != value:
+        pause()
         assert server.process.poll() is None
     return told
 
@@ -125,6 +126,7 @@ def test_what_was_brought_back_is_told_as_its_plan_tells_it(counting: Server) ->
         assert stage in get_args(Stage)
         assert now[f'stage_seconds_count{{stage="{stage}"}}'] >= 1
     while "index" not in (took := account(counting, turn)[0]["latency_ms"]):
+        pause()
         assert counting.process.poll() is None
     assert set(STAGES) <= took.keys()
     assert all(milliseconds > 0 for milliseconds in took.values())

@@ -22,7 +22,7 @@ from contextinfinity.domain.job import Backlog
 from contextinfinity.server.metrics import Metrics
 from contextinfinity.telemetry.counters import level
 from tests.doors.cix import Cix
-from tests.doors.server import SHOWN, Server, words
+from tests.doors.server import SHOWN, Server, pause, words
 
 READY = Health(status="ready", reasons=(), backlog=Backlog())
 
@@ -105,6 +105,7 @@ def test_figures_tell_how_long_each_stage_of_a_turn_takes(own: Server) -> None:
     own.http.get("/search", params={"q": "a bird", "thread_id": thread})
     missing = {"embed", "search", "assemble", "stream", "summarise", "index"}
     while missing:  # what is done behind an answer comes after it
+        pause()
         missing -= set(
             re.findall(r'contextinfinity_stage_seconds_count\{stage="(\w+)"\} [1-9]', own.http.get("/metrics").text)
         )
@@ -181,7 +182,7 @@ def test_a_stream_is_handed_over_when_the_server_ends(own: Server) -> None:
     with ThreadPoolExecutor() as pool:
         reader = pool.submit(own.resume, turn)
         while "contextinfinity_streams 1.0" not in own.http.get("/metrics").text:
-            pass
+            pause()
         own.process.send_signal(signal.SIGTERM)
         assert own.process.wait(timeout=60) == 0
         heard = reader.result()
@@ -199,11 +200,11 @@ async def test_who_listens_for_folds_keeps_no_server_from_ending_and_comes_back(
     async with RemoteClient(server.url) as client:
         listening = asyncio.ensure_future(anext(aiter(client.folds.follow())))
         while await asyncio.to_thread(open_streams, server) == 0:
-            pass
+            await asyncio.to_thread(pause)
         assert await asyncio.to_thread(server.stop) == 0
         server.start()
         while await asyncio.to_thread(open_streams, server) == 0:
-            pass
+            await asyncio.to_thread(pause)
         listening.cancel()
     assert server.stop() == 0
 
@@ -232,7 +233,7 @@ def test_a_key_is_known_after_a_kill(own: Server) -> None:
 @pytest.mark.req("API-2", "THREAD-4")
 def test_two_workers_are_one_server(many: Server) -> None:
     while len(workers_of(many)) != 2:  # they may still be starting
-        pass
+        pause()
     key, body = uuid4().hex, {"content": "Hello"}
     with ThreadPoolExecutor(8) as pool:
         sent = [pool.submit(many.post, "/threads/new/messages", body, idempotency_key=key) for _ in range(16)]
@@ -273,11 +274,11 @@ def test_a_stream_of_one_worker_is_heard_and_stopped_through_another(many: Serve
 def test_a_worker_that_dies_is_replaced(many: Server) -> None:
     turn, last = many.hanging()
     while open_streams(many) > 0:
-        pass
+        pause()
     with ThreadPoolExecutor() as pool:
         reader = pool.submit(many.resume, turn)
         while open_streams(many) == 0:
-            pass
+            pause()
         for pid in workers_of(many):
             os.kill(pid, signal.SIGKILL)
         assert isinstance(reader.exception(), httpx2.HTTPError)

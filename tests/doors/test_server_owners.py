@@ -20,7 +20,7 @@ from contextinfinity.server.app import make_app
 from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 from tests.doors.cix import Cix
-from tests.doors.server import Server
+from tests.doors.server import Server, pause
 
 DOCUMENT = make_app(Settings(), open_client).openapi()
 SECRET = "heron"  # noqa: S105  a word that only Ann says
@@ -158,7 +158,7 @@ class House:
         self.things = self.made_by(self.ann, SECRET, with_chunk=True)
         self._own: dict[str, dict[str, str]] = {}
         while (said := json.dumps(self.seen())).count('"phase": "Done"') < said.count('"phase"'):
-            pass  # until nothing more happens to Ann's turns by itself
+            pause()  # until nothing more happens to Ann's turns by itself
         self.before = self.seen()
 
     def _bearer(self, name: str) -> dict[str, str]:
@@ -207,6 +207,7 @@ class House:
         chat = self.told(who, "POST", "/chat", {"query": f"The {word} is secret."})
         hit: dict[str, Any] = {}
         while with_chunk and not hit.get("chunk_id"):
+            pause()
             hit = next(iter(self.told(who, "GET", "/search", q=word, thread_id=thread)["hits"]), {})
         return {
             "thread": thread,

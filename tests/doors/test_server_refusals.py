@@ -19,7 +19,7 @@ import pytest
 
 from contextinfinity.domain.ids import new_id
 from tests.doors.cix import Cix
-from tests.doors.server import Server, problem
+from tests.doors.server import Server, pause, problem
 
 JSON = {"Content-Type": "application/json"}
 TIGHT = """\
@@ -223,6 +223,7 @@ def test_a_body_that_breaks_off_is_no_trouble_of_ours(tmp_path: Path) -> None:
     head = b"POST /threads HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     assert raw(server, head, b"Content-Length: 100\r\n\r\n{") == b""
     while not any(each.get("route") == "/threads" for each in server.log()):
+        pause()
         assert server.process.poll() is None
     server.stop()
     assert [each for each in server.log() if each["level"] not in ("info", "warning")] == []
@@ -364,7 +365,7 @@ def test_a_reader_that_takes_nothing_is_let_go_and_the_turn_goes_on_without_it(t
         line.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         assert line.recv(4096).startswith(b"HTTP/1.1 200")
         while "contextinfinity_streams 1.0" in tight.http.get("/metrics").text:
-            pass
+            pause()
     (turn,) = {one["turn_id"] for one in tight.http.get("/threads/flooded/messages").json()["messages"]}
     thread = tight.http.get("/threads/flooded").json()["thread_id"]
     heard = tight.resume({"thread_id": thread, "turn_id": turn}, "0-490")
@@ -414,6 +415,7 @@ def test_two_workers_let_a_user_open_as_many_streams_as_one(tmp_path: Path) -> N
             heard = held.enter_context(http.stream("POST", "/threads/new/messages/stream", json=body))
             answers[heard.status_code] += 1
     while server.post("/threads/new/messages/stream", {"content": "Hello"}).status_code == 429:
+        pause()
         assert server.process.poll() is None
     server.stop()
     assert answers == {200: 2, 429: 10}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.forked import ECHO
+from tests.doors.cix import ECHO
 
 WORDS = "The heliotrope password is xylophone."
 CHAT = f"{WORDS}\n/search heliotrope\n/context\n/pin heliotrope\n"

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.req("API-7")
 
 async def test_a_conversation_of_twice_the_window_goes_on_and_its_beginning_can_be_quoted(tmp_path: Path) -> None:
     """The small version of what ``make endurance`` does with 3,000 turns."""
-    resent = await resend(tmp_path, 60, characters=2_400)
+    resent = await resend(tmp_path, 30, characters=4_800)
     assert resent.sent > 2 * WINDOW
     assert WINDOW / 2 < resent.largest <= WINDOW, str(resent)
     assert resent.answer == "marmalade", "the fact of turn 5"
-    assert (len(resent.threads), resent.kept) == (1, 60)
+    assert (len(resent.threads), resent.kept) == (1, 30)

@@ -15,6 +15,7 @@ from openai.types.chat import ChatCompletionToolUnionParam
 from pydantic import BaseModel
 
 from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
+from tests.doors.server import pause
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]
@@ -242,7 +243,7 @@ def test_a_retry_of_the_sdk_after_its_time_out_joins_the_answer_and_is_not_asked
         create = client.chat.completions.with_raw_response.create
         asked = pool.submit(lambda: create(model="gpt", messages=hi(), user=somebody()))
         while broken_off(desk) == broken and not asked.done():
-            pass
+            pause()
         desk.vendors.release(gate)
         answer = asked.result()
     assert (answer.parse().choices[0].message.content, answer.retries_taken) == ("Once.", 1)

@@ -15,7 +15,7 @@ import pytest
 from openai import OpenAI
 
 from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
-from tests.doors.server import Server, events
+from tests.doors.server import Server, events, pause
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]
@@ -83,7 +83,7 @@ def test_a_response_in_the_background_is_read_when_it_is_over(desk: Desk, client
         client.responses.delete(made.id)
     desk.vendors.release(gate)
     while (found := client.responses.retrieve(made.id)).status in ("queued", "in_progress"):
-        pass
+        pause()
     assert (found.status, found.output_text) == ("completed", "Done.")
 
 

@@ -17,6 +17,7 @@ import pytest
 from openai import OpenAI
 
 from contextinfinity_testing.vendors import Answer, Delivery
+from tests.doors.server import pause
 from tests.doors.v1.upstream import Aside, Desk, somebody
 
 pytestmark = [pytest.mark.xdist_group("v1")]
@@ -177,7 +178,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for a state, ten seconds at most."""
     deadline = monotonic() + 10
     while not is_so() and monotonic() < deadline:
-        pass
+        pause()
 
 
 def text_of(answer: httpx2.Response, *, stream: bool) -> str:

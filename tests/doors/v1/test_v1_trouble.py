@@ -22,7 +22,7 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.storage.sqlite.store import SqliteStore
-from tests.doors.server import SHOWN, Server
+from tests.doors.server import SHOWN, Server, pause
 from tests.doors.test_server_chat import locked
 from tests.doors.v1.upstream import somebody
 
@@ -120,7 +120,7 @@ def test_an_answer_in_one_piece_that_the_server_could_not_wait_for_can_be_asked_
     with ThreadPoolExecutor() as pool, client_of(own) as client:
         waiting = pool.submit(lambda: client.chat.completions.create(**asked))
         while "hangs was asked for" not in (own.folder / "log").read_text():
-            pass
+            pause()
         own.process.send_signal(signal.SIGTERM)
         with pytest.raises(InternalServerError, match="ending") as told:
             waiting.result()
@@ -143,7 +143,7 @@ def test_conversations_go_on_while_the_ledger_is_away_and_are_kept_once(own: Ser
         assert new.post(new.messages[:1], key) == new.threads[0], "under its key it joins what it made"
         assert own.http.get("/healthz").json()["status"] == "degraded"
     while own.http.get("/healthz").json()["status"] != "ready":
-        pass
+        pause()
     for talker in (known, new, named):
         talker.say("4")
         assert len(set(talker.threads)) == 1
