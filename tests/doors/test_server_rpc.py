@@ -17,6 +17,12 @@ from tests.doors.server import Server
 pytestmark = pytest.mark.req("API-8")
 
 
+PICTURE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
 class Rpc:
     """One connection."""
 
@@ -30,6 +36,10 @@ class Rpc:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a message; ``TimeoutError`` if none arrives."""
+        self.heard.append(json.loads(self._socket.recv(timeout=seconds)))
 
     def raw(self, text: str) -> Any:
         """Send something and give the next message that is not a notification."""
@@ -68,7 +78,8 @@ def workspace(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "repo" / "harbour.py").write_text("def admit(): ...\n")
     (tmp_path / "server").mkdir()
     small = "[compaction]\ncompaction_trigger_tokens = 400\nverbatim_window_tokens = 100\n"
-    made = Server(tmp_path / "server", f'[server]\nworkspace = "{tmp_path / "repo"}"\n{small}')
+    served = f'[server]\nworkspace = "{tmp_path / "repo"}"\nheader_seconds = 0.1\n'
+    made = Server(tmp_path / "server", served + small)
     yield made
     made.stop()
 
@@ -177,3 +188,22 @@ def test_a_workspace_opens_files_tells_of_folds_and_keeps_to_its_tokens(workspac
     with Rpc(workspace, f"?token={token}") as rpc:
         assert rpc.call("history_list_sessions") == []
         assert rpc.call("get_selected_files") == []
+
+
+@pytest.mark.req("API-8", "HISTORY-6")
+def test_a_connection_stays_open_files_change_as_one_and_images_come_back(workspace: Server) -> None:
+    with Rpc(workspace) as rpc:
+        with pytest.raises(TimeoutError):
+            rpc.wait(0.3)  # longer than header_seconds, which apply to requests of HTTP only
+        assert rpc.call("set_selected_files", ["harbour.py"]) == ["harbour.py"]
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "LLMService.set_selected_files", "params": [["new.py", "../x"]]}
+        assert rpc.raw(json.dumps(asked))["error"]["data"]["code"] == "file_refused"
+        assert rpc.call("get_selected_files") == ["harbour.py"], "nothing changed"
+        session = rpc.call("chat_streaming", request_id="r1", message="what is this?", images=[PICTURE])["session_id"]
+        rpc.until("streamComplete", request_id="r1")
+        for messages in (
+            rpc.call("history_get_session", session),
+            rpc.call("load_session_into_context", session)["messages"],
+            rpc.call("get_current_state")["messages"],
+        ):
+            assert [message["images"] for message in messages] == [[PICTURE], []]

@@ -170,7 +170,9 @@ def test_the_commands_of_a_workspace_at_a_terminal(cix: Cix, repo: Path) -> None
             "/map src/ships": "def make_ship()",
             "/tiers": "active",
             "/add ../secret": "contains '..'",
+            "/add logo.png": "logo.png goes with your next message.",
             "/drop src/harbour.py": "is closed",
+            "/files ": "No file is open.",
             "/history": "begins",
             "/url http://127.0.0.1/": "not a public address",
         }.items():
@@ -182,3 +184,32 @@ def test_outside_a_workspace_its_commands_say_so(cix: Cix) -> None:
     with Terminal(cix.folder, "chat", "--plain") as terminal:
         terminal.until(terminal.waits)
         assert "This chat has no workspace." in terminal.say("/files")
+
+
+@pytest.mark.req("FILES-1", "FILES-4")
+async def test_a_file_that_disappears_is_named_and_a_page_can_be_dropped(tmp_path: Path, repo: Path) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        heard: list[str] = []
+        there.warn = heard.append
+        there.add("src/ships.py")
+        there.workspace.pages["https://example.com/"] = "What the page says."
+        thread, texts, _ = await asked(there, "first")
+        assert any("What the page says." in text for text in texts)
+        assert there.workspace.breakdown()["urls"]["https://example.com/"] > 0
+        (repo / "src" / "ships.py").unlink()
+        del there.workspace.pages["https://example.com/"]
+        _, texts, _ = await asked(there, "second", thread)
+        assert not any("What the page says." in text for text in texts)
+        assert heard == ["No longer in the context: src/ships.py. The file is gone or can no longer be read."]
+
+
+@pytest.mark.req("HISTORY-2")
+async def test_what_a_conversation_writes_into_the_repository_is_private(tmp_path: Path, repo: Path) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        there.add("logo.png")
+        await there.ask("new", "what is it?")
+        written = [path for path in there.store.folder.rglob("*") if path.is_file() and path.name != "symbols.cache"]
+        assert {path.name: path.stat().st_mode & 0o777 for path in written} == {path.name: 0o600 for path in written}
+        assert {"history.jsonl", "session"} < {path.name for path in written}

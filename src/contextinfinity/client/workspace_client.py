@@ -119,8 +119,11 @@ class WorkspaceConversations(LocalConversations):
         turns = await self._turns(session, how, name)
         message = self._with_images(content)
         async with self.changing:
+            before = self.workspace.files.get_files()
             how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
             opened = self.workspace.files.get_files()
+        if gone := [path for path in before if path not in opened]:
+            self.warn(f"No longer in the context: {', '.join(gone)}. The file is gone or can no longer be read.")
         self.store.session_id = name
         record(self.store, [message], opened)
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):

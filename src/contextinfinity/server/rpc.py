@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast, get_type_hints
 
@@ -95,7 +96,8 @@ class RpcConnection:
                 task.cancel()
             await asyncio.gather(*tasks, *self._running, return_exceptions=True)
             if self._websocket.application_state.name == "CONNECTED":
-                await self._websocket.close()
+                with suppress(WebSocketDisconnect):  # the other side is gone already
+                    await self._websocket.close()
 
     async def _read(self) -> None:
         while True:

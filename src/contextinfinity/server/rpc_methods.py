@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,7 @@ from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.events import Delta, TurnDone, TurnStarted
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock
 from contextinfinity.domain.session import NewSession
-from contextinfinity.errors import InvalidInput, NotFound, Refused, TooLarge
+from contextinfinity.errors import FileRefused, InvalidInput, NotFound, Refused, TooLarge
 from contextinfinity.settings import Server
 from contextinfinity.workspace.listing import NEVER
 
@@ -211,15 +213,23 @@ class LLMService:
     # --- files ---
 
     async def set_selected_files(self, files: list[str]) -> list[str]:
-        """Open exactly these files of the workspace; returns those that exist."""
+        """Open exactly these files of the workspace; returns those that exist. Nothing changes if one is refused."""
         there = self._workspace()
         opened = there.workspace.files
         async with there.changing:
-            for path in opened.get_files():
-                if path not in files:
+            before = opened.get_files()
+            try:
+                for path in files:
+                    await asyncio.to_thread(opened.add_file, path)
+            except FileRefused:
+                for path in opened.get_files():
+                    if path not in before:
+                        opened.remove_file(path)
+                raise
+            wanted = {*map(opened.name_of, files)}
+            for path in before:
+                if path not in wanted:
                     opened.remove_file(path)
-            for path in files:
-                await asyncio.to_thread(opened.add_file, path)
             return opened.get_files()
 
     async def get_selected_files(self) -> list[str]:
@@ -290,11 +300,23 @@ class LLMService:
             before = page[0].turn_seq
         return [
             {"id": f"{turn.turn_id}-{role}", "session_id": turn.thread_id, "timestamp": turn.created_at, "role": role}
-            | {"content": content, "files": [], "images": []}
+            | {"content": content, "files": [], "images": images}
             for turn in turns
-            for role, content in (("user", turn.user), ("assistant", turn.assistant))
-            if content
+            for role, content, images in (
+                ("user", turn.user, await self._images_of(turn)),
+                ("assistant", turn.assistant, []),
+            )
+            if content or images
         ]
+
+    async def _images_of(self, turn: ShownTurn) -> list[str]:
+        """Return the images of a message as data URIs."""
+        found = []
+        for number in range(1, turn.images + 1):
+            with suppress(NotFound):  # it was deleted
+                data, kind = await self._client.images.get(turn.turn_id, number)
+                found.append(f"data:{kind};base64,{base64.b64encode(data).decode()}")
+        return found
 
 
 def _image(uri: str) -> ImageBlock:

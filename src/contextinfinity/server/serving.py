@@ -73,7 +73,9 @@ class KeepAliveProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Process received bytes; the timer keeps running while the headers of a request are incomplete."""
         super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
+        if self.transport.get_protocol() is not self:  # it is a WebSocket now
+            self._stop()
+        elif self.cycle is None or self.cycle.response_complete:
             self._wait()
         else:
             self._stop()

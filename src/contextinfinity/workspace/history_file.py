@@ -124,7 +124,8 @@ class HistoryStore:
         with self._lock:
             self._make_folder()
             part = self.folder / f"{CURRENT}.{secrets.token_hex(4)}"
-            part.write_text(f"{session_id} {self._size()}", encoding="utf-8")
+            with open(part, "xb", opener=_no_follow) as file:
+                file.write(f"{session_id} {self._size()}".encode())
             part.replace(self.folder / CURRENT)
             self.session_id = session_id
         return session_id
@@ -218,7 +219,7 @@ class HistoryStore:
             path.parent.mkdir(exist_ok=True)
             self._check_images()
             part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-            with part.open("xb") as file:
+            with open(part, "xb", opener=_no_follow) as file:
                 file.write(sealed(protection_of(path), data))
                 file.flush()
                 os.fsync(file.fileno())

@@ -147,7 +147,7 @@ class Workspace:
                 for name, items in tiers.items()
             },
             "files": self.files.get_tokens_by_file(self._size),
-            "urls": sorted(self.pages),
+            "urls": {url: self._size(self.pages[url]) for url in sorted(self.pages)},
             "target": self.tracker.target,
             "moves": [move._asdict() for move in self.tracker.moves],
         }

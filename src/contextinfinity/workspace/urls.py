@@ -14,6 +14,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -85,9 +86,9 @@ def _get(parts: SplitResult, deadline: float, *, allow_private: bool) -> tuple[i
     """Send one request to the checked address; redirects are not followed here."""
     host = str(parts.hostname)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    address = _resolved(host, port, allow_private=allow_private)
+    addresses = _resolved(host, port, allow_private=allow_private)
     try:
-        sock = socket.create_connection((str(address), port), timeout=_left(deadline))
+        sock = _connected(addresses, port, deadline)
         ends = threading.Timer(_left(deadline), _shut_down, [sock])
         ends.daemon = True
         ends.start()
@@ -107,6 +108,14 @@ def _get(parts: SplitResult, deadline: float, *, allow_private: bool) -> tuple[i
         ends.cancel()
         connection.close()
         sock.close()
+
+
+def _connected(addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
+    """Connect to the first address that can be reached; a host may have one of IPv6 that this network cannot reach."""
+    for address in addresses[:-1]:
+        with suppress(OSError):
+            return socket.create_connection((str(address), port), timeout=_left(deadline) / 2)
+    return socket.create_connection((str(addresses[-1]), port), timeout=_left(deadline))
 
 
 def _exchange(
@@ -146,16 +155,17 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _resolved(host: str, port: int, *, allow_private: bool) -> Address:
-    """Return an address of a host; refused if any of its addresses is not public."""
+def _resolved(host: str, port: int, *, allow_private: bool) -> list[Address]:
+    """Return the addresses of a host; refused if any of them is not public."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Refused(f"{host} cannot be resolved: {error}.", hint="Check the address.") from error
     addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
     if not allow_private and not all(map(is_public, addresses)):
-        raise Refused(f"{host} is not a public address.", hint="Private addresses have to be allowed.")
-    return addresses[0]
+        hint = "Write /url private ADDRESS, or give allow_private=True, if you trust it."
+        raise Refused(f"{host} is not a public address.", hint=hint)
+    return list(dict.fromkeys(addresses))
 
 
 def is_public(address: Address) -> bool:

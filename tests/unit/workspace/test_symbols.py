@@ -139,6 +139,8 @@ def test_the_map_keeps_to_its_budget_and_to_what_it_showed() -> None:
 def test_a_large_tree_becomes_numbers_of_files() -> None:
     paths = [f"src/part_{n % 7}/deep/module_{n}.py" for n in range(700)] + ["README.md"]
     assert draw_tree(paths, len, 100_000).startswith("./: README.md\nsrc/part_0/deep/: module_0.py")
+    half = draw_tree([*paths, "src/main.py"], len, 400)
+    assert half.startswith("./: README.md\nsrc/: main.py\nsrc/part_0/deep/: 100 files"), "the upper folders keep names"
     text = draw_tree(paths, len, 300)
     assert len(text) <= 300
     assert "100 files" in text

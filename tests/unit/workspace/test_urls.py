@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -72,6 +73,37 @@ def test_private_addresses_are_refused_also_behind_a_redirect(site: str) -> None
             fetch_page(address)
     with pytest.raises(InvalidInput):
         fetch_page(f"{site}/redirect?to=file:///etc/passwd", allow_private=True)
+
+
+@pytest.mark.req("FILES-4")
+def test_a_public_page_cannot_redirect_to_a_private_address(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urls, "is_public", lambda address: str(address) == "127.0.0.1")
+    assert fetch_page(f"{site}/redirect?to=/page").title == "A page"
+    with pytest.raises(Refused, match=r"127\.0\.0\.2 is not a public address"):
+        fetch_page(f"{site}/redirect?to={site.replace('.1:', '.2:')}/page")
+
+
+@pytest.mark.req("FILES-4")
+def test_a_name_is_resolved_once_all_its_addresses_are_checked_and_the_reachable_one_is_used(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, asked = int(site.rpartition(":")[2]), list[str]()
+    answers = ["127.0.0.3", "127.0.0.1"]  # only the second one listens
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        if host != "name.example":
+            return real(host, *_, **__)  # type: ignore[arg-type,return-value]
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, port)) for answer in answers]
+
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(urls, "is_public", lambda address: str(address) != "127.0.0.9")
+    assert fetch_page(f"http://name.example:{port}/page").title == "A page"
+    assert asked == ["name.example"], "a second look-up could lead elsewhere"
+    answers.append("127.0.0.9")
+    with pytest.raises(Refused, match="not a public address"):
+        fetch_page(f"http://name.example:{port}/page")
 
 
 @pytest.mark.req("FILES-4")

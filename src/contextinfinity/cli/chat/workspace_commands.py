@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextinfinity.client.workspace_client import WorkspaceConversations
 
 LISTED = 20
+PRIVATE = "private"
 
 
 def workspace_of(talk: ChatSession) -> WorkspaceConversations:
@@ -33,16 +34,18 @@ def add(talk: ChatSession, path: str) -> None:
         raise InvalidInput("No file is named.", hint="Write /add src/main.py.")
     if not there.add(path):
         raise NotFound(f"There is no file {path} in {there.workspace.root}.", hint="Tab completes paths.")
-    talk.face.note(f"{path} goes with your next messages.")
+    is_open = there.workspace.files.has_file(path)
+    talk.face.note(f"{path} goes with your next message{'s' if is_open else ''}.")
 
 
 def drop(talk: ChatSession, path: str) -> None:
-    """Close a file, or all of them."""
-    files = workspace_of(talk).workspace.files
+    """Close a file or a page, or all of them."""
+    workspace = workspace_of(talk).workspace
     if not path:
-        files.clear()
+        workspace.files.clear()
+        workspace.pages.clear()
         return talk.face.note("No file is open now.")
-    if not files.remove_file(path):
+    if workspace.pages.pop(path, None) is None and not workspace.files.remove_file(path):
         raise NotFound(f"{path} is not open.", hint="/files lists the open ones.")
     return talk.face.note(f"{path} is closed.")
 
@@ -50,8 +53,14 @@ def drop(talk: ChatSession, path: str) -> None:
 def files(talk: ChatSession, _: str) -> None:
     """List the open files."""
     shown = workspace_of(talk).workspace.breakdown()
-    rows = [(path, str(tokens)) for path, tokens in shown["files"].items()] + [(url, "") for url in shown["urls"]]
-    print_table(("file", "tokens"), rows)
+    rows = [*map(_row, shown["files"].items()), *map(_row, shown["urls"].items())]
+    if not rows:
+        return talk.face.note("No file is open. /add opens one.")
+    return print_table(("file", "tokens"), rows)
+
+
+def _row(counted: tuple[str, int]) -> tuple[str, str]:
+    return counted[0], str(counted[1])
 
 
 def show_map(talk: ChatSession, path: str) -> None:
@@ -64,13 +73,14 @@ def show_map(talk: ChatSession, path: str) -> None:
 
 
 def url(talk: ChatSession, address: str) -> None:
-    """Fetch a page and show it to the model as data."""
+    """Fetch a page and show it to the model as data; ``private`` before it allows addresses of the own network."""
     from contextinfinity.workspace.urls import fetch_page
 
     workspace = workspace_of(talk).workspace
     if not address:
         raise InvalidInput("No address is named.", hint="Write /url https://example.com/page.")
-    page = fetch_page(address)
+    first, _, rest = address.partition(" ")
+    page = fetch_page(rest.strip(), allow_private=True) if first == PRIVATE else fetch_page(address)
     workspace.pages[page.url] = page.text
     talk.face.note(f"{page.title or page.url}: {len(page.text)} characters go with your next messages, as data.")
 
@@ -112,8 +122,9 @@ def paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
 
 
 def open_paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
-    """Return the open files, as completions."""
-    yield from ((path, path) for path in workspace_of(talk).workspace.files.get_files())
+    """Return the open files and pages, as completions."""
+    workspace = workspace_of(talk).workspace
+    yield from ((path, path) for path in (*workspace.files.get_files(), *sorted(workspace.pages)))
 
 
 def session_ids(talk: ChatSession) -> Iterator[tuple[str, str]]:
