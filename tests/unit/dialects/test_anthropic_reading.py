@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.dialects.anthropic import AnthropicMessages
+from contextinfinity.dialects.anthropic.reading import OPTION_NAMES
 from contextinfinity.dialects.contract import Dialect, IncomingRequest
 from contextinfinity.domain.message import (
     ImageBlock,
@@ -71,7 +72,7 @@ def test_the_least_request_is_read() -> None:
     least = IncomingRequest(
         model="claude-x", messages=(say("user", "Hello"),), wishes=RequestOptions(max_output_tokens=100)
     )
-    assert read() == replace(least, form="messages", sent={"form": "messages"}, params={})
+    assert read() == replace(least, option_names=OPTION_NAMES, form="messages", sent={"form": "messages"}, params={})
 
 
 def test_system_texts_in_front_become_paragraphs_and_later_ones_keep_their_place() -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.dialects.openai_chat import OpenAIChat
+from contextinfinity.dialects.openai_chat.reading import OPTION_NAMES
 from contextinfinity.domain.message import (
     REFUSAL,
     ContentBlock,
@@ -56,7 +57,8 @@ def blocks(message: Any) -> tuple[ContentBlock, ...]:
 
 def test_a_plain_request_is_a_model_and_what_was_said() -> None:
     least = IncomingRequest(model="m", messages=(say("user", "hi"),))
-    assert read() == replace(least, form="chat", sent={"form": "chat", "system": []}, params={})
+    sent = {"form": "chat", "system": []}
+    assert read() == replace(least, option_names=OPTION_NAMES, form="chat", sent=sent, params={})
 
 
 def test_system_texts_in_front_are_taken_out_and_later_ones_keep_their_place() -> None:
