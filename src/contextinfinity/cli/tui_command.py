@@ -18,6 +18,9 @@ Colours = Annotated[
     Literal["auto", "light", "dark"], typer.Option("--theme", help="The theme; auto reads the terminal's environment.")
 ]
 
+SWITCH_SECONDS = 0.001
+"""How long the engine's thread may keep the interpreter while a key waits; Python's 5 ms add up over a redraw."""
+
 
 @command
 def tui(
@@ -42,6 +45,7 @@ def tui(
     from contextinfinity.cli.weights_download import prepare
     from contextinfinity.tui.workbench_app import Start, WorkbenchApp
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     prepare(options, model, creates=True)
     with opening(options) as (open_client, begin):
         start = Start(

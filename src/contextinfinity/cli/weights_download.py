@@ -23,14 +23,15 @@ def prepare(means: CommonOptions, model: str | None, *, greet: bool = False, cre
     """
     if means.server is not None:
         return
-    from contextinfinity.providers.local.llama import check_runtime
-    from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE, built_in_provider
-    from contextinfinity.providers.local.weights_file import SMOLLM2, are_there
     from contextinfinity.settings import BUILT_IN
 
     settings = settings_for(means.config, means.data_dir, creates=creates).settings
     if (model or settings.general.default_model) != BUILT_IN:
         return
+    from contextinfinity.providers.local.llama import check_runtime
+    from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE, built_in_provider
+    from contextinfinity.providers.local.weights_file import SMOLLM2, are_there
+
     check_runtime()
     if not are_there(SMOLLM2, settings.models_dir):
         fetch(SMOLLM2, settings.models_dir)
