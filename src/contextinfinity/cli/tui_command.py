@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from concurrent.futures import Future
 from importlib.util import find_spec
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, command
 from contextinfinity.errors import InvalidInput, Refused
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Client
 
 Where = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="The conversation to open.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Use words instead of drawings, for screen readers.")]
@@ -57,10 +62,16 @@ def tui(
             plain=plain,
             light=theme == "light" or (theme == "auto" and _is_light()),
         )
-        app = WorkbenchApp(open_client, begin, start)
+        app = WorkbenchApp(lambda: _frozen(open_client()), begin, start)
         app.run()
     if app.failure is not None:
         raise app.failure
+
+
+def _frozen(opening: Future[Client]) -> Future[Client]:
+    """Leave what is loaded once the engine is open out of garbage collections: each would stop the screen for long."""
+    opening.add_done_callback(lambda _: gc.freeze())
+    return opening
 
 
 def _is_light() -> bool:
