@@ -133,13 +133,20 @@ class Answers:
 
     def ask_again(self, turn: ShownTurn | None = None) -> None:
         """Ask a question again: a failed one in its place, an answered one on a new branch."""
-        turn = turn or self._app.conversation.turn
+        self._app.run_worker(self._ask_again(turn), exit_on_error=False)
+
+    async def _ask_again(self, turn: ShownTurn | None) -> None:
+        try:
+            turn = turn or await self._app.conversation.turn()
+        except ContextInfinityError as error:
+            self._app.notify(str(error), severity="error")
+            return
         if turn is None or self._stream is not None:
             self._app.notify("There is no question to ask again.", severity="warning")
         elif turn.outcome in ("failed", "incomplete") and turn == self._app.conversation.newest[-1]:
             self.send(turn.user, retry_of=turn.turn_id)
         else:
-            self._app.run_worker(self.ask_instead(turn, turn.user), exit_on_error=False)
+            await self.ask_instead(turn, turn.user)
 
     async def ask_instead(self, turn: ShownTurn, question: str) -> None:
         """Go back to before a turn on a new branch and ask something in its place; the old branch stays."""

@@ -25,8 +25,8 @@ KEYS = (
             ("Ctrl+N", "new conversation"),
             ("Ctrl+T", "light or dark"),
             ("Tab, Shift+Tab", "next or previous part of the screen"),
-            ("Escape", "cancel what runs in a panel; close it; back to the message"),
-            ("Ctrl+C", "stop the answer; copy what is marked; twice: leave"),
+            ("Escape", "cancel what runs; close the panel; back"),
+            ("Ctrl+C", "stop the answer, copy the mark; twice: leave"),
             ("Ctrl+Q", "leave"),
         ),
     ),
@@ -35,7 +35,7 @@ KEYS = (
         (
             ("PageUp, PageDown", "scroll, also while writing"),
             ("j, k", "select the next or previous turn"),
-            ("Enter", "menu of the selected turn: fork, roll back, edit, pin, copy"),
+            ("Enter", "turn menu: fork, roll back, edit, pin, copy"),
             ("y", "copy the answer"),
         ),
     ),
@@ -54,13 +54,7 @@ class HelpScreen(ModalScreen[None]):
 
     def _page(self) -> Text:
         page = Text()
-        panels = [
-            (
-                f"Ctrl+O {entry.letter}{f', {entry.function_key.upper()}' if entry.function_key else ''}",
-                entry.kind.TITLE,
-            )
-            for entry in PANELS
-        ]
+        panels = [(entry.keys, entry.kind.TITLE) for entry in PANELS]
         for title, keys in (*KEYS, ("Panels", panels)):
             page.append(f"{title}\n", "bold cyan")
             for key, says in keys:

@@ -32,7 +32,8 @@ class OpenConversation:
         self.branch: ShownBranch | None = None
         self.pages: TurnPages | None = None
         self.newest: tuple[ShownTurn, ...] = ()
-        self.selected: ShownTurn | None = None
+        self.selected: int | None = None
+        """The number of the selected turn; None: the newest one."""
         self.attached: list[Hit] = []
         """What was found and goes with the next message."""
 
@@ -60,10 +61,11 @@ class OpenConversation:
         """What the conversation is called on the screen."""
         return "New conversation" if self.shown is None else self.shown.about or "Untitled"
 
-    @property
-    def turn(self) -> ShownTurn | None:
-        """The turn that panels are about: the selected one, else the newest."""
-        return self.selected or (self.newest[-1] if self.newest else None)
+    async def turn(self) -> ShownTurn | None:
+        """Return the turn that panels are about: the selected one, else the newest."""
+        if self.selected is not None and self.pages is not None:
+            return await self.pages.find(self.selected)
+        return self.newest[-1] if self.newest else None
 
     @property
     def pending(self) -> tuple[ShownTurn, ...]:

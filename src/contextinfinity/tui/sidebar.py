@@ -113,9 +113,9 @@ class Sidebar(Vertical):
         fitting = [one for one in self._shown if all(w in f"{one.about} {one.said}".casefold() for w in words)]
         listed.add_options([Option(self._line(one), id=f"thread {one.thread_id}") for one in fitting])
         if words and self._found:
-            listed.add_option(Option(Text("said in", style="dim"), disabled=True))
+            listed.add_option(Option(Text("what was said", style="dim"), disabled=True))
             for place, hit in enumerate(self._found):
-                listed.add_option(Option(_hit(hit), id=f"hit {place}"))
+                listed.add_option(Option(self._hit(hit), id=f"hit {place}"))
         if self._has_more and not words:
             listed.add_option(Option(Text("older conversations …", style="dim"), id=MORE))
         if not listed.option_count:
@@ -126,16 +126,23 @@ class Sidebar(Vertical):
 
     def _line(self, one: ShownThread) -> Text:
         is_open = one.thread_id == self._current
-        title = " ".join(tame(one.about or "Untitled").split())
-        room = max(self.size.width - 4, 8)  # the list would break a longer line
-        title = title if cell_len(title) <= room else f"{set_cell_size(title, room - 1).rstrip()}…"
         return Text.assemble(
             ("* " if is_open else "  ", "bold cyan"),
-            (title, "bold" if is_open else ""),
+            (self._cut(one.about or "Untitled"), "bold" if is_open else ""),
             (f"\n  {counted(one.turns, 'turn')}, {clock(one.updated_at)}", "dim"),
             no_wrap=True,
             overflow="ellipsis",
         )
+
+    def _hit(self, hit: Hit) -> Text:
+        about = next((one.about for one in self._shown if one.thread_id == hit.thread_id), "") or "Untitled"
+        where, words = self._cut(f"{hit.turn_seq}, {about}"), self._cut(hit.text[:200])
+        return Text.assemble((f"  {where}\n", "dim"), f"  {words}", no_wrap=True)
+
+    def _cut(self, words: str) -> str:
+        """Cut a line to the width of the list, which would break a longer one."""
+        line, room = " ".join(tame(words).split()), max(self.size.width - 4, 8)
+        return line if cell_len(line) <= room else f"{set_cell_size(line, room - 1).rstrip()}…"
 
     @on(Input.Submitted, "#sidebar-search")
     def _to_list(self) -> None:
@@ -151,8 +158,3 @@ class Sidebar(Vertical):
         elif kind == "hit":
             hit = self._found[int(name)]
             self.post_message(self.ConversationChosen(hit.thread_id, hit.turn_seq))
-
-
-def _hit(hit: Hit) -> Text:
-    words = " ".join(tame(hit.text[:200]).split())
-    return Text(f"  {hit.turn_seq}: {words}"[:50], no_wrap=True, overflow="ellipsis")

@@ -27,11 +27,11 @@ class Transcript(TurnScroll):
     ]
 
     class TurnSelected(Message):
-        """A turn was selected; None: the newest one again."""
+        """A turn was selected, by its number; None: the newest one again."""
 
-        def __init__(self, turn: ShownTurn | None) -> None:
+        def __init__(self, seq: int | None) -> None:
             super().__init__()
-            self.turn = turn
+            self.seq = seq
 
     class TurnOpened(Message):
         """The selected turn was opened with Enter or a second click."""
@@ -80,7 +80,7 @@ class Transcript(TurnScroll):
         self._scroll_to_line(self._map.top(seq))
         self._settle()
         self._scroll_to_line(self._map.top(seq))
-        self.post_message(self.TurnSelected(self._pages.get(seq)))
+        self.post_message(self.TurnSelected(seq))
 
     # --- keys and mouse ---
 
@@ -112,7 +112,7 @@ class Transcript(TurnScroll):
             return
         self.selected = seq
         self.refresh()
-        self.post_message(self.TurnOpened(turn) if event.chain == 2 else self.TurnSelected(turn))
+        self.post_message(self.TurnOpened(turn) if event.chain == 2 else self.TurnSelected(seq))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text that was marked with the mouse, of what is drawn."""

@@ -37,7 +37,7 @@ class TurnMenu:
 
     async def _chosen(self, name: str | None) -> None:
         app, turn = self._app, self._turn
-        app.conversation.selected = turn if name is not None else app.conversation.selected
+        app.conversation.selected = turn.turn_seq if name is not None else app.conversation.selected
         match name:
             case "context" | "steps":
                 await app.close_panel()

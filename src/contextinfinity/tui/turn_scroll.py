@@ -50,13 +50,17 @@ class TurnScroll(ScrollView, can_focus=True):
         self.set_interval(FRAME_SECONDS, self._draw_live)
 
     def redraw(self, look: Look | None = None) -> None:
-        """Draw everything again, for example in other colours."""
+        """Draw everything again, for example in other colours; what a person reads stays in view."""
+        reading = None if self._follows else self.selected or self._map.item_at(int(self.scroll_y))
         self.look = look or self.look
         self._drawn.clear()
         self._live_strips, self._live_finished = [], 0
         if self._live is not None:
             self._live.is_dirty = True
         self._map.forget()
+        if reading:
+            self._apply_size()
+            self._scroll_to_line(self._map.top(reading))
         self._settle()
 
     # --- drawing ---

@@ -220,6 +220,11 @@ class WorkbenchApp(PanelHost):
         if self.screen.has_class("-narrow"):
             await self.close_panel()
 
+    @on(Panel.TurnStepped)
+    def _turn_stepped(self, event: Panel.TurnStepped) -> None:
+        now = self.conversation.selected or self.transcript.turns
+        self.transcript.go_to(min(max(now + event.step, 1), self.transcript.turns))
+
     @on(Panel.ConversationChanged)
     async def _conversation_changed(self) -> None:
         await self.answers.refresh()
@@ -238,7 +243,7 @@ class WorkbenchApp(PanelHost):
 
     @on(Transcript.TurnSelected)
     def _turn_selected(self, event: Transcript.TurnSelected) -> None:
-        self.conversation.selected = event.turn
+        self.conversation.selected = event.seq
         if self.panel is not None and self.panel.NAME in ("context", "steps", "search"):
             self.panel.reload()
 
@@ -322,7 +327,7 @@ class WorkbenchApp(PanelHost):
         for entry in PANELS:
             yield SystemCommand(
                 entry.kind.TITLE,
-                f"Open the panel ({entry.kind.KEYS})",
+                f"Open the panel ({entry.keys})",
                 partial(self._later, self.action_panel, entry.name),
             )
         for title, says, action in (

@@ -70,6 +70,16 @@ async def test_a_long_conversation_is_read_around_the_view_only(own_example: Pat
         await bench.until(lambda: bench.transcript.selected == 1)
         assert len(bench.app.query("*")) < 80
         assert len(bench.transcript._drawn) < 40, "only the turns that were in view are drawn"
+        await bench.press("f3", *["pagedown"] * 6, "enter")
+        await bench.sees(f"Entry {TURNS - 60}:")
+        await bench.press("f9")
+        await bench.sees(f"Turn {TURNS - 60}: Done")
+        await bench.press("k", "k", "j")
+        await bench.sees(f"Turn {TURNS - 61}: Done")
+        await bench.press("escape")
+        await bench.sees(f"Entry {TURNS - 61}:")
+        await bench.resize(130, 40)
+        await bench.sees(f"Entry {TURNS - 61}:")
 
 
 @pytest.mark.req("TUI-2")
@@ -114,6 +124,16 @@ async def test_memories_and_models_are_changed_and_turns_edited(own_example: Pat
         await bench.press("enter")
         await bench.sees("Three sentences. Thanks.", "Done")
         assert "branch main" not in bench.picture()
+
+
+async def test_the_search_above_the_conversations_says_where_something_was_said(example: Path) -> None:
+    async with workbench(example, session="demo-other-1") as bench:
+        await bench.press("ctrl+f")
+        await bench.type("lifting bag")
+        await bench.sees("10, A weather buoy", "Mr Holm needs a")
+        await bench.press("enter", "down", "enter")
+        await bench.sees("A weather buoy for the harbour · branch main")
+        await bench.until(lambda: bench.transcript.selected == 10)
 
 
 @pytest.mark.req("TUI-2")

@@ -60,6 +60,11 @@ class Workbench:
         await self.pilot.click(offset=(x, y), times=times)
         await self.handled()
 
+    async def resize(self, width: int, height: int) -> None:
+        """Change the size of the terminal."""
+        await self.pilot.resize_terminal(width, height)
+        await self.handled()
+
     async def handled(self) -> None:
         """Wait until all messages were handled, and those that they caused."""
         for _ in range(MESSAGE_HOPS):

@@ -53,7 +53,7 @@ class BranchesPanel(ListPanel):
         if self.conversation.selected is None:
             self.notify("Select a turn first: j and k in the conversation, or a click.", severity="warning")
             return
-        self.start("Rolling back", self._rollback(self.conversation.selected.turn_seq))
+        self.start("Rolling back", self._rollback(self.conversation.selected))
 
     async def _switch(self, branch: ShownBranch) -> None:
         made = await self.conversation.call(self.conversation.client.threads.switch(branch.thread_id, branch.branch_id))
@@ -63,8 +63,9 @@ class BranchesPanel(ListPanel):
         conversation = self.conversation
         if conversation.thread_id is None:
             return
-        at = None if conversation.selected is None else conversation.selected.turn_seq
-        fork = conversation.client.threads.fork(conversation.thread_id, at=at, branch_id=conversation.branch_id)
+        fork = conversation.client.threads.fork(
+            conversation.thread_id, at=conversation.selected, branch_id=conversation.branch_id
+        )
         made = await conversation.call(fork)
         self.notify(f"Branch {branch_name(made)} goes on after turn {made.fork_seq}.")
         self.post_message(self.BranchChosen(made.branch_id))

@@ -11,7 +11,7 @@ from rich.text import Text
 from contextinfinity.domain.message import Json
 from contextinfinity.text.terminal.control_characters import tame
 from contextinfinity.tui.panels.budget_bar import BudgetBar, colour_of
-from contextinfinity.tui.panels.panel import TextPanel
+from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
 from contextinfinity.tui.turn_view import Look, tokens
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ class ContextPanel(TextPanel):
 
     NAME = "context"
     TITLE = "Context: what the model saw"
-    KEYS = "Select another turn in the conversation with j and k"
+    KEYS = "j and k: the next or the previous turn"
+    BINDINGS = STEP_KEYS
 
     async def load(self) -> None:
         """Read and show the plan of the selected turn's last request."""
-        turn = self.conversation.turn
+        turn = await self.conversation.turn()
         if turn is None:
-            return self.show_nothing("This conversation has no turns yet.")
+            return self.show_nothing("This conversation has no answered turns yet.")
         explained = await self.conversation.call(self.conversation.client.conversations.explain(turn.turn_id))
         return self.show(explained_view(explained, turn.turn_seq, self.look))
 

@@ -16,7 +16,7 @@ from contextinfinity.tui.turn_view import tokens
 
 LISTED = 12
 EXPLANATION = """\
-When the conversation grows, old turns move from the word-for-word part of the prompt into a summary. Nothing is
+When the conversation grows, old turns move from the word-for-word part of the prompt into a summary. Nothing is \
 lost: every turn stays in the history and can be found.
 
 Press p to preview which turns would move and how the summary would change."""

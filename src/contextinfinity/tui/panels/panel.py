@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Label, OptionList, Static
@@ -23,6 +24,12 @@ from textual.worker import Worker
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.tui.open_conversation import OpenConversation
 from contextinfinity.tui.turn_view import Look
+
+STEP_KEYS: list[BindingType] = [
+    Binding("j", "step(1)", "Next turn", show=False),
+    Binding("k", "step(-1)", "Previous turn", show=False),
+]
+"""The keys of panels that show one turn."""
 
 
 class Panel(Vertical):
@@ -49,6 +56,13 @@ class Panel(Vertical):
             super().__init__()
             self.seq = seq
             self.thread_id = thread_id
+
+    class TurnStepped(Message):
+        """The next turn is to be selected, or the previous one."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
 
     def __init__(self, conversation: OpenConversation, look: Look) -> None:
         super().__init__(id=f"panel-{self.NAME}")
@@ -87,6 +101,10 @@ class Panel(Vertical):
     def focus_body(self) -> None:
         """Return the keyboard to the body at once: ``focus()`` would let keys that were typed ahead go elsewhere."""
         self.screen.set_focus(self.query_one("OptionList, VerticalScroll"))
+
+    def action_step(self, step: int) -> None:
+        """Show the next turn, or the previous one."""
+        self.post_message(self.TurnStepped(step))
 
     # --- work that changes something ---
 

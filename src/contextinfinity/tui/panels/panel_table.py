@@ -30,6 +30,11 @@ class PanelEntry(NamedTuple):
         """The panel's name in actions."""
         return self.kind.NAME
 
+    @property
+    def keys(self) -> str:
+        """The keys that open it, as people read them."""
+        return f"Ctrl+O {self.letter}, {self.function_key.upper()}".removesuffix(", ")
+
 
 PANELS = (
     PanelEntry("c", "f2", ContextPanel),

@@ -68,8 +68,8 @@ class SearchPanel(ListPanel):
         return None
 
     async def _browse(self) -> None:
-        turn = self.conversation.turn
         self._hits = ()
+        turn = await self.conversation.turn()
         if turn is None:
             return self.show_nothing("Type to search the conversations.")
         self._hits = (await self.conversation.call(self.conversation.client.past.chunks(turn.turn_id))).hits

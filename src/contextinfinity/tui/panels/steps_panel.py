@@ -9,7 +9,7 @@ from rich.text import Text
 
 from contextinfinity.client.results import ShownStep, TurnAccount
 from contextinfinity.text.terminal.control_characters import tame
-from contextinfinity.tui.panels.panel import TextPanel
+from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
 from contextinfinity.tui.turn_view import tokens
 
 LONGEST = 600
@@ -20,13 +20,14 @@ class StepsPanel(TextPanel):
 
     NAME = "steps"
     TITLE = "Steps and tool calls"
-    KEYS = "Select another turn in the conversation with j and k"
+    KEYS = "j and k: the next or the previous turn"
+    BINDINGS = STEP_KEYS
 
     async def load(self) -> None:
         """Read and show the steps."""
-        turn = self.conversation.turn
+        turn = await self.conversation.turn()
         if turn is None:
-            return self.show_nothing("This conversation has no turns yet.")
+            return self.show_nothing("This conversation has no answered turns yet.")
         account = await self.conversation.call(self.conversation.client.conversations.turn(turn.turn_id))
         return self.show(account_view(account))
 
