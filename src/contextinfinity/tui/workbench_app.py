@@ -217,13 +217,8 @@ class WorkbenchApp(PanelHost):
             await self.go_to(event.thread_id, seq=event.seq)
         else:
             self.transcript.go_to(event.seq)
-        if self.screen.has_class("-narrow"):
+        if self.screen.has_class("-narrow") and not event.stays:
             await self.close_panel()
-
-    @on(Panel.TurnStepped)
-    def _turn_stepped(self, event: Panel.TurnStepped) -> None:
-        now = self.conversation.selected or self.transcript.turns
-        self.transcript.go_to(min(max(now + event.step, 1), self.transcript.turns))
 
     @on(Panel.ConversationChanged)
     async def _conversation_changed(self) -> None:

@@ -50,19 +50,13 @@ class Panel(Vertical):
             self.branch_id = branch_id
 
     class TurnChosen(Message):
-        """A turn was chosen; the conversation goes there."""
+        """A turn was chosen; the conversation goes there. ``stays``: the panel stays open where it covers it."""
 
-        def __init__(self, seq: int, thread_id: str | None = None) -> None:
+        def __init__(self, seq: int, thread_id: str | None = None, *, stays: bool = False) -> None:
             super().__init__()
             self.seq = seq
             self.thread_id = thread_id
-
-    class TurnStepped(Message):
-        """The next turn is to be selected, or the previous one."""
-
-        def __init__(self, step: int) -> None:
-            super().__init__()
-            self.step = step
+            self.stays = stays
 
     def __init__(self, conversation: OpenConversation, look: Look) -> None:
         super().__init__(id=f"panel-{self.NAME}")
@@ -104,7 +98,9 @@ class Panel(Vertical):
 
     def action_step(self, step: int) -> None:
         """Show the next turn, or the previous one."""
-        self.post_message(self.TurnStepped(step))
+        if (pages := self.conversation.pages) is not None:
+            now = self.conversation.selected or pages.last
+            self.post_message(self.TurnChosen(now + step, stays=True))
 
     # --- work that changes something ---
 
