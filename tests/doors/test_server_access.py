@@ -412,6 +412,17 @@ def test_a_page_of_the_server_itself_and_of_an_allowed_origin_may_change_things(
     allowing.stop()
 
 
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_origin_cannot_time_searches_and_may_link(server: Server, site: str) -> None:
+    for mode in ("no-cors", "cors", "websocket"):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+        refused = server.http.get("/search", params={"q": "a"}, headers=headers)
+        assert problem(refused, 403)["code"] == "cross_site"
+    for headers in ({"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}, {"Sec-Fetch-Site": "none"}, {}):
+        assert server.http.get("/", headers=headers).status_code == 200
+
+
 @pytest.mark.req("SAFE-5")
 @pytest.mark.parametrize("path", ["/threads/new/messages", "/v1/chat/completions", "/v1/messages"])
 def test_revoking_a_token_ends_its_requests_that_wait_for_a_whole_answer(guarded: Guarded, path: str) -> None:

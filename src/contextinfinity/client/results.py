@@ -15,7 +15,17 @@ from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, StateId, TurnId
 from contextinfinity.domain.job import Backlog
 from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
-from contextinfinity.domain.message import Json, ToolCallItem, ToolOutputItem, blobs_of, output_text
+from contextinfinity.domain.message import (
+    ContentBlock,
+    Json,
+    TextBlock,
+    ToolCallItem,
+    ToolOutputItem,
+    ToolResultBlock,
+    ToolUseBlock,
+    blobs_of,
+    blocks_of,
+)
 from contextinfinity.domain.prefix_hash import plain_text
 from contextinfinity.domain.search import Hit, Hits
 from contextinfinity.domain.session import Branch, Session
@@ -48,11 +58,14 @@ class ShownTurn(Struct, frozen=True, kw_only=True):
     images: int = 0
     """How many images were sent with the message."""
     tool_calls: int = 0
-    """How many tools the model called before its answer; set when the turn has ended."""
+    """How many calls ``TurnAccount.calls`` has; set when the turn has ended."""
 
 
 class ShownCall(Struct, frozen=True, kw_only=True):
-    """A tool call that a model made; ``output`` is None as long as no result is stored in its turn."""
+    """A tool call that a model made; ``output`` is None as long as no result is stored in its turn.
+
+    A result that was sent with the message of a turn has no ``name``: its call is in an earlier turn.
+    """
 
     call_id: str
     name: str
@@ -82,6 +95,8 @@ class TurnAccount(ShownTurn, frozen=True, kw_only=True):
 
     steps: tuple[ShownStep, ...]
     degraded: bool
+    calls: tuple[ShownCall, ...] = ()
+    """All tool calls of the turn, in order, after the results sent with its message; also of an imported turn."""
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -240,11 +255,13 @@ def turn_account(turn: Turn, steps: Sequence[Step]) -> TurnAccount:
     fields = {name: getattr(shown, name) for name in shown.__struct_fields__}
     results = [step.inputs for step in steps[1:]] + [()]
     shown_steps = tuple(_shown_step(step, given) for step, given in zip(steps, results, strict=False))
-    return TurnAccount(**fields, steps=shown_steps, degraded=turn.degraded)
+    calls = tuple(call for step in shown_steps for call in step.calls) or _calls_of_answer(turn)
+    return TurnAccount(
+        **fields, steps=shown_steps, degraded=turn.degraded, calls=_calls_in(turn.user_message.blocks) + calls
+    )
 
 
 def _shown_step(step: Step, results: Sequence[ToolOutputItem]) -> ShownStep:
-    outputs = {result.call_id: result for result in results}
     return ShownStep(
         step_index=step.step_index,
         provider=step.provider,
@@ -255,18 +272,30 @@ def _shown_step(step: Step, results: Sequence[ToolOutputItem]) -> ShownStep:
         durable_bytes=step.durable_bytes,
         started_at=step.started_at,
         ended_at=step.ended_at,
-        calls=tuple(
-            _shown_call(item, outputs.get(item.call_id)) for item in step.items if isinstance(item, ToolCallItem)
-        ),
+        calls=_calls_in(blocks_of((*(item for item in step.items if isinstance(item, ToolCallItem)), *results))),
     )
 
 
-def _shown_call(call: ToolCallItem, result: ToolOutputItem | None) -> ShownCall:
+def _calls_of_answer(turn: Turn) -> tuple[ShownCall, ...]:
+    return _calls_in((*blocks_of(turn.rounds), *(() if turn.answer is None else turn.answer.blocks)))
+
+
+def _calls_in(blocks: Sequence[ContentBlock]) -> tuple[ShownCall, ...]:
+    """Convert the tool calls among content blocks with their results, after the results of other calls."""
+    calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+    results = {block.tool_use_id: block for block in blocks if isinstance(block, ToolResultBlock)}
+    known = {call.tool_use_id for call in calls}
+    others = [ToolUseBlock(tool_use_id=name, name="", input=None) for name in results if name not in known]
+    return tuple(_shown_call(call, results.get(call.tool_use_id)) for call in (*others, *calls))
+
+
+def _shown_call(call: ToolUseBlock, result: ToolResultBlock | None) -> ShownCall:
+    texts = () if result is None else tuple(block.text for block in result.content if isinstance(block, TextBlock))
     return ShownCall(
-        call_id=call.call_id,
+        call_id=call.tool_use_id,
         name=call.name,
-        arguments=call.arguments,
-        output=None if result is None else output_text(result),
+        arguments=call.input,
+        output=None if result is None else "".join(texts),
         is_error=result is not None and result.is_error,
     )
 
@@ -310,7 +339,7 @@ def shown_turn(turn: Turn) -> ShownTurn:
         assistant=answer,
         latency_ms=turn.latency_ms,
         images=len(blobs_of(turn.user_message.blocks)),
-        tool_calls=sum(isinstance(item, ToolCallItem) for item in turn.rounds),
+        tool_calls=len(_calls_in(turn.user_message.blocks)) + len(_calls_of_answer(turn)),
     )
 
 

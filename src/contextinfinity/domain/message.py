@@ -189,11 +189,6 @@ def blocks_of(items: Iterable[TranscriptItem]) -> tuple[ContentBlock, ...]:
     return tuple(blocks)
 
 
-def output_text(result: ToolOutputItem) -> str:
-    """Return the text of a tool's result; a result without text is the empty string."""
-    return "".join([block.text for block in _result_blocks(result.output) if isinstance(block, TextBlock)])
-
-
 def with_reasoning(items: Iterable[TranscriptItem], blocks: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
     """Return the items as blocks with reasoning included; without reasoning items, return ``blocks`` unchanged."""
     items = tuple(items)

@@ -46,7 +46,8 @@ async def import_conversations(
     if thread_id is not None:
         check_thread_name(thread_id)
     folder = await run_in_threadpool(scratch_folder, door_of(request).data_dir)
-    with tempfile.NamedTemporaryFile(prefix="cix-import-", dir=folder) as file:
+    # A conversation without a title is named after its file, but not after a hidden one.
+    with tempfile.NamedTemporaryFile(prefix=".cix-import-", dir=folder) as file:
         async for piece in request.stream():
             await run_in_threadpool(file.write, piece)
         await run_in_threadpool(file.flush)

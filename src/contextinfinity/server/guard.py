@@ -91,7 +91,8 @@ class Guard:
             return problems.plain_problem(
                 400, "wrong_host", "The Host header names an unknown host.", "Add it to server.allowed_hosts."
             )
-        if scope["method"] not in READING and self._is_cross_site(headers):
+        is_foreign = self._is_embedded if scope["method"] in READING else self._is_cross_site
+        if is_foreign(headers):
             return problems.plain_problem(
                 403,
                 "cross_site",
@@ -123,6 +124,18 @@ class Guard:
         if headers.get("sec-fetch-site", "").strip().lower() == "cross-site":
             return True
         return origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower()
+
+    def _is_embedded(self, headers: Headers) -> bool:
+        """Return whether a page of another origin loads something of ours into itself, by fetch or as an image.
+
+        It cannot read the response, but how long a search takes would tell it what was found. Following a link is
+        allowed.
+        """
+        allowed = self._server.cors_origins
+        if "*" in allowed or headers.get("origin") in allowed:
+            return False
+        site, mode = (headers.get(f"sec-fetch-{name}", "").strip().lower() for name in ("site", "mode"))
+        return site in ("cross-site", "same-site") and mode != "navigate"
 
     def _most(self, scope: Scope) -> int:
         """Return the maximum size of a request body in bytes."""

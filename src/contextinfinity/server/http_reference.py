@@ -43,7 +43,8 @@ the two happened; streams that the token opened end within two seconds with an `
 the server rejects every request: revoking tokens never opens it. Create a new token.
 
 A request that changes something and comes from a web page of another origin is rejected (403, `cross_site`), by its
-`Origin` or else its `Sec-Fetch-Site`, unless the origin is in `server.cors_origins`.
+`Origin` or else its `Sec-Fetch-Site`, unless the origin is in `server.cors_origins`. The same is true for what such a
+page loads into itself, by `fetch` or as an image; following a link is allowed.
 
 ## Threads
 

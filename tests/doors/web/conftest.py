@@ -23,7 +23,12 @@ path = "talk.json"
 [models.hostile]
 provider = "scripted"
 path = "hostile.json"
+[models.counts]
+provider = "scripted"
+path = "counts.json"
 """
+COUNTED = 100
+COUNTS = {"pieces": [f"{number} " for number in range(COUNTED)], "delay": 0.02, "hang": True}
 HOSTILE = (
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     "[x](javascript:document.title='owned') ![p](https://evil.example/p.png)"
@@ -73,6 +78,7 @@ def prepared(folder: Path, tools: str) -> Server:
     (folder / "hostile.json").write_text(
         json.dumps({"loop": True, "replies": [{"text": HOSTILE, "tools": [HOSTILE_CALL]}]})
     )
+    (folder / "counts.json").write_text(json.dumps([COUNTS]))
     return server_in(folder, MODELS.format(tools=tools))
 
 

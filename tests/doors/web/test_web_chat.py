@@ -98,6 +98,7 @@ def test_everything_said_is_found_from_the_search_box(web: WebPage) -> None:
     web.ask("My parrot is called Quetzal", 1, "Certainly", "talk")
     web.ask("Thanks", 2, "Certainly", "talk")
     web.page.click("#new")
+    expect(web.page.locator("#title")).to_have_text("New conversation")  # the box has the focus now
     web.page.press("#input", "Escape")
     web.page.keyboard.press("/")
     web.page.keyboard.type("quetzal")
@@ -146,6 +147,39 @@ def test_tool_calls_that_wait_for_results_are_shown_after_a_reload(web: WebPage)
     web.answered(1, "Let me see.")
     web.turn(1).locator("details.tool summary").click()
     expect(web.turn(1).locator("details.tool pre")).to_contain_text("<b>Paris")
+
+
+def test_tool_calls_of_an_imported_conversation_are_shown(web: WebPage, served: Server) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    lines = [
+        {"role": "user", "content": "How is the weather in Oslo?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Snow <b>everywhere"},
+        {"role": "assistant", "content": "It snows."},
+    ]
+    file = "\n".join(map(json.dumps, lines)).encode()
+    thread = served.http.post("/import", content=file).json()["sessions"][0]["thread_id"]
+    web.page.goto(f"{web.url}/#/t/{thread}")
+    web.answered(2, "It snows.")
+    for seq, name, said in (
+        (1, "Tool weather", '"city": "Oslo"'),
+        (2, "Result of a tool · done", "Snow <b>everywhere"),
+    ):
+        tool = web.turn(seq).locator("details.tool")
+        expect(tool.locator("summary")).to_have_text(name)
+        tool.locator("summary").click()
+        expect(tool.locator("pre")).to_contain_text(said)
+    expect(web.page.locator("#title")).to_have_text("How is the weather in Oslo?")
+
+
+def test_of_a_long_message_the_beginning_is_shown(web: WebPage) -> None:
+    web.ask("\n".join(["A long list"] * 40), 1, "Certainly", "talk")
+    said, more = web.turn(1).locator(".said"), web.turn(1).locator(".more")
+    height = "(one) => one.getBoundingClientRect().height"
+    assert said.evaluate(height) < 310
+    more.click()
+    expect(more).to_have_text("Show less")
+    assert said.evaluate(height) > 800
 
 
 def test_images_and_files_are_attached(web: WebPage) -> None:

@@ -34,7 +34,7 @@ def held(web: WebPage, pattern: str) -> Iterator[None]:
 
 def test_a_message_sent_while_a_branch_is_made_follows_on_that_branch(web: WebPage, served: Server) -> None:
     web.ask("Show me a table", 1, "Here it is", "talk")
-    with held(web, "**/fork"):
+    with held(web, "**/fork?*"):
         web.act(1, "regenerate")
         web.say("Is there a ferry?")
     web.answered(2, "at noon")
@@ -46,7 +46,7 @@ def test_a_message_sent_during_a_rollback_follows_the_turn_rolled_back_to(web: W
     web.ask("Show me a table", 1, "Here it is", "talk")
     web.ask("Thanks", 2, "Certainly", "talk")
     web.act(1, "rollback")
-    with held(web, "**/rollback"):
+    with held(web, "**/rollback?*"):
         web.page.locator("dialog .primary").click()
         web.say("Is there a ferry?")
     web.answered(2, "at noon")
@@ -59,7 +59,7 @@ def test_a_message_sent_during_a_switch_of_branches_goes_to_the_new_one(web: Web
     expect(web.page.locator("#branch")).to_contain_text("branch 2 · 2 branches")
     web.ask("Thanks", 2, "Certainly", "talk")
     panel = web.panel("branches")
-    with held(web, "**/branches"):
+    with held(web, "**/branches?*"):
         panel.get_by_role("button", name="Go on here").click()
         web.say("Is there a ferry?")
     web.answered(2, "at noon")
@@ -67,7 +67,7 @@ def test_a_message_sent_during_a_switch_of_branches_goes_to_the_new_one(web: Web
 
 
 def test_a_message_sent_before_the_first_one_is_accepted_follows_it(web: WebPage, served: Server) -> None:
-    with held(web, "**/messages/stream"):
+    with held(web, "**/messages/stream?*"):
         web.say("Show me a table", "talk")
         web.say("Is there a ferry?")
     web.answered(2, "at noon")
@@ -76,7 +76,7 @@ def test_a_message_sent_before_the_first_one_is_accepted_follows_it(web: WebPage
 
 def test_a_message_behind_an_operation_that_failed_goes_back_to_the_box(web: WebPage, served: Server) -> None:
     web.ask("Show me a table", 1, "Here it is", "talk")
-    web.page.route("**/fork", lambda route: route.fulfill(status=409, json={"detail": "Not now."}), times=1)
+    web.page.route("**/fork?*", lambda route: route.fulfill(status=409, json={"detail": "Not now."}), times=1)
     web.page.evaluate("""() => {
       document.querySelector("[data-act=fork]").click();
       document.getElementById("input").value = "Is there a ferry?";

@@ -121,7 +121,9 @@ def test_a_page_of_another_site_or_port_cannot_use_the_cookie(guarded: Guarded, 
         answer = http.request(method, path, json=body, headers={**cookie, **headers})
         assert answer.status_code in (401, 403), (path, answer.text)
     if "Sec-Fetch-Site" in headers:
-        assert http.get(f"/threads/{made}", headers={**cookie, **headers}).status_code == 401
+        assert http.get(f"/threads/{made}", headers={**cookie, **headers}).status_code == 403
+        link = {**cookie, **headers, "Sec-Fetch-Mode": "navigate"}
+        assert http.get(f"/threads/{made}", headers=link).status_code == 401
     assert http.get(f"/threads/{made}", headers=cookie).status_code == 200
 
 

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from tests.doors.server import Server
 from tests.doors.web.browser import BrowserThread, WebPage, needs_browser
 from tests.doors.web.conftest import HOSTILE, Guarded
+from tests.doors.web.test_web_live import another
 
 pytestmark = [pytest.mark.req("WEB-1"), pytest.mark.xdist_group("browser"), pytest.mark.timeout(600), needs_browser]
 
@@ -44,6 +45,91 @@ def test_each_user_logs_in_and_sees_only_their_own(chromium: BrowserThread, guar
         expect(web.page.locator("#threads .none")).to_have_text("No conversations yet.")
         expect(web.page.locator("article")).to_have_count(0)
         assert "Ann" not in web.page.evaluate("document.getElementById('input').value + JSON.stringify(sessionStorage)")
+
+
+def test_a_tab_that_shows_a_user_who_logged_out_shows_and_sends_nothing_of_theirs(
+    chromium: BrowserThread, guarded: Guarded
+) -> None:
+    with chromium.window(guarded.server) as web:
+        web.page.goto(web.url)
+        log_in(web, guarded.ann["token"], "ann")
+        web.ask("Show me a table", 1, "Here it is", "talk")
+        with another(web) as tab:
+            expect(tab.open().page.locator("#threads")).to_contain_text("Show me a table")
+            tab.page.fill("#input", "Ann's secret")
+            web.page.click("#open-settings")
+            web.page.get_by_text("Log out ann").click()
+            expect(tab.page.locator("#token")).to_be_visible()
+            expect(tab.page.locator("#app")).to_be_hidden()
+            log_in(web, guarded.bob["token"], "bob")
+            expect(tab.page.locator("#user")).to_have_text("bob")
+            expect(tab.page.locator("#threads .none")).to_have_text("No conversations yet.")
+            assert tab.page.evaluate("document.getElementById('input').value") == ""
+
+
+SWITCHED = """(token) => {
+  const headers = { "content-type": "application/json" };
+  fetch("/login", { method: "POST", headers, body: JSON.stringify({ token }) }).then(() => {
+    document.getElementById("input").value = "Ann's secret";
+    document.getElementById("composer").requestSubmit();
+  });
+}"""
+"""Send a message right after the browser has got the cookie of another user; no other tab tells the page."""
+
+
+def test_a_page_of_one_user_does_not_act_for_another_with_their_cookie(
+    chromium: BrowserThread, guarded: Guarded
+) -> None:
+    with chromium.window(guarded.server) as web:
+        web.page.goto(web.url)
+        log_in(web, guarded.ann["token"], "ann")
+        web.page.evaluate(SWITCHED, guarded.bob["token"])
+        expect(web.page.locator("#user")).to_have_text("bob")
+        expect(web.page.locator("#threads .none")).to_have_text("No conversations yet.")
+        bob = {"Authorization": f"Bearer {guarded.bob['token']}"}
+        assert guarded.server.http.get("/threads", headers=bob).json()["threads"] == []
+
+
+EVIL = """async (target) => {
+  const tried = (what) => what.then(() => "sent", () => "refused");
+  const body = '{"content": "Owned."}', plain = { "content-type": "text/plain" };
+  const json = { "content-type": "application/json" };
+  const socket = new Promise((resolve) => {
+    const opened = new WebSocket(target.replace("http", "ws") + "/rpc");
+    opened.onopen = () => resolve("opened");
+    opened.onerror = () => resolve("refused");
+  });
+  const image = new Promise((resolve) => {
+    const made = new Image();
+    made.onload = () => resolve("shown");
+    made.onerror = () => resolve("refused");
+    made.src = target + "/web/1/icon.svg";
+  });
+  const frame = document.body.appendChild(document.createElement("iframe"));
+  frame.src = target;
+  const form = document.createElement("form");
+  Object.assign(form, { action: target + "/memories", method: "post", enctype: "text/plain", target: "into" });
+  const field = Object.assign(document.createElement("input"), { name: '{"content": "Owned.", "a": "', value: '"}' });
+  document.body.append(Object.assign(document.createElement("iframe"), { name: "into" }), form);
+  form.append(field);
+  form.submit();
+  await fetch(target + "/memories", { method: "POST", mode: "no-cors", body, headers: plain, credentials: "include" });
+  return {
+    read: await tried(fetch(target + "/threads", { credentials: "include" })),
+    json: await tried(fetch(target + "/memories", { method: "POST", body, headers: json })),
+    socket: await socket, image: await image,
+  };
+}"""
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_page_of_another_site_in_the_same_browser_changes_and_reads_nothing(web: WebPage, served: Server) -> None:
+    page = web.page.context.new_page()
+    page.goto(f"{served.url.replace('127.0.0.1', 'localhost')}/healthz")  # any page of another host of this machine
+    assert page.evaluate(EVIL, served.url) == dict.fromkeys(("read", "json", "socket", "image"), "refused")
+    page.wait_for_load_state("networkidle")
+    page.close()
+    assert "Owned" not in served.http.get("/memories", params={"limit": 500}).text
 
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "exports"

@@ -103,6 +103,17 @@ def test_the_time_to_highlight_grows_with_the_code_and_not_with_its_square(piece
     assert seconds(large) < 30 * seconds(small) + 0.1
 
 
+def test_cells_keep_their_alignment_and_tasks_have_boxes() -> None:
+    assert '<td align="right">2</td>' in render("| a | b |\n|---|--:|\n| 1 | 2 |")
+    tasks = render("- [ ] open\n- [x] **done**\n- [x](https://a.b)\n- [ ]")
+    assert re.findall(r"<li.*", tasks) == [
+        '<li class="task">☐ open</li>',
+        '<li class="task">☑ <strong>done</strong></li>',
+        '<li><a href="https://a.b" target="_blank" rel="noopener noreferrer nofollow">x</a></li>',
+        "<li>[ ]</li>",
+    ]
+
+
 def test_a_text_that_is_too_long_to_parse_is_shown_as_it_is() -> None:
     text = "<b>*a*</b>" * (MAX_CHARS // 10 + 1)
     assert render(text) == f"<pre>{text.replace('<', '&lt;').replace('>', '&gt;')}</pre>"

@@ -32,8 +32,15 @@ TAGS = (
     *("a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre"),
     *("s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 )
-ATTRIBUTES = {"a": {"href", "title"}, "code": {"class"}, "span": {"class"}, "ol": {"start"}}
+ATTRIBUTES = {
+    "a": {"href", "title"},
+    "ol": {"start"},
+    **{tag: {"class"} for tag in ("code", "li", "span")},
+    **{tag: {"align"} for tag in ("td", "th")},
+}
 SCHEMES = frozenset({"http", "https", "mailto"})
+BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+"""How a task of a list begins, and how it is shown."""
 ADDRESS = re.compile(r"\bhttps?://[^\s<>\"'`]+")
 """A bare address, with the punctuation that may follow it."""
 
@@ -65,7 +72,23 @@ def _parser() -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     parser.add_render_rule("image", _image)
     parser.core.ruler.push("bare_addresses", _link_addresses)
+    parser.core.ruler.push("cells_and_tasks", _mark_cells_and_tasks)
     return parser
+
+
+def _mark_cells_and_tasks(state: StateCore) -> None:
+    """Give the cells of a table their alignment by an attribute, because styles are removed, and tasks their boxes."""
+    item: Token | None = None
+    for token in state.tokens:
+        if (style := token.attrs.pop("style", None)) is not None:
+            token.attrSet("align", str(style).removeprefix("text-align:"))
+        if item is not None and token.type == "inline" and token.children:
+            first = token.children[0]
+            if (box := BOXES.get(first.content[:4])) is not None:
+                first.content = box + first.content[4:]
+                item.attrSet("class", "task")
+        if token.type != "paragraph_open":
+            item = token if token.type == "list_item_open" else None
 
 
 def _link_addresses(state: StateCore) -> None:

@@ -16,6 +16,9 @@ export class Problem extends Error {
   }
 }
 
+/** Who the page shows: the server refuses requests of this page once another user has logged in. */
+export const me = { user_id: null, org_id: "", has_token: false };
+
 export const gone = new EventTarget();
 /** Fires "login" when the server wants a token, "up" and "down" as the connection comes and goes. */
 
@@ -30,7 +33,7 @@ export async function request(method, path, { body, raw, query, headers, signal,
   if (body !== undefined) sent["content-type"] = "application/json";
   let response;
   try {
-    response = await fetch(withQuery(path, query), {
+    response = await fetch(withQuery(path, { user_id: me.user_id, ...query }), {
       method, headers: sent, signal, body: raw ?? (body === undefined ? undefined : JSON.stringify(body)),
       credentials: "same-origin", cache: "no-store",
     });
@@ -43,6 +46,7 @@ export async function request(method, path, { body, raw, query, headers, signal,
   if (response.ok) return response;
   const problem = new Problem(response.status, await response.json().catch(() => ({})));
   if (response.status === 401 && !quiet) gone.dispatchEvent(new Event("login"));
+  if (problem.code === "not_yours") location.reload();
   throw problem;
 }
 

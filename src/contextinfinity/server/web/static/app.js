@@ -1,18 +1,17 @@
 // The page: addresses, the login, panels, keyboard, drag and drop.
 
-import { Problem, get, gone } from "./api.js";
+import { Problem, get, gone, me } from "./api.js";
 import { Chat } from "./chat.js";
 import { Composer } from "./composer.js";
 import { $, confirm, dialog, h, short, toast } from "./dom.js";
 import { unsent } from "./live.js";
-import { chooseImport, importFiles, loadSettings, logIn, showSettings } from "./settings.js";
+import { chooseImport, importFiles, loadSettings, logIn, showSettings, showShortcuts } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
 
 const settings = loadSettings();
 const chat = new Chat(settings);
 const sidebar = new Sidebar(chat);
 const composer = new Composer(chat, settings);
-let me = null;
 
 /** Open what the address names: #/t/THREAD?branch=…&turn=SEQ&id=TURN */
 async function route() {
@@ -37,9 +36,11 @@ async function branchOf(id, turnId, seq) {
   return (await get(`/threads/-/turns/${encodeURIComponent(turnId)}`)).branch_id;
 }
 
+const whoami = () => JSON.stringify([me.org_id, me.user_id]);
+
 /** Whether another user logged in on this tab: what the one before wrote or read here must not be left. */
 function isAnotherUser() {
-  const who = JSON.stringify([me.org_id, me.user_id]);
+  const who = whoami();
   try {
     const before = sessionStorage.getItem("cix-user");
     if (before === who) return false;
@@ -52,8 +53,9 @@ function isAnotherUser() {
 }
 
 async function start() {
-  me = await get("/login");
+  Object.assign(me, await get("/login"));
   if (isAnotherUser()) return location.reload();
+  chat.tell({ user: whoami() });
   $("user").textContent = me.user_id;
   await Promise.all([composer.models(), sidebar.load(), route()]);
   const waiting = unsent();
@@ -81,8 +83,8 @@ chat.addEventListener("changed", () => {
 });
 
 $("rename").addEventListener("click", async () => {
-  const input = h("input", { type: "text", class: "wide", maxLength: 1000, value: chat.thread.title ?? "" });
-  const chosen = await dialog("Conversation", h("label", {}, "Title ", input), [["Save", "ok", "primary"], ["Cancel", ""], ["Delete…", "delete", "danger"]]);
+  const input = h("input", { type: "text", class: "wide", maxLength: 1000, value: chat.thread.title ?? "", placeholder: short(chat.thread.opening ?? "", 90), dir: "auto" });
+  const chosen = await dialog("Conversation", h("label", {}, "Title ", input), [["Save", "ok", "primary"], ["Cancel", ""], ["Delete…", "delete", "danger first"]]);
   try {
     if (chosen === "ok") await chat.rename(input.value.trim());
     if (chosen === "delete" && await confirm("Delete this conversation?", "Every branch is deleted permanently, with everything derived from it.", "Delete", "danger")) await chat.remove();
@@ -137,11 +139,11 @@ $("tools").addEventListener("click", (event) => {
   if (button) showPanel(button.dataset.panel);
 });
 $("import").addEventListener("click", () => chooseImport(chat));
-$("keys").addEventListener("click", () => showSettings(settings, chat, me));
+$("keys").addEventListener("click", showShortcuts);
 $("branch").addEventListener("click", () => showPanel("branches"));
 $("menu").addEventListener("click", () => (document.body.classList.contains("with-menu") ? closeMenu() : openMenu()));
 $("main").addEventListener("click", (event) => { if (!event.target.closest("#menu")) closeMenu(); });
-$("open-settings").addEventListener("click", () => showSettings(settings, chat, me));
+$("open-settings").addEventListener("click", () => showSettings(settings, chat));
 chat.addEventListener("inspect", (event) => showPanel("context", event.detail));
 
 function focusedTurn() {
@@ -166,7 +168,7 @@ const KEYS = {
   w: () => focusedTurn() && chat.act("inspect", focusedTurn()),
   b: () => showPanel("branches"),
   m: () => showPanel("memories"),
-  "?": () => showSettings(settings, chat, me),
+  "?": showShortcuts,
 };
 
 document.addEventListener("keydown", (event) => {
@@ -201,6 +203,7 @@ document.addEventListener("drop", async (event) => {
   if (chosen === "import") await importFiles(exports, chat);
 });
 
+chat.tabs.addEventListener("message", ({ data }) => { if ((me.user_id || document.querySelector(".login")) && data.user !== undefined && data.user !== whoami()) location.reload(); });
 gone.addEventListener("login", () => logIn().then(begin));
 window.addEventListener("hashchange", route);
 begin();

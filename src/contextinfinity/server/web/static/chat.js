@@ -154,7 +154,7 @@ export class Chat extends EventTarget {
         } else if (read.includes(seq)) {
           const { model, usage, error, outcome, content } = message;
           Object.assign(this.turns.get(seq), { model, usage, error, outcome, text: content, shown: 0 });
-          if (outcome === "paused" || message.tool_calls) this.loadTools(this.turns.get(seq));
+          if ((outcome && outcome !== "completed") || message.tool_calls) this.loadTools(this.turns.get(seq));
         }
       }
       const shown = read.map((seq) => this.turns.get(seq));
@@ -175,8 +175,9 @@ export class Chat extends EventTarget {
 
   /** Read the tool calls of a turn, with the results that are there. */
   async loadTools(turn) {
-    const { steps } = await get(`/threads/${turn.thread_id}/turns/${turn.turn_id}`).catch(() => ({ steps: [] }));
-    turn.tools = steps.flatMap((step) => step.calls);
+    const { calls } = await get(`/threads/${turn.thread_id}/turns/${turn.turn_id}`).catch(() => ({ calls: [] }));
+    if (!calls.length) return;
+    turn.tools = calls;
     this.update(turn);
   }
 

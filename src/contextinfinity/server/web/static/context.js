@@ -31,11 +31,12 @@ export function show(body, chat, given) {
   const answered = () => { if (!given) { turn = chat.turns.get(chat.feed.count) ?? turn; draw(); } };
   const opened = () => { if (turn && turn.thread_id !== chat.thread?.thread_id) { turn = null; given = null; draw(); } };
   chat.addEventListener("answered", answered);
-  chat.addEventListener("loaded", () => { if (!turn) answered(); });
+  const loaded = () => { if (!turn) answered(); };
+  chat.addEventListener("loaded", loaded);
   chat.addEventListener("changed", opened);
   body.append(h("div", { class: "row" }, h("label", {}, "Turn ", chosen), h("label", {}, "compared with ", other)), place);
   draw();
-  return () => { chat.removeEventListener("answered", answered); chat.removeEventListener("changed", opened); };
+  return () => { chat.removeEventListener("answered", answered); chat.removeEventListener("loaded", loaded); chat.removeEventListener("changed", opened); };
 }
 
 async function turnAt(chat, seq) {

@@ -26,14 +26,23 @@ function fill(element, props, children) {
   return element;
 }
 
-/** Show HTML that POST /render returned. This is the only place where a string becomes HTML. */
+/** Show HTML that POST /render returned; blocks that are there already stay. This is the only place where a string becomes HTML. */
 export function showRendered(element, html) {
-  element.innerHTML = policy ? policy.createHTML(html) : html;
-  for (const block of element.querySelectorAll("pre")) {
-    block.tabIndex = 0;
-    const frame = h("div", { class: "code" });
+  const made = h("template");
+  made.innerHTML = policy ? policy.createHTML(html) : html;
+  const blocks = [...made.content.children], sources = blocks.map((block) => block.outerHTML);
+  let same = 0;
+  while (same < sources.length && sources[same] === element.sources?.[same]) same++;
+  while (element.children.length > same) element.lastChild.remove();
+  element.append(...blocks.slice(same));
+  element.sources = sources;
+  for (const block of element.querySelectorAll("pre, table")) {
+    if (block.parentNode.matches(".code, .table")) continue;
+    const isCode = block.tagName === "PRE", frame = h("div", { class: isCode ? "code" : "table" });
     block.replaceWith(frame);
-    frame.append(block, h("button", { type: "button", class: "copy", "data-icon": "copy", title: "Copy", "aria-label": "Copy the code", onclick: () => copy(block.textContent) }));
+    (isCode ? block : frame).tabIndex = 0;
+    if (isCode) frame.append(h("button", { type: "button", class: "copy", "data-icon": "copy", title: "Copy", "aria-label": "Copy the code", onclick: () => copy(block.textContent) }));
+    frame.append(block);
   }
 }
 

@@ -1,6 +1,6 @@
 // Settings of this browser, the login, import and export.
 
-import { get, post, request } from "./api.js";
+import { get, me, post, request } from "./api.js";
 import { $, dialog, h, toast } from "./dom.js";
 
 const NAME = "cix-settings";
@@ -40,7 +40,7 @@ function check(settings, name, label) {
   return h("label", { class: "check" }, h("input", { type: "checkbox", checked: settings[name], onchange: (event) => { settings[name] = event.target.checked; } }), label);
 }
 
-export async function showSettings(settings, chat, me) {
+export async function showSettings(settings, chat) {
   const health = await get("/healthz").catch(() => null);
   const theme = h("select", { id: "theme", onchange: () => { settings.theme = theme.value; } },
     ["system", "light", "dark"].map((name) => h("option", { value: name, selected: settings.theme === name }, name)));
@@ -55,10 +55,13 @@ export async function showSettings(settings, chat, me) {
       chat.thread ? h("a", { class: "button", href: exportPath(chat.thread.thread_id, "cix"), download: "" }, "Export this") : null,
       h("a", { class: "button", href: exportPath(null, "cix"), download: "" }, "Export all")),
     h("p", { class: "facts" }, "Import takes exports of ContextInfinity, ChatGPT and Claude and files of messages; dropping a file on the page does the same."),
-    h("h3", {}, "Keyboard"), h("dl", { class: "keys" }, SHORTCUTS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),
     h("p", { class: "facts" }, health ? `ContextInfinity ${health.version} · ${health.status} ${health.reasons.join("; ")}` : "The server cannot be reached."),
-    me?.has_token ? h("button", { type: "button", onclick: logOut }, `Log out ${me.user_id}`) : null,
+    me.has_token ? h("button", { type: "button", onclick: () => logOut(chat) }, `Log out ${me.user_id}`) : null,
   ]);
+}
+
+export function showShortcuts() {
+  dialog("Keyboard shortcuts", h("dl", { class: "keys" }, SHORTCUTS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])));
 }
 
 export function exportPath(threadId, format) {
@@ -86,8 +89,9 @@ export async function importFiles(files, chat) {
   chat.changed("elsewhere");
 }
 
-async function logOut() {
+async function logOut(chat) {
   await post("/logout").catch(() => {});
+  chat.tell({ user: null });
   location.reload();
 }
 
@@ -97,7 +101,7 @@ export function logIn() {
   asking ??= new Promise((resolve) => {
     const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true, class: "wide" });
     const told = h("p", { class: "wrong", role: "alert" });
-    const made = h("dialog", { "aria-labelledby": "login-title", oncancel: (event) => event.preventDefault() },
+    const made = h("dialog", { class: "login", "aria-labelledby": "login-title", oncancel: (event) => event.preventDefault() },
       h("form", { onsubmit: async (event) => {
         event.preventDefault();
         try {

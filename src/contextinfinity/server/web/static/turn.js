@@ -7,8 +7,8 @@ const ENDINGS = {
 };
 
 function picture(turn, index) {
-  const address = turn.pictures?.[index] ?? `/threads/${turn.thread_id}/turns/${turn.turn_id}/images/${index + 1}`;
-  return h("a", { href: address, target: "_blank", rel: "noopener" },
+  const stored = `/threads/${turn.thread_id}/turns/${turn.turn_id}/images/${index + 1}`, address = turn.pictures?.[index] ?? stored;
+  return h("a", { href: turn.turn_id ? stored : address, target: "_blank", rel: "noopener" },
     h("img", { src: address, alt: `Attached image ${index + 1}`, loading: "lazy" }));
 }
 
@@ -28,15 +28,24 @@ function facts(turn) {
 
 /** Fill the place of the answer: rendered text, then what has arrived since as plain text. */
 export function drawAnswer(place, turn) {
-  const tail = (turn.text ?? "").slice(turn.shown ?? 0);
+  const text = turn.text ?? "", tail = text.slice(text.slice(0, turn.shown ?? 0).trimEnd().length);
+  place.classList.toggle("running", Boolean(turn.running));
   if (place.lastHtml !== turn.html) {
+    place.tail?.remove();
     showRendered(place, turn.html ?? "");
     place.lastHtml = turn.html;
-    place.tail = null;
   }
-  if (!place.tail?.isConnected) place.append(place.tail = h("span", { class: "tail" }));
+  if (!turn.running && !tail.trim()) return;
+  if (!place.tail?.isConnected) endOf(place).append(place.tail = h("span", { class: "tail" }));
   place.tail.textContent = tail;
-  place.classList.toggle("running", Boolean(turn.running));
+}
+
+/** Return the block in which the text goes on: the last paragraph, item or line of code. */
+function endOf(place) {
+  const last = [...place.childNodes].findLast((node) => node.nodeType === Node.ELEMENT_NODE || node.data.trim());
+  if (last?.matches?.("p, ul, ol, li, blockquote, .code, pre, pre > code")) return endOf(last);
+  if (place.tagName === "CODE" && last?.data) last.data = last.data.trimEnd();
+  return place;
 }
 
 function shown(value) {
@@ -48,8 +57,8 @@ function notes(turn, act) {
   const made = [];
   for (const tool of turn.tools ?? []) {
     const output = tool.output ?? null;
-    made.push(h("details", { class: "tool" }, h("summary", {}, `Tool ${tool.name}`, output === null ? "" : tool.is_error ? " · failed" : " · done"),
-      h("pre", { tabIndex: 0, "aria-label": "Arguments" }, shown(tool.arguments)),
+    made.push(h("details", { class: "tool" }, h("summary", {}, tool.name ? `Tool ${tool.name}` : "Result of a tool", output === null ? "" : tool.is_error ? " · failed" : " · done"),
+      tool.arguments === null ? null : h("pre", { tabIndex: 0, "aria-label": "Arguments" }, shown(tool.arguments)),
       output === null ? null : h("pre", { tabIndex: 0, class: tool.is_error ? "wrong" : "", "aria-label": "Result" }, shown(output))));
   }
   if (turn.status) made.push(h("p", { class: "status" }, turn.status));
@@ -80,7 +89,7 @@ export function turnRow(turn, act, versions = null) {
   const answer = h("div", { class: "answer prose" });
   const row = h("article", { class: "turn", tabIndex: -1, "aria-label": `Turn ${turn.seq ?? ""}` },
     h("div", { class: "question" },
-      turn.editing ? editor(turn, act) : h("div", { class: "said" }, turn.user ?? ""),
+      turn.editing ? editor(turn, act) : said(turn),
       turn.images ? h("div", { class: "pictures" }, Array.from({ length: turn.images }, (_, index) => picture(turn, index))) : null),
     answer,
     h("div", { class: "notes" }, notes(turn, act)),
@@ -97,6 +106,20 @@ export function turnRow(turn, act, versions = null) {
   return row;
 }
 
+/** Show a message; of a long one, such as an attached file, the beginning. */
+function said(turn) {
+  const text = turn.user ?? "", made = h("div", { class: "said" }, text);
+  if (text.length < 2500 && text.split("\n", 30).length < 30) return made;
+  const button = h("button", { type: "button", class: "more", onclick: () => { turn.isWhole = !turn.isWhole; draw(); } });
+  const draw = () => {
+    made.classList.toggle("cut", !turn.isWhole);
+    button.setAttribute("aria-expanded", Boolean(turn.isWhole));
+    button.textContent = turn.isWhole ? "Show less" : "Show all";
+  };
+  draw();
+  return [made, button];
+}
+
 /** Step through the versions of a turn: each is on a branch of its own. */
 function pager(turn, act, { all, at }) {
   const step = (by, sign, label) => h("button", { type: "button", "aria-label": label, disabled: !all[at + by], onclick: () => act("version", turn, all[at + by]) }, sign);
@@ -105,7 +128,7 @@ function pager(turn, act, { all, at }) {
 }
 
 function editor(turn, act) {
-  const area = h("textarea", { "aria-label": "Edit the message", value: turn.user, rows: Math.min(12, turn.user.split("\n").length + 1) });
+  const area = h("textarea", { "aria-label": "Edit the message", dir: "auto", value: turn.user, rows: Math.min(12, turn.user.split("\n").length + 1) });
   const done = () => act("edited", turn, area.value);
   area.addEventListener("keydown", (event) => {
     if (event.key === "Escape") act("unedit", turn);
