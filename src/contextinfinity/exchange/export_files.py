@@ -8,6 +8,7 @@ every format works without being named; a format that is named has to be the one
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -34,6 +35,8 @@ from contextinfinity.exchange.records import STDIN, Record, RecordFile, opened, 
 _ZIP, _SQLITE = b"PK\x03\x04", b"SQLite format 3\0"
 _NAMES = {"chatgpt": "ChatGPT", "claude": "Claude", "openwebui": "Open WebUI", "librechat": "LibreChat"}
 CONVERSATIONS = ("projects*.json", "projects/*.json", "memories.json", "memories/*.json", "conversations*.json")
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(rb"%b%b|(?P<half>%b|%b)|\\." % (_HIGH, _LOW, _HIGH, _LOW), re.DOTALL)
 
 
 Read: TypeAlias = ParsedMessage | ExportedConversation | CixPart | Unfit
@@ -162,7 +165,7 @@ class _ExportReader:
         if record.problem:
             return Unfit(record.problem)
         try:
-            value = decoded(librechat.flattened(record.data))
+            value = _decoded(librechat.flattened(record.data))
             if self._cix is not None:
                 return self._cix.read(value, len(record.data))
             if is_header(value):
@@ -196,6 +199,17 @@ class _ExportReader:
         if made.id:
             return made
         return msgspec.structs.replace(made, id=f"import-{hashlib.sha256(data).hexdigest()[:16]}")
+
+
+def _decoded(data: bytes) -> dict[str, Json]:
+    """Decode a record. Halves of surrogate pairs, as cut texts have them, cost a conversation only that character."""
+    try:
+        return decoded(data)
+    except Unfit:
+        mended = _ESCAPE.sub(lambda found: b"\\ufffd" if found["half"] else found[0], data)
+        if mended == data or _kind(value := decoded(mended)) == "message":
+            raise
+        return value
 
 
 def _kind(record: dict[str, Json]) -> str:

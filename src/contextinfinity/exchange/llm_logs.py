@@ -133,8 +133,9 @@ class LlmLogs:
             "WHERE conversation_id = ?1 OR (conversation_id IS NULL AND id = ?1) ORDER BY datetime_utc, id"
         )
         for key, model, prompt, its_system, response, moment in self._rows(query, (name,)):
-            system, created = system or str(its_system or ""), moment_of(moment)
-            blocks: list[ContentBlock] = [TextBlock(text=str(prompt))] if prompt else []
+            system = system or self._with_fragments("system_fragments", str(key), its_system)
+            created, words = moment_of(moment), self._with_fragments("prompt_fragments", str(key), prompt)
+            blocks: list[ContentBlock] = [TextBlock(text=words)] if words else []
             if said := said_by("user", [*blocks, *self._attachments(str(key), built)]):
                 built.add(ExportedMessage(id=f"{key}-prompt", parent=built.last, said=said, created_at=created))
             reply = (*self._results(str(key)), *self._reply(str(key), response))
@@ -142,6 +143,17 @@ class LlmLogs:
                 ExportedMessage(id=str(key), parent=built.last, reply=reply, created_at=created, model=str(model or ""))
             )
         return built.build(name, title=str(title or ""), system=system, created_at=begun, current=built.last)
+
+    def _with_fragments(self, table: str, response_id: str, words: object) -> str:
+        """Return a prompt after the texts that were put before it (``llm -f``)."""
+        pieces = [str(words)] if words else []
+        if self._has(table, {"response_id", "fragment_id", "order"}) and self._has("fragments", {"id", "content"}):
+            query = (
+                f'SELECT content FROM "{table}" JOIN fragments ON id = fragment_id WHERE response_id = ? '
+                'ORDER BY "order"'
+            )
+            pieces = [*(str(row[0]) for row in self._rows(query, (response_id,))), *pieces]
+        return "\n\n".join(pieces)
 
     def _reply(self, response_id: str, response: object) -> Iterator[ReplyItem]:
         if response:

@@ -1,10 +1,16 @@
-"""Open WebUI's chat export: ``chat.history.messages`` by id, each with its parent; ``currentId`` is the one shown."""
+"""Open WebUI's chat export: ``chat.history.messages`` by id, each with its parent; ``currentId`` is the one shown.
+
+Reasoning stands in an answer as a ``<details>`` element and is kept as a detail of the message. The text that was
+extracted from a file stays with the message.
+"""
 
 from __future__ import annotations
 
-from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock
-from contextinfinity.exchange.conversation_builder import ConversationBuilder, said_by
-from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage
+import re
+
+from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, ReasoningItem, TextBlock
+from contextinfinity.exchange.conversation_builder import ConversationBuilder, named_file, said_by
+from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem
 from contextinfinity.exchange.export_fields import items, mapping, text, without
 from contextinfinity.exchange.times import moment_of
 
@@ -34,23 +40,37 @@ def read_conversation(record: dict[str, Json]) -> ExportedConversation:
     )
 
 
+_REASONING = re.compile(r'<details type="reasoning".*?</details>\s*', re.DOTALL)
+
+
 def _message(name: str, parent: str | None, message: dict[str, Json], built: ConversationBuilder) -> ExportedMessage:
-    blocks: list[ContentBlock] = [TextBlock(text=words)] if (words := text(message, "content")) else []
+    role, words = text(message, "role"), text(message, "content")
+    is_reply = role == "assistant"
+    thoughts = _REASONING.findall(words) if is_reply else []
+    words = _REASONING.sub("", words) if thoughts else words
+    blocks: list[ContentBlock] = [TextBlock(text=words)] if words else []
     for part in items(message, "content"):
         words = text(part, "text") if isinstance(part, dict) else ""
         blocks.append(TextBlock(text=words) if words else built.unknown(part))
     for file in items(message, "files"):
         if isinstance(file, dict):
-            url = text(file, "url") if file.get("type") == "image" else ""
-            blocks.append(built.image_at(url, file))
-    role = text(message, "role")
-    is_reply = role == "assistant"
+            blocks.append(_file(file, built))
+    details = without(message, *_READ)
+    reply: tuple[ReplyItem, ...] = (AssistantItem(blocks=tuple(blocks)),) if blocks else ()
     return ExportedMessage(
         id=name,
         parent=parent,
         said=None if is_reply else said_by("system" if role == "system" else "user", blocks),
-        reply=(AssistantItem(blocks=tuple(blocks)),) if is_reply and blocks else (),
+        reply=(reply or tuple(ReasoningItem(raw=thought) for thought in thoughts)) if is_reply else (),
         created_at=moment_of(message.get("timestamp")),
         model=text(message, "model"),
-        details=without(message, *_READ),
+        details={**(details or {}), "reasoning": thoughts} if thoughts else details,
     )
+
+
+def _file(file: dict[str, Json], built: ConversationBuilder) -> ContentBlock:
+    """Return an image, the text of a document under its name, or its name alone."""
+    if file.get("type") == "image":
+        return built.image_at(text(file, "url"), file)
+    words = text(mapping(mapping(file, "file"), "data"), "content")
+    return TextBlock(text=f"\n\n{text(file, 'name') or 'file'}:\n{words}") if words else named_file(file)

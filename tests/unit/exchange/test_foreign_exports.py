@@ -15,6 +15,9 @@ from contextinfinity.domain.message import ImageBlock, ToolCallItem, ToolOutputI
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange import chatgpt
+from contextinfinity.exchange.archive import NoAssets
+from contextinfinity.exchange.conversation_tree import turns_of as tree_turns
 from contextinfinity.exchange.import_progress import Format, Imported
 from contextinfinity.exchange.importer import import_file
 from contextinfinity.storage.contract import Store
@@ -210,6 +213,9 @@ async def test_open_webui_and_librechat_exports_keep_their_branches(store: Store
     chain, other = await lines_of(store, "8852cc30-0001-4c1e-9000-00000000e001")
     assert [answer for _, _, answer in chain] == ["Every 200 km, and after rain.", "A dry one in summer."]
     assert other == [(1, "How often do I oil a chain?", "Every 300 km.")]
+    assert chain[1][1] == "With which oil?\n\noils.txt:\nWax, dry, wet."
+    turn = (await turns_of(store, "8852cc30-0001-4c1e-9000-00000000e001"))[-1]
+    assert "Dry roads." in str((await store.arrivals.origins([turn.id]))[turn.id])
     await load(store, SAMPLES / "librechat.json")
     tides, second = await lines_of(store, "9953dd40-0001-4c1e-9000-00000000f001")
     assert [answer for _, _, answer in tides] == ["At 06:12 and 18:40.", "At 07:01 and 19:30."]
@@ -239,15 +245,55 @@ async def test_the_logs_of_llm_are_read(store: Store, tmp_path: Path) -> None:
               'The bora.', '{}', 'c', 3, '2025-01-02T03:04:05.678901+00:00');
             INSERT INTO responses VALUES ('r2', 'gpt-4o-mini', 'And of Marseille?', NULL, '{}', '{}',
               'The mistral.', '{}', 'c', 3, '2025-01-02T03:05:05.678901+00:00');
+            CREATE TABLE fragments (id INTEGER PRIMARY KEY, hash TEXT, content TEXT, datetime_utc TEXT, source TEXT);
+            CREATE TABLE prompt_fragments (response_id TEXT, fragment_id INTEGER, "order" INTEGER);
+            INSERT INTO fragments VALUES (7, 'h', 'Winds have names.', '2025-01-02', 'winds.txt');
+            INSERT INTO prompt_fragments VALUES ('r2', 7, 0);
         """)
     (one,) = (await load(store, path)).sessions
     assert (one.added, (await session_of(store, "c")).title) == (4, "Names of winds")
-    assert [answer for _, _, answer in (await lines_of(store, "c"))[0]] == ["The bora.", "The mistral."]
+    assert [line[1:] for line in (await lines_of(store, "c"))[0]] == [
+        ("A wind of Trieste?", "The bora."),
+        ("Winds have names.\n\nAnd of Marseille?", "The mistral."),
+    ]
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as database:
         database.execute("CREATE TABLE x (y)")
     with pytest.raises(InvalidInput, match="not one of `llm`"):
         await load(store, other)
+
+
+@pytest.mark.req("CLI-3")
+async def test_the_message_store_of_newer_releases_of_llm_is_read(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            CREATE TABLE threads (id TEXT PRIMARY KEY, name TEXT, tip_message_hash TEXT, forked_from TEXT,
+              datetime_utc TEXT);
+            CREATE TABLE turns (id TEXT PRIMARY KEY, thread_id TEXT, parent_message_hash TEXT, tip_message_hash TEXT,
+              model TEXT, datetime_utc TEXT);
+            CREATE TABLE messages (hash TEXT PRIMARY KEY, parent_hash TEXT, role TEXT);
+            CREATE TABLE parts (id INTEGER PRIMARY KEY, message_hash TEXT, position INTEGER, type TEXT, tool_name TEXT,
+              text TEXT, payload TEXT);
+            CREATE TABLE fragments (id INTEGER PRIMARY KEY, content TEXT);
+            INSERT INTO threads VALUES ('t', 'Sums', 'h5', NULL, '2026-08-01T00:00:00+00:00');
+            INSERT INTO turns VALUES ('1', 't', 'h2', 'h3', 'echo', '2026-08-01T00:00:01+00:00');
+            INSERT INTO turns VALUES ('2', 't', 'h4', 'h5', 'echo', '2026-08-01T00:00:02+00:00');
+            INSERT INTO messages VALUES ('h1', NULL, 'system'), ('h2', 'h1', 'user'), ('h3', 'h2', 'assistant'),
+              ('h4', 'h3', 'tool'), ('h5', 'h4', 'assistant');
+            INSERT INTO fragments VALUES (1, 'Barrels: 12.');
+            INSERT INTO parts (message_hash, position, type, text, payload) VALUES
+              ('h1', 0, 'text', 'Be brief.', NULL),
+              ('h2', 0, 'text', NULL, '{"text_ref": [{"fragment": 1}, {"literal": " Add one."}]}'),
+              ('h3', 0, 'tool_call', NULL, '{"name": "add", "arguments": {"a": 12}, "tool_call_id": "c"}'),
+              ('h4', 0, 'tool_result', NULL, '{"name": "add", "output": "13", "tool_call_id": "c"}'),
+              ('h5', 0, 'text', '13.', NULL);
+        """)
+    await load(store, path)
+    assert await lines_of(store, "t") == [[(1, "Barrels: 12. Add one.", "13.")]]
+    (turn,) = await turns_of(store, "t")
+    assert [type(item).__name__ for item in turn.rounds] == ["ToolCallItem", "ToolOutputItem"]
+    assert (await session_of(store, "t")).system == "Be brief."
 
 
 def mapping(nodes: list[tuple[str, str | None, str]]) -> dict[str, Any]:
@@ -287,6 +333,42 @@ async def test_parents_in_a_circle_and_endless_chains_come_in(store: Store, tmp_
     long = {**mapping(chain), "id": "long"}
     (one,) = (await load(store, written(tmp_path / "long.json", long))).sessions
     assert one.added == 3000
+
+
+@pytest.mark.req("CLI-3")
+async def test_hostile_values_of_a_conversation_come_in_or_are_told(store: Store, tmp_path: Path) -> None:
+    made = mapping([("a", "nowhere", "user"), ("b", "a", "assistant"), ("c", "b", "user")])
+    nodes = made["mapping"]
+    nodes["a"]["message"]["create_time"] = 1e300
+    nodes["b"]["message"]["create_time"] = 253402300800.0  # the year 10000
+    nodes["c"]["message"]["content"]["parts"] = ["nul \0 and \ud800 alone"]
+    nodes["e"] = {"parent": "c", "message": {"author": 5, "content": [], "metadata": "x", "create_time": {}}}
+    made["title"] = "T" * (1 << 20)
+    twice = {**mapping([("a", None, "user"), ("z", "a", "assistant")]), "title": None}
+    long = {**mapping([("i" * 600, None, "user")]), "id": "long"}
+    imported = await load(store, written(tmp_path / "odd.json", made, twice, long))
+    (bad,) = [bad for one in imported.sessions for bad in one.bad]
+    assert "The id has 600 characters" in bad.reason
+    assert len((await session_of(store, "made")).title or "") == 80
+    assert await lines_of(store, "made") == [
+        [(1, "a", "b"), (2, "nul \0 and \ufffd alone", "")],
+        [(1, "a", "z")],
+    ]
+    again = await load(store, tmp_path / "odd.json")
+    assert sum(one.added for one in again.sessions) == 0
+
+
+def test_every_message_of_many_roots_circles_and_silent_chains_is_in_a_turn() -> None:
+    nodes: list[tuple[str, str | None, str]] = []
+    for number in range(0, 2000, 2):
+        nodes += [(f"{number}", f"{number + 1}", "user"), (f"{number + 1}", f"{number}", "assistant")]
+    nodes += [(f"lost{number}", "nowhere", "user") for number in range(2000)]
+    made = mapping(nodes)
+    for number in range(1000):  # a long chain of nodes that say nothing, each with a child that does
+        made["mapping"][f"n{number}"] = {"parent": f"n{number - 1}", "message": None}
+    made["mapping"]["last"] = {**made["mapping"]["lost0"], "parent": "n999"}
+    conversation = chatgpt.read_conversation(made, NoAssets())
+    assert sum(len(turn.messages) for turn in tree_turns(conversation, GARDEN)) == 4001
 
 
 def zipped(path: Path, **members: bytes) -> Path:
