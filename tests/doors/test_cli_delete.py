@@ -13,7 +13,7 @@ from tests.doors.server import Server
 PRIVATE = "the zygomorphic heron of my neighbour"
 PLACES = {
     *("ledger rows", "ledger file", "write-ahead log", "journals", "spool", "vectors", "typed history"),
-    *("own backups", "named backups", "other files"),
+    *("own backups", "named backups", "workspace history", "other files"),
 }
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from contextinfinity import HistoryStore
+from contextinfinity import ContextManager, HistoryStore
 from contextinfinity.client.local import LocalClient
 from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.message import ImageBlock
 from contextinfinity.settings import Compaction, General, ModelSettings, Settings
-from contextinfinity.wiring import open_client
+from contextinfinity.wiring import open_client, open_store
 from tests.doors.cix import Cix
 from tests.doors.terminal import ENTER, TAB, Terminal
 
@@ -213,3 +213,62 @@ async def test_what_a_conversation_writes_into_the_repository_is_private(tmp_pat
         written = [path for path in there.store.folder.rglob("*") if path.is_file() and path.name != "symbols.cache"]
         assert {path.name: path.stat().st_mode & 0o777 for path in written} == {path.name: 0o600 for path in written}
         assert {"history.jsonl", "session"} < {path.name for path in written}
+
+
+PRIVATE = "the zygomorphic heron of my neighbour"
+
+
+def places_with(folder: Path, word: str = "zygomorphic") -> list[str]:
+    return [file.name for file in folder.rglob("*") if file.is_file() and word.encode() in file.read_bytes()]
+
+
+@pytest.mark.req("SAFE-4", "SAFE-8")
+async def test_a_deletion_reaches_the_history_file_and_the_images_of_a_workspace(tmp_path: Path, repo: Path) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        kept, _, _ = await asked(there, "what is a gnomon?")
+        there.add("logo.png")
+        thread, _, _ = await asked(there, PRIVATE)
+        await asked(there, "and a sundial?", thread)
+        (image,) = (there.store.folder / "images").iterdir()
+        shown = await client.conversations.show(thread)
+        turn = await client.threads.delete_turn(thread, shown.turns[0].turn_id, scan=True)
+        assert {one.place: one.found for one in turn.places}["workspace history"] == 0
+        assert (places_with(tmp_path), image.exists()) == ([], False)
+        said = [line["content"] for line in there.store.search("a")]
+        assert "and a sundial?" in said
+        assert "what is a gnomon?" in said
+        await asked(there, f"again {PRIVATE}", thread)
+        await client.threads.delete(thread, scan=True)
+        assert places_with(tmp_path) == []
+        assert [one["preview"] for one in there.store.list_sessions()] == ["what is a gnomon?"]
+        await asked(there, "still there?", kept)
+
+
+@pytest.mark.req("SAFE-8")
+async def test_a_killed_deletion_is_finished_in_the_history_file_by_the_next_start(tmp_path: Path, repo: Path) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        thread, _, _ = await asked(there, PRIVATE)
+    store = open_store(machine(tmp_path))
+    await store.deletions.begin(thread)  # and the process is killed
+    await store.close()
+    assert "history.jsonl" in places_with(tmp_path)
+    async with opened(tmp_path):
+        pass
+    assert places_with(tmp_path) == []
+
+
+@pytest.mark.req("SAFE-4")
+async def test_a_deleted_history_of_a_context_manager_does_not_come_back(tmp_path: Path, repo: Path) -> None:
+    def manager() -> ContextManager:
+        return ContextManager("echo", repo, settings=machine(tmp_path))
+
+    with manager() as one:
+        one.add_exchange(PRIVATE, "I see.")
+    async with opened(tmp_path) as client:
+        (thread,) = await client.threads.list()
+        await client.threads.delete(thread.thread_id)
+    assert places_with(tmp_path) == []
+    with manager() as one:
+        assert one.get_history() == []

@@ -23,6 +23,7 @@ SEALED = {
     "storage/sqlite/generations.py",
     "storage/standby/spool.py",
     "storage/typed_lines.py",
+    "storage/workspace_registry.py",
     "upkeep/data_encryption.py",
     "upkeep/journals.py",
     "workspace/history_encryption.py",

@@ -1,8 +1,8 @@
 """Talking about a repository: every message goes with the files and symbols of the workspace, in cache tiers.
 
 A thread of a workspace is a session of its history file as well: its id there is the thread's external id. The user's
-message is written to the file before the model is asked, the answer after it. What a crash left out of one of the two
-is repaired before the next message of the thread.
+message is written to the file when the ledger has it, before the model is asked, the answer after it. What a crash left
+out of one of the two is repaired before the next message of the thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from contextinfinity.client.contract import Content, SendFields, StampedEvent
 from contextinfinity.client.local import LocalConversations
-from contextinfinity.domain.events import FinishedTurn, TurnDone
+from contextinfinity.domain.events import FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, say
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
@@ -27,6 +27,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.event_stream import end_of
 from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.errors import NotFound
+from contextinfinity.storage.workspace_registry import Registration, register
 from contextinfinity.workspace.assembly import (
     TIER_READ,
     ChatMessage,
@@ -65,7 +66,8 @@ class WorkspaceConversations(LocalConversations):
         super().__init__(engine, owner)
         chosen = engine.models.named(model)
         own_folder = history_folder(Path(root).expanduser().resolve())
-        encrypt_workspace(root, engine.streams_folder.parent)
+        self._data_dir = engine.streams_folder.parent
+        encrypt_workspace(root, self._data_dir)
         self.store = HistoryStore(own_folder / folder)
         self.workspace = Workspace(
             root,
@@ -125,9 +127,11 @@ class WorkspaceConversations(LocalConversations):
         if gone := [path for path in before if path not in opened]:
             self.warn(f"No longer in the context: {', '.join(gone)}. The file is gone or can no longer be read.")
         self.store.session_id = name
-        record(self.store, [message], opened)
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
-            if isinstance(stamped.event, TurnDone):
+            if isinstance(stamped.event, TurnStarted):
+                register(self._data_dir, Registration(stamped.event.thread_id, self.store.folder, name))
+                record(self.store, [message], opened)
+            elif isinstance(stamped.event, TurnDone):
                 self.workspace.answered()
                 if opened:
                     await self._drop_unshown(stamped.event.turn.turn_id)

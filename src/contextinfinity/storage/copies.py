@@ -1,9 +1,9 @@
 """Files outside the ledger that contain conversation text, and how deleted text is removed from them.
 
 ``copies_of`` lists them all: journals, journals that a repair set aside, lines typed at the prompt of ``cix chat``,
-refused spools and backups. ``clear`` is idempotent and stateless: the ledger knows what has to be removed, and keeps
-the intent row of a deletion until all copies are clear. A new kind of file that contains conversation text has to be
-added to that list.
+refused spools, backups, and the history files of workspaces. ``clear`` is idempotent and stateless: the ledger knows
+what has to be removed, and keeps the intent row of a deletion until all copies are clear. A new kind of file that
+contains conversation text has to be added to that list.
 """
 
 from __future__ import annotations
@@ -107,14 +107,15 @@ class Copies:
         return [*found, *(log.with_name(log.name.removesuffix("-wal")) for log in logs)]
 
 
-def copies_of(data_dir: Path, ledger: Path) -> Copies:
-    """List the copies that belong to a data_dir and its ledger."""
+def copies_of(data_dir: Path, ledger: Path, *others: Copy) -> Copies:
+    """List the copies that belong to a data_dir and its ledger, and ``others`` outside of it."""
     spools, backups = ledger.with_name(f"{ledger.name}-spool"), data_dir / "backups"
     return Copies(
         Journals(data_dir / "streams", spools),
         Journals(backups, spools),
         TypedLines(data_dir / "chat_history"),
         RefusedSpools(spools),
+        *others,
         Backups(backups),
         backups=backups,
         spools=spools,

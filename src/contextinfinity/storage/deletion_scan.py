@@ -1,9 +1,9 @@
 """Search the files of a data_dir for samples of deleted text: the proof of a deletion.
 
-Input: samples of the deleted messages. Output: every kind of file in the data_dir, and the backups that were written
-elsewhere, with the number of files and bytes that were read and the number of samples that were found in them. Every
-file of the data_dir is read, of whatever kind, except downloaded models. In an encrypted data_dir the bytes say
-nothing; its place is noted.
+Input: samples of the deleted messages. Output: every kind of file in the data_dir, the backups that were written
+elsewhere, and the history folders of workspaces, with the number of files and bytes that were read and the number of
+samples that were found in them. Every file of the data_dir is read, of whatever kind, except downloaded models. In an
+encrypted data_dir the bytes say nothing; its place is noted.
 
 A sample that a conversation says which was not deleted is no remainder of the deletion.
 """
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from contextinfinity.domain.deletion import ScannedPlace
 from contextinfinity.storage.encryption.protection import protection_of
+from contextinfinity.storage.workspace_registry import registrations
 from contextinfinity.text.plurals import counted
 
 BLOCK = 4 << 20
@@ -26,6 +27,7 @@ SAMPLE, SHORTEST = 40, 12
 """The length of a sample, and the shortest text of which one is taken, in characters."""
 MOST_SAMPLES = 512
 OTHER = "other files"
+WORKSPACES = "workspace history"
 PLACES = (
     "ledger file",
     "write-ahead log",
@@ -34,6 +36,7 @@ PLACES = (
     "vectors",
     "typed history",
     "own backups",
+    WORKSPACES,
     OTHER,
 )
 ELSEWHERE = "named backups"
@@ -130,6 +133,10 @@ def _all(files: DataFiles, elsewhere: Sequence[Path]) -> Iterator[tuple[str, Pat
                 continue
             seen.add(path)
             yield known.get(path) or next((folders[up] for up in path.parents if up in folders), OTHER), path
+    for folder in {one.folder for one in registrations(files.data_dir)}:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                yield WORKSPACES, path
     for path in elsewhere:
         yield ELSEWHERE, path
 

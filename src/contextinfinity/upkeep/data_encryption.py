@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, Refused, SettingsError
 from contextinfinity.settings import Settings
+from contextinfinity.storage import workspace_registry
 from contextinfinity.storage.copies import ELSEWHERE, written_elsewhere
 from contextinfinity.storage.encryption import folder_swap
 from contextinfinity.storage.encryption.cipher import PLAIN, Cipher, Protection, opened, sealed
@@ -176,7 +177,7 @@ def _kind(path: Path, settings: Settings) -> Kind:
         return "lines"
     if folder == spool_folder(settings):
         return "lines" if path.suffix in (spool.SUFFIX, spool.REFUSED) else "remains"
-    if folder == settings.data_dir and name == "chat_history":
+    if folder == settings.data_dir and name in ("chat_history", workspace_registry.FILE):
         return "lines"
     if folder.name == "vectors" and path.suffix == ".usearch":
         return "stream"

@@ -180,8 +180,11 @@ def open_standby(settings: Settings, *, ends_soon: bool = False) -> StandbyStore
 def copies_in(settings: Settings) -> Copies:
     """List the files outside the ledger from which deleted text is removed."""
     from contextinfinity.storage.copies import Copies, copies_of
+    from contextinfinity.workspace.history_copies import WorkspaceHistories
 
-    return Copies() if settings.ledger_path is None else copies_of(settings.data_dir, settings.ledger_path)
+    if settings.ledger_path is None:
+        return Copies()
+    return copies_of(settings.data_dir, settings.ledger_path, WorkspaceHistories(settings.data_dir))
 
 
 def store_in_memory() -> Store:

@@ -219,7 +219,7 @@ class ContextManager(PromptWriter):
         """Continue the last session of the history file, and synchronise that file with the ledger."""
         if (store := self.history_store) is None:
             return
-        kept, is_other = self._wait(lambda: repair(self._history, store))
+        kept, is_other = self._wait(lambda: repair(self._history, store, self._machine.data_dir))
         if missing := [*map(_checked, kept)]:
             self._wait(lambda: (self._history.replace if is_other else self._history.extend)(missing))
         if store.session_id is None:
@@ -231,8 +231,7 @@ class ContextManager(PromptWriter):
         try:
             means = open_means(settings, self.model_name, kept=self._kept)
             history = WorkspaceHistory(means, session)
-            turns = len(self._loop.wait(history.read).turns)
-            log.info("history of %s: turns loaded %d", session.external_id, turns)
+            log.info("history of %s: turns loaded %d", session.external_id, len(self._loop.wait(history.read).turns))
             return means, history
         except LedgerError as error:
             log.warning("The history cannot be loaded; it starts empty and is not saved: %s", error)
@@ -257,8 +256,9 @@ class ContextManager(PromptWriter):
     def _add(self, *messages: Message) -> None:
         patience = LOOP_SECONDS if in_a_loop() else PATIENCE_SECONDS
         self._wait(lambda: self._history.add(messages, patience))
-        if self.history_store is not None:
-            record(self.history_store, messages, self.files.get_files())
+        if (store := self.history_store) is not None:
+            self._wait(lambda: self._history.register(store, self._machine.data_dir))
+            record(store, messages, self.files.get_files())
 
     def _verbatim(self, standing: CurrentHistory) -> int:
         """Return the number of tokens of the verbatim part, which can be folded."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -35,6 +36,8 @@ from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import shown_turns
 from contextinfinity.prompt.redact import redact_turns
 from contextinfinity.storage.loop_thread import LOOK_SECONDS
+from contextinfinity.storage.workspace_registry import Registration, register
+from contextinfinity.workspace.history_file import HistoryStore
 from contextinfinity.workspace.ledger_setup import ManagerParts
 
 T = TypeVar("T")
@@ -70,6 +73,7 @@ class WorkspaceHistory:
         self._store = means.parts.store
         self._new = session
         self._changing = asyncio.Lock()
+        self._registered: set[str] = set()
         self.measure = Measure(means.model.counter)
         self.budget: Budget = means.parts.budget_of(means.model)
 
@@ -77,6 +81,13 @@ class WorkspaceHistory:
         """Return the current history; creates nothing."""
         session = await self._find()
         return CurrentHistory() if session is None else await self._stands(session.active_branch)
+
+    async def register(self, store: HistoryStore, data_dir: Path) -> None:
+        """Record that the current session of a history file repeats this one, so that a deletion finds it."""
+        name = store.session_id
+        if name and name not in self._registered and (session := await self._find()) is not None:
+            register(data_dir, Registration(session.id, store.folder, name))
+            self._registered.add(name)
 
     async def messages(self) -> tuple[Message, ...]:
         """Return all messages, oldest first, with the bytes of their images."""

@@ -20,7 +20,7 @@ import secrets
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from msgspec import UNSET, Struct, UnsetType
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.encryption.cipher import Protection, opened, sealed
 from contextinfinity.storage.encryption.protection import protection_of
+from contextinfinity.storage.folders import sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,9 @@ class HistoryMessage(Struct, kw_only=True, omit_defaults=True):
     files: list[str] | UnsetType | None = UNSET
     files_modified: list[str] | UnsetType | None = UNSET
     edit_results: list[Any] | UnsetType | None = UNSET
+
+
+_decode = msgspec.json.Decoder(HistoryMessage).decode
 
 
 def new_message_id() -> str:
@@ -109,7 +113,6 @@ class HistoryStore:
         self.session_id: str | None = None
         """The session that a message without one is added to."""
         self._path = self.folder / FILE
-        self._decode = msgspec.json.Decoder(HistoryMessage).decode
         self._lock = threading.RLock()
         self._index = _Index()
 
@@ -326,14 +329,52 @@ class HistoryStore:
                 self._take_line(line, protection)
 
     def _take_line(self, line: bytes, protection: Protection) -> None:
+        if (message := message_of(line, protection, self._path)) is not None:
+            self._index.add(message)
+
+
+def message_of(line: bytes, protection: Protection, file: Path) -> HistoryMessage | None:
+    """Return the message of a line; None, with a warning: it is none."""
+    try:
+        message = _decode(protection.open_line(line))
+        if message.role not in ROLES:
+            raise ValueError(message.role)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        log.warning("a line of %s is skipped: %s", file, error)
+        return None
+    return message
+
+
+def remove_messages(folder: Path, is_gone: Callable[[HistoryMessage], bool]) -> None:
+    """Remove messages from the file of a folder, and images that no other message shows. Repeating it is harmless."""
+    path = folder / FILE
+    with locked(folder / LOCK):
+        for unfinished in folder.glob(f"{FILE}.*.part"):  # its writer was killed
+            unfinished.unlink(missing_ok=True)
         try:
-            message = self._decode(protection.open_line(line))
-            if message.role not in ROLES:
-                raise ValueError(message.role)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            log.warning("a line of %s is skipped: %s", self._path, error)
+            with open(path, "rb", opener=_no_follow) as file:
+                lines = [line for line in file.read().split(b"\n") if line.strip()]
+        except FileNotFoundError:
             return
-        self._index.add(message)
+        protection = protection_of(path)
+        read = [(line, message_of(line, protection, path)) for line in lines]
+        kept = [(line, message) for line, message in read if message is None or not is_gone(message)]
+        if len(kept) == len(read):
+            return
+        for name in _image_names(read) - _image_names(kept):
+            if not (folder / IMAGES).is_symlink() and _IMAGE_NAME.match(name):
+                (folder / IMAGES / name).unlink(missing_ok=True)
+        part = path.with_name(f"{FILE}.{secrets.token_hex(4)}.part")
+        with open(part, "xb", opener=_no_follow) as file:
+            file.writelines(line + b"\n" for line, _ in kept)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        sync_folder(folder)
+
+
+def _image_names(lines: Sequence[tuple[bytes, HistoryMessage | None]]) -> set[str]:
+    return {name for _, message in lines if message is not None for name in message.image_refs or ()}
 
 
 def _no_follow(path: str, flags: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 from contextinfinity.domain.message import ImageBlock, Message
 from contextinfinity.workspace.assembly import ChatMessage, user_content
@@ -45,8 +46,14 @@ def messages_of_session(store: HistoryStore, session_id: str) -> list[ChatMessag
     ]
 
 
-async def repair(history: WorkspaceHistory, store: HistoryStore) -> tuple[Sequence[ChatMessage], bool]:
-    """Return the file what only the ledger has. Return what only the file has, and whether it replaces the history."""
+async def repair(history: WorkspaceHistory, store: HistoryStore, data_dir: Path) -> tuple[Sequence[ChatMessage], bool]:
+    """Give the file what only the ledger has. Return what only the file has, and whether it replaces the history."""
+    missing = await _repair(history, store)
+    await history.register(store, data_dir)
+    return missing
+
+
+async def _repair(history: WorkspaceHistory, store: HistoryStore) -> tuple[Sequence[ChatMessage], bool]:
     session_id = store.restore_session()
     kept = messages_of_session(store, session_id) if session_id else []
     said = [message for message in await history.newest(NEWEST_TURNS) if message.role in ROLES]
