@@ -31,6 +31,7 @@ class Answers:
     def __init__(self, app: WorkbenchApp) -> None:
         self._app = app
         self._stream: AnswerStream | None = None
+        self._lost: LiveTurn | None = None
         self._worker: Worker[None] | None = None
         self._drawn: object = None
         self._pressed = 0.0
@@ -39,8 +40,8 @@ class Answers:
 
     @property
     def live(self) -> LiveTurn | None:
-        """The turn that is being answered."""
-        return None if self._stream is None else self._stream.live
+        """The turn that is being answered, or was when the connection was lost and could not be read since."""
+        return self._lost if self._stream is None else self._stream.live
 
     # --- sending ---
 
@@ -66,11 +67,11 @@ class Answers:
         """Stop following; the answer goes on in the engine."""
         if self._worker is not None:
             self._worker.cancel()
-        self._stream = self._worker = None
+        self._stream = self._worker = self._lost = None
         self._app.transcript.show_live(None)
 
     def _begin(self, question: str) -> AnswerStream:
-        live = LiveTurn(question, self._app.console, self._app.look)
+        live, self._lost = LiveTurn(question, self._app.console, self._app.look), None
         self._stream = AnswerStream(self._app.conversation, live)
         self._app.transcript.show_live(live)
         self._app.show_conversation()
@@ -105,13 +106,15 @@ class Answers:
         self._app.sidebar.mark(conversation.thread_id)
 
     async def _end(self, stream: AnswerStream) -> None:
-        """Put the stored turn in the place of the one that was drawn as it came."""
+        """Put the stored turn in the place of the one that was drawn as it came, unless it cannot be read."""
         conversation, transcript = self._app.conversation, self._app.transcript
+        self._stream = self._worker = None
         try:
             await conversation.refresh()
         except ContextInfinityError as error:
-            self._app.notify(str(error), severity="error")
-        self._stream = self._worker = None
+            self._lost = stream.live
+            stream.live.lose(str(error))
+            return
         transcript.show_turns(conversation.pages)
         transcript.show_live(None)
         self._app.sidebar.reload()
@@ -201,6 +204,8 @@ class Answers:
         finally:
             self._refreshing = False
         if self._stream is None:
+            if self._lost is not None:
+                self.leave()
             self._app.transcript.show_turns(conversation.pages)
             self.draw_header(always=True)
             if (running := conversation.running) is not None:

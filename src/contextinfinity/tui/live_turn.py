@@ -27,7 +27,7 @@ from contextinfinity.text.terminal.control_characters import tame
 from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 from contextinfinity.tui.turn_view import DIM, INDENT, MODEL, WARNING, Look, heading, indented, question_lines
 
-NOTE_CHARACTERS = 160
+NOTE_CHARACTERS = 240
 
 
 class LiveTurn:
@@ -78,6 +78,11 @@ class LiveTurn:
             self._add(Delta(text=f"{event.question}\n\n{choices}"))
         elif isinstance(event, ToolCalled | Retrying):
             self._add(_note(event))
+
+    def lose(self, why: str) -> None:
+        """Mark the answer as cut off here: it is not known what the engine has stored of it."""
+        self.phase, self.durable, self.is_dirty = "Disconnected", None, True
+        self._add(_line(f"[DISCONNECTED: {why} The stored answer is shown as soon as it can be read.]"))
 
     def lines(self, width: int) -> tuple[list[Text], list[Text]]:
         """Return the finished lines and those that can still change."""
@@ -130,5 +135,9 @@ def _note(event: ToolCalled | Retrying) -> str:
         note = f"[tool {event.name} {json.dumps(event.arguments, ensure_ascii=False)}]"
     else:
         note = f"[tool {event.name} {'failed' if event.is_error else 'finished'}]"
+    return _line(note)
+
+
+def _line(note: str) -> str:
     note = " ".join(tame(note).split())
     return note if len(note) <= NOTE_CHARACTERS else f"{note[:NOTE_CHARACTERS]}…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,18 @@ async def test_a_server_is_used_like_a_ledger_of_this_machine(server: Server, tm
         await bench.sees("The engine is ready")
         await bench.press("ctrl+o", "n", "c")
         await bench.sees("Committed: the head is state 1")
+
+
+@pytest.mark.proof  # the client tries for ten seconds to reach the server again
+async def test_an_answer_stays_on_the_screen_when_the_server_is_killed(tmp_path: Path) -> None:
+    killed = Server(tmp_path)
+    async with workbench(tmp_path, server=killed.url, session="new", model="hangs") as bench:
+        await bench.type("Go on")
+        await bench.press("enter")
+        await bench.sees("one two three")
+        killed.stop(signal.SIGKILL)
+        await bench.sees("one two three", "DISCONNECTED", "Disconnected · shown 13 B")
+        assert "● durable" not in bench.picture()
 
 
 async def test_an_unknown_conversation_ends_the_workbench_with_its_error(example: Path) -> None:

@@ -68,6 +68,19 @@ def test_tools_and_retries_are_noted_between_what_is_said() -> None:
     assert "\x1b" not in drawn
 
 
+def test_an_answer_whose_connection_is_lost_is_kept_and_not_called_durable() -> None:
+    live = live_turn()
+    live.take(Delta(text="Half an ans"))
+    live.take(Durability(displayed=11, durable=11))
+    live.lines(60)
+    live.lose("No server answers.")
+    finished, changing = live.lines(60)
+    drawn = text_of([*finished, *changing])
+    assert "Half an ans" in drawn
+    assert "[DISCONNECTED: No server answers." in drawn
+    assert durability_of(live, Look())[0] == "shown 11 B"
+
+
 def test_another_width_draws_the_same_words() -> None:
     live = live_turn()
     live.take(Delta(text="one two three " * 20))
