@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,13 +58,19 @@ class Chats:
         self.memory.close()
 
 
-def cut_off(chats: Chats) -> None:
-    """Let reading and writing fail, until a probe comes through."""
+@contextmanager
+def cut_off(chats: Chats) -> Iterator[None]:
+    """Let reading and writing fail."""
+    away = chats.stores[0].kept_away("The disk gives nothing back.")
 
-    async def take_for_away() -> None:
-        chats.stores[0].take_for_away("The disk gives nothing back.")
+    async def begin() -> None:
+        away.__enter__()
 
-    chats.memory._loop.wait(take_for_away)
+    chats.memory._loop.wait(begin)
+    try:
+        yield
+    finally:
+        away.__exit__(None, None, None)
 
 
 def until_back(memory: ConversationMemory) -> None:
@@ -176,8 +184,7 @@ def test_when_nothing_can_be_read_a_chat_goes_on_from_what_was_seen_of_it(tmp_pa
     with chats as memory:
         memory.get_session_history(session_id)
         empty = memory.create_session("ada")
-        with locked(tmp_path):
-            cut_off(chats)
+        with locked(tmp_path), cut_off(chats):
             memory.store_turn(session_id, "ada", "away", "r")
             assert asked(memory.get_session_history(session_id)) == [(1, "before"), (2, "away")]
             assert memory.store_turn(empty, "ada", "first", "r").turn_number == 1
@@ -193,8 +200,7 @@ def test_what_is_said_in_a_session_nobody_here_has_seen_lands_in_it(tmp_path: Pa
         memory.store_turn(session_id, "ada", "long ago", "r")
     chats = Chats(tmp_path)
     with chats as memory:
-        with locked(tmp_path):
-            cut_off(chats)
+        with locked(tmp_path), cut_off(chats):
             assert memory.get_session_history(session_id) == []
             held = memory.store_turn(session_id, "ada", "now", "r")
             assert (held.turn_number, held.durability) == (1, "local")
@@ -290,8 +296,7 @@ def test_a_deletion_is_never_pretended_and_takes_along_what_was_held(tmp_path: P
             assert len(memory.get_session_history(session_id)) == 2
         until_back(memory)
         assert deleted(memory, session_id) in (2, 0)  # 0: done by a call that was not waited for
-        with locked(tmp_path):
-            cut_off(chats)
+        with locked(tmp_path), cut_off(chats):
             assert memory.get_session_history(session_id) == []
         until_back(memory)
         assert memory.get_session_history(session_id) == []

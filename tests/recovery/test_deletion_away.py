@@ -62,8 +62,7 @@ async def test_a_deleted_conversation_is_not_shown_from_a_copy_nor_goes_on_in_on
         await engine.job_runner.drain(5)
         await engine.delete("mine")
         assert isinstance(engine.store, StandbyStore)
-        with locked(tmp_path):
-            engine.store.take_for_away("The disk gives nothing back.")
+        with locked(tmp_path), engine.store.kept_away("The disk gives nothing back."):
             with pytest.raises(LedgerAway):
                 await engine.session(session.id)
             with pytest.raises(LedgerAway):
@@ -84,10 +83,8 @@ async def test_one_that_another_process_deleted_is_forgotten_when_it_is_asked_fo
     session = await chat(store, told("a"))
     await Cleaner(other).delete(session.id)
     assert await store.sessions.get(session.id) is None
-    with locked(tmp_path):
-        store.take_for_away()
-        with pytest.raises(LedgerAway):
-            await store.turns.history(session.active_branch)
+    with locked(tmp_path), store.kept_away(), pytest.raises(LedgerAway):
+        await store.turns.history(session.active_branch)
     await until(lambda: store.health().status == "ready")
     for each in (store, other):
         await each.close()
@@ -172,8 +169,7 @@ async def test_what_is_past_its_time_is_not_shown_while_the_ledger_is_away(tmp_p
     session = await chat(store, told("older", hours=TTL + 1), told("younger", hours=TTL - 1))
     branch = session.active_branch
     assert await said(store, branch) == ["younger"]
-    with locked(tmp_path):
-        store.take_for_away()
+    with locked(tmp_path), store.kept_away():
         assert await said(store, branch) == ["younger"]
         await store.turns.record(branch, [told("held, of long ago", hours=TTL + 1), told("held")])
         assert await said(store, branch) == ["younger", "held"]
@@ -221,8 +217,7 @@ async def test_a_chat_that_has_expired_but_for_what_is_held_stays(tmp_path: Path
 async def test_where_nothing_expires_that_is_said_without_the_ledger(tmp_path: Path) -> None:
     store = standby(tmp_path)
     session = await store.sessions.create(NewSession())
-    with locked(tmp_path):
-        store.take_for_away()
+    with locked(tmp_path), store.kept_away():
         assert (await store.deletions.expire(session.id)).turns == 0
         await store.turns.record(session.active_branch, [exchange("held", "x")])
         assert (await store.deletions.expire(session.id)).turns == 0

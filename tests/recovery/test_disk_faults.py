@@ -245,7 +245,7 @@ async def test_a_message_whose_flush_failed_is_there_whole_or_not_at_all(empty_l
         kept, told, failure = await kept_and_told(path, disk)
         assert kept[: len(told)] == told
         surplus.append(len(kept) - len(told))
-        assert failure is None or "whole or not at all" in failure.hint or isinstance(failure, LedgerReadOnly)
+        assert failure is None or "either complete or absent" in failure.hint or isinstance(failure, LedgerReadOnly)
 
     await sweep(path, lambda fail_at: FailingDisk(fail_at=fail_at, lasting=True), run, stride=1)
     assert set(surplus) == {0, 1}, "the hint must not say that nothing was written: sometimes it was"

@@ -339,8 +339,7 @@ async def test_what_the_model_sees_while_nothing_can_be_read_is_what_was_seen_an
             await engine.ask("thread", f"question {number}")
         standby = engine.store
         assert isinstance(standby, StandbyStore)
-        unreadable(standby)
-        with locked(tmp_path):
+        with locked(tmp_path), standby.kept_away():
             await engine.ask("thread", "held one")
             await engine.ask("thread", "held two")
             texts = "\n".join(shown[-1])
@@ -348,11 +347,6 @@ async def test_what_the_model_sees_while_nothing_can_be_read_is_what_was_seen_an
                 assert expected in texts
         await back(engine)
         assert len(await said(engine, "thread")) == 5
-
-
-def unreadable(standby: StandbyStore) -> None:
-    """Let reading fail as a disk would that gives nothing back, until a probe comes through."""
-    standby.take_for_away()
 
 
 @pytest.mark.req("CHATMEM-6")
@@ -397,8 +391,7 @@ async def test_a_thread_nobody_here_has_seen_is_not_made_up(tmp_path: Path) -> N
         thread = (await engine.ask("new", "before")).thread_id
     async with engine_on(tmp_path) as engine:
         assert isinstance(engine.store, StandbyStore)
-        unreadable(engine.store)
-        with locked(tmp_path), pytest.raises(LedgerAway):
+        with locked(tmp_path), engine.store.kept_away(), pytest.raises(LedgerAway):
             await engine.accept(thread, "do you know me?")
 
 
@@ -517,8 +510,7 @@ async def test_a_name_that_was_taken_unseen_leads_to_the_thread_that_has_it(tmp_
         await engine.ask("customer-42", "long ago")
     async with engine_on(tmp_path) as engine:
         assert isinstance(engine.store, StandbyStore)
-        unreadable(engine.store)
-        with locked(tmp_path):
+        with locked(tmp_path), engine.store.kept_away():
             held = await engine.ask("customer-42", "now")
         await back(engine)
         assert [asked for _, asked, _ in await said(engine, "customer-42")] == ["long ago", "now"]

@@ -51,10 +51,10 @@ async def test_an_engine_has_a_spool_beside_its_ledger_of_the_size_the_settings_
     )
     store = open_standby(settings)
     assert isinstance(store, StandbyStore)
-    store.take_for_away()
-    session = await store.sessions.create(NewSession())
-    with pytest.raises(SpoolFull):
-        await store.turns.record(session.active_branch, [exchange("x" * 1_100_000, "too much")])
+    with store.kept_away():
+        session = await store.sessions.create(NewSession())
+        with pytest.raises(SpoolFull):
+            await store.turns.record(session.active_branch, [exchange("x" * 1_100_000, "too much")])
     assert [path.suffix for path in (tmp_path / "elsewhere" / "mine.db-spool").iterdir()] == [".spool"]
     await store.close()
     assert list((tmp_path / "elsewhere" / "mine.db-spool").iterdir()) == []

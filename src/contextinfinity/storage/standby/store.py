@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -34,6 +35,7 @@ class StandbyStore:
         self._ledger = ledger
         self._reconnecting: asyncio.Task[None] | None = None
         self._closed = self._alerted = False
+        self._kept_away: LedgerFailed | None = None
         self._held = held = HeldBranches(ledger, folder, self._bounds, self._reconnect)
         sessions = proxies.SessionsProxy(held, ledger.sessions)
         self.sessions = cast(Sessions, sessions)
@@ -64,10 +66,16 @@ class StandbyStore:
         held = self._held.health()
         return held if held.status != "ready" else self._ledger.health()
 
-    def take_for_away(self, reason: str = "It was set manually.") -> None:
-        """Open the circuit breaker until a probe succeeds; for tests."""
+    @contextmanager
+    def kept_away(self, reason: str = "It was set manually.") -> Iterator[None]:
+        """Open the circuit breakers and fail all probes meanwhile; for tests."""
+        self._kept_away = LedgerFailed(reason)
         for breaker in (self._held.reads, self._held.writes):
-            breaker.open(LedgerFailed(reason))
+            breaker.open(self._kept_away)
+        try:
+            yield
+        finally:
+            self._kept_away = None
 
     async def land_left(self) -> None:
         """Replay the spools of processes that have ended, as far as that is possible now.
@@ -114,6 +122,8 @@ class StandbyStore:
     async def _probe(self) -> None:
         """Probe reads and writes of the ledger; if they succeed, replay the spool."""
         held, ledger = self._held, self._ledger
+        if self._kept_away is not None:
+            raise self._kept_away
         if held.reads.is_open:
             await held.reads.through(lambda: ledger.sessions.get(new_id()), probing=True)
             held.reads.close()
