@@ -70,10 +70,10 @@ def test_a_change_in_any_tier_lets_older_history_enter_l3() -> None:
     tracker.seed([{f"symbol:{name}": 60} for name in "abcdef"])
     said = {f"history:{index}": ObservedItem(str(index), 60, index % 2 == 0) for index in range(6)}
     seen = {f"symbol:{name}": ObservedItem(name, 60) for name in "abcdef"}
-    rounds(tracker, seen, 1)
     assert not [move for move in tracker.update(seen | said) if move.key.startswith("history:")]
     (victim, *_) = tracker.tier("L1")
-    tracker.update(seen | said | {victim.key: ObservedItem("changed", 60)})
+    moves = tracker.update(seen | said | {victim.key: ObservedItem("changed", 60)})
+    assert {move.source for move in moves if not move.key.startswith("history:")} == {"L1"}, "L3 itself did not change"
     assert [item.key for item in tracker.tier("L3") if item.key.startswith("history:")] == [
         *("history:0", "history:1", "history:2", "history:3")
     ]
