@@ -32,9 +32,9 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.engine.engine_setup import Remembering
 from contextinfinity.engine.memory_editing import MemoryEditing
 from contextinfinity.engine.memory_jobs import remember_again
-from contextinfinity.engine.standing_memories import known_from, nobodys, placed_texts, recall
+from contextinfinity.engine.standing_memories import known_from, placed_texts, placeholder_session, recall
 from contextinfinity.memory.extraction import draw
-from contextinfinity.retrieval.dates import told_of
+from contextinfinity.retrieval.dates import dates_mentioned
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import answer_turn, new_branch
 
@@ -197,8 +197,8 @@ def _chat() -> list[Row]:
     took, verdicts = Series(), list[str]()
     for said in (said for talk in talks for said in talk.said):
         with took.timed():
-            drawn = draw(said.text, said.at, told_of)
-        told = [fact for fact in drawn.told if not fact.ends]  # what ends something counts against what is known only
+            drawn = draw(said.text, said.at, dates_mentioned)
+        told = [fact for fact in drawn.facts if not fact.ends]  # what ends something counts against what is known only
         verdicts += [judged.get(_mark(said.id, fact.content), "unread") for fact in told]
     turns = len(took.seconds)
     read = [verdict for verdict in verdicts if verdict != "unread"]
@@ -223,7 +223,7 @@ def _personas() -> Row:
     said = [" ".join(each.split()) for each in json.loads(path.read_text("utf-8"))]
     random.Random(3).shuffle(said)
     held, naive = said[6000:9000], re.compile(r"(?:I(?:'m| am| have| like| love| work| live)|My) ")
-    drawn = 100 * sum(bool(draw(each, now(), told_of).told) for each in held) / len(held)
+    drawn = 100 * sum(bool(draw(each, now(), dates_mentioned).facts) for each in held) / len(held)
     simple = 100 * sum(naive.match(each) is not None for each in held) / len(held)
     return Row(
         what=what,
@@ -242,7 +242,7 @@ def _samples() -> list[Row]:
     rows = []
     for label, figure in (("keep", "≥ 80%"), ("drop", "≤ 5%")):
         said = [words for _, verdict, words in held if verdict == label]
-        share = 100 * sum(bool(draw(each, now(), told_of).told) for each in said) / len(said)
+        share = 100 * sum(bool(draw(each, now(), dates_mentioned).facts) for each in said) / len(said)
         reached = share >= 80 if label == "keep" else share <= 5
         what = f"sentences in English, German, Spanish and Chinese to {label}: drawn"
         rows.append(Row(what=what, figure=figure, measured=f"{share:.1f}% of {len(said)}", reached=reached,
@@ -268,7 +268,7 @@ async def _recalled(folder: Path, count: int) -> Row:
             for fact, vector in zip(facts[start : start + 500], vectors[start : start + 500], strict=True)
         ]
         await store.memories.draw(turn.id, new)
-    series, session = Series(), nobodys(owner)
+    series, session = Series(), placeholder_session(owner)
     for _ in range(200):
         question = f"What about {chance.choice(words)} and {chance.choice(words)} tonight?"
         with series.timed():

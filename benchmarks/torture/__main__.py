@@ -45,7 +45,7 @@ def main() -> int:
     with suppress(KeyboardInterrupt):  # the report is of the trials that were done until then
         for done, result in enumerate(run_lanes(job, arguments.lanes, arguments.only), start=1):
             tally.add(result)
-            if result.offences:
+            if result.violations:
                 print(tally.describe(result), file=sys.stderr, flush=True)
             elif done % EVERY == 0:
                 print(f"{done} of {len(job.plans)}", file=sys.stderr, flush=True)

@@ -158,7 +158,7 @@ class Account:
     """Files that were imported, and the messages in each."""
     told_by: dict[str, str] = field(default_factory=dict)
     """The process that was told of each accepted turn."""
-    offences: list[Offence] = field(default_factory=list)
+    violations: list[Offence] = field(default_factory=list)
     recovered: list[Recovered] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     """Turns that were looked over closely once; they are still looked for."""
@@ -192,6 +192,6 @@ class Account:
             case Importing():
                 self.imports[fact.path] = fact.texts
             case Offence():
-                self.offences.append(fact)
+                self.violations.append(fact)
             case Recovered():
                 self.recovered.append(fact)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.torture.account import Accepted, Account, Ended, Offence, Recovered, Sending, Shown, Teller
-from benchmarks.torture.inspection import connect, contents, kept_turns, offences, readable, remains
+from benchmarks.torture.inspection import connect, contents, kept_turns, readable, remains, violations
 from benchmarks.torture.life import THREADS, Tell, engine_on, import_all, until_quiet
 from contextinfinity.domain.events import Delta, TurnDone
 from contextinfinity.domain.turn import Phase
@@ -39,7 +39,7 @@ async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
             if await asyncio.to_thread(Path(path).exists):
                 await import_all(store, Path(path))
         quiet = await until_quiet(store)
-    for offence in offences(folder, account):
+    for offence in violations(folder, account):
         tell(offence)
     if quiet:
         await _once_more(folder, account, name, tell)

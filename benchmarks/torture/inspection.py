@@ -131,7 +131,7 @@ def _kept(row: tuple[Any, ...]) -> Kept:
     )
 
 
-def offences(folder: Path, account: Account) -> Iterator[Offence]:
+def violations(folder: Path, account: Account) -> Iterator[Offence]:
     """Hold a ledger against what its callers were told."""
     connection = connect(folder)
     try:

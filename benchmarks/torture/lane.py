@@ -46,7 +46,7 @@ class Result(Struct, frozen=True, kw_only=True):
     number: int
     label: str
     killed: bool
-    offences: tuple[Offence, ...]
+    violations: tuple[Offence, ...]
     generation: int
     seconds: float
     fresh_process: bool = False
@@ -96,21 +96,21 @@ def run_generation(job: Job, generation: int) -> Iterator[Result]:
     for plan in plans:
         began, told = time.monotonic(), len(account.accepted)
         killed = run_trial(plan, folder / "data", job.seed, account)
-        if plan is plans[-1] and not account.offences:
+        if plan is plans[-1] and not account.violations:
             tidy(folder / "data", account)
         yield Result(
             number=plan.number,
             label=plan.label,
             killed=killed,
-            offences=tuple(account.offences),
+            violations=tuple(account.violations),
             generation=generation,
             seconds=time.monotonic() - began,
             fresh_process=plan.fresh_process,
             recovery_seconds=account.recovered[-1].seconds if account.recovered else 0.0,
             acknowledged=len(account.accepted) - told,
-            kept=str(folder) if account.offences else None,
+            kept=str(folder) if account.violations else None,
         )
-        if account.offences:
+        if account.violations:
             return
     shutil.rmtree(folder)
 

@@ -31,7 +31,7 @@ class Tally:
     @property
     def wrong(self) -> list[Result]:
         """The trials after which something was not as it has to be."""
-        return [result for result in self._results if result.offences]
+        return [result for result in self._results if result.violations]
 
     @property
     def unreached(self) -> list[str]:
@@ -40,7 +40,7 @@ class Tally:
 
     def count(self, fault: str) -> int:
         """Count the offences of a kind."""
-        return sum(offence.fault == fault for result in self._results for offence in result.offences)
+        return sum(offence.fault == fault for result in self._results for offence in result.violations)
 
     def as_json(self) -> dict[str, Any]:
         """Give everything, for programs."""
@@ -90,7 +90,7 @@ class Tally:
 
     def describe(self, result: Result) -> str:
         """Say what was wrong after a trial, where its data_dir is, and how to run it again."""
-        found = "\n".join(f"  {offence.fault}: {offence.what}" for offence in result.offences)
+        found = "\n".join(f"  {offence.fault}: {offence.what}" for offence in result.violations)
         again = f"--seed {self._seed} --trials {self._planned} --only {result.generation}"
         return f"\ntrial {result.number} ({result.label}), {result.kept}; again with: {again}\n{found}"
 

@@ -75,9 +75,9 @@ def _run_migration(plan: Plan, folder: Path, seed: int, account: Account) -> boo
     one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=plan.kills[0], work=plan.work)
     killed = _take_in(until_end(fork(partial(life.run, one)), plan.kills[0]), own, f"life {name}")
     _look_over(folder, own, str(plan.number))
-    account.offences += own.offences
+    account.violations += own.violations
     account.recovered += own.recovered
-    if not own.offences:
+    if not own.violations:
         shutil.rmtree(folder)
     return killed
 

@@ -265,7 +265,7 @@ def test_a_resumed_session_shows_where_it_was_and_offers_a_retry(cix: Cix) -> No
         cix("chat", "--session", thread, stdin=f"{question}\n")
     with talk(cix, "--session", "last") as chat:
         shown = chat.text()
-        assert f"Session {thread[-8:]}: 3 turns, branch main." in shown
+        assert f"Conversation {thread[-8:]}: 3 turns, branch main." in shown
         assert "first" not in shown
         assert "\n> second\nFine indeed.\n" in shown
         assert "\n> cut\nhalf of it\n" in shown
@@ -273,7 +273,7 @@ def test_a_resumed_session_shows_where_it_was_and_offers_a_retry(cix: Cix) -> No
         chat.say("/retry")
         chat.type("/quit" + ENTER)
         assert chat.end() == 0
-        assert f"Session {thread}; continue with --session last" in chat.text()
+        assert f"Conversation {thread}; continue with --session last" in chat.text()
     assert [turn["user"] for turn in cix.turns()] == ["first", "second", "cut", "cut"]
     assert len(cix.json("branches", thread)["branches"]) == 1, "an answer that was cut is asked for again in its place"
 

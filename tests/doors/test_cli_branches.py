@@ -82,7 +82,7 @@ def test_a_shown_turn_says_how_long_its_stages_took(cix: Cix) -> None:
 @pytest.mark.req("CLI-1")
 def test_a_conversation_is_shown_to_people(cix: Cix, thread: str) -> None:
     lines = cix("show", "last").stdout.splitlines()
-    assert lines[0].startswith(f"session {thread}, branch ")
+    assert lines[0].startswith(f"conversation {thread}, branch ")
     assert [line for line in lines if not line.startswith(("#", "session")) and line] == [
         *("> a", "A", "> b", "B", "> c", "C")
     ]
@@ -176,7 +176,7 @@ def test_what_was_done_is_said_to_people(cix: Cix, thread: str) -> None:
         (["ask", "x", "--session", "last", "--branch", "nowhere"], 1, "There is no branch nowhere."),
         (["unpin", "last", "1"], 1, "There is no pinned fact 1; there are 0."),
         (["pin", "last", " "], 2, "A pinned fact cannot be blank."),
-        (["pins", "nothing-like-it"], 1, "There is no thread nothing-like-it."),
+        (["pins", "nothing-like-it"], 1, "There is no conversation nothing-like-it."),
     ],
 )
 def test_what_is_wrong_is_said_in_words_and_nothing_changes(

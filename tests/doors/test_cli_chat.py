@@ -30,7 +30,7 @@ def test_an_answer_goes_to_stdout_and_the_way_back_to_stderr(cix: Cix) -> None:
     done = cix("ask", "What time is it?")
     assert (done.exit_code, done.stdout) == (0, "It is noon.\n")
     (session,) = cix.json("sessions")["sessions"]
-    assert done.stderr == f"session {session['thread_id']}; continue with --session last\n"
+    assert done.stderr == f"conversation {session['thread_id']}; continue with --session last\n"
 
 
 @pytest.mark.req("CLI-1")
@@ -116,12 +116,12 @@ def test_the_model_and_the_user_can_be_chosen(cix: Cix) -> None:
         (
             ["ask", "x", "--session", "nope"],
             1,
-            "There is no thread nope. Use at least 6 characters of the id; `cix sessions`",
+            "There is no conversation nope. Use at least 6 characters of the id; `cix sessions`",
         ),
-        (["ask", "x", "--session", "nothing-like-it"], 1, "There is no thread nothing-like-it. `cix sessions`"),
+        (["ask", "x", "--session", "nothing-like-it"], 1, "There is no conversation nothing-like-it. `cix sessions`"),
         (["ask", "x", "--session", new_id()], 1, "`cix sessions` lists the conversations."),
         (["ask", "x", "--branch", "main"], 2, "A new conversation has no branches to choose from."),
-        (["show", "nope"], 1, "There is no thread nope"),
+        (["show", "nope"], 1, "There is no conversation nope"),
     ],
 )
 def test_what_is_wrong_is_said_in_words_and_nothing_is_made(

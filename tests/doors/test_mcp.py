@@ -85,7 +85,7 @@ async def test_what_is_another_users_is_not_there(server: Server) -> None:
             assert "heron" not in str(refused.structured_content)
         assert (await called(client, "search", query="heron"))["hits"] == []
         assert (await called(client, "list_conversations"))["conversations"] == []
-        with pytest.raises(Exception, match="no thread"):
+        with pytest.raises(Exception, match="no conversation"):
             await client.read_resource(f"conversation://{thread}")
 
 

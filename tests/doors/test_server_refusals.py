@@ -450,7 +450,7 @@ def test_a_problem_says_what_it_is(server: Server) -> None:
         "type": "urn:contextinfinity:error:not_found",
         "title": "Not found",
         "status": 404,
-        "detail": "There is no thread nobody.",
+        "detail": "There is no conversation nobody.",
         "code": "not_found",
         "hint": told["hint"],
     }

@@ -70,5 +70,5 @@ async def test_a_ledger_of_the_first_release_is_whole_after_its_upgrade(data_dir
         (version,) = ledger.execute("SELECT max(version) FROM schema_version").fetchone()
     assert version == migrations()[-1].version
     with Inspection(data_dir / "ledger.db") as looked_over:
-        assert list(looked_over.offences(dead=(), progress=lambda _what, _part: None)) == []
+        assert list(looked_over.violations(dead=(), progress=lambda _what, _part: None)) == []
     assert b"XYLOPHONE" not in (data_dir / "ledger.db").read_bytes()

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.retrieval import time_words as say
-from contextinfinity.retrieval.dates import LONGEST, MOST, nearness, spans_in, told_of
+from contextinfinity.retrieval.dates import LONGEST, MOST, dates_mentioned, nearness, spans_in
 from tests.cases import each
 from tests.sizes import sized
 
@@ -63,7 +63,7 @@ def test_any_text_at_any_time_gives_spans_that_begin_before_they_end(text: str, 
 @given(texts, moments)
 @settings(max_examples=sized(80, 1_500))
 def test_a_message_that_is_passed_over_names_no_time(text: str, said_at: datetime) -> None:
-    assert told_of(text, said_at) == spans_in(text, said_at)
+    assert dates_mentioned(text, said_at) == spans_in(text, said_at)
 
 
 @each(
@@ -90,7 +90,7 @@ def test_a_text_of_megabytes_takes_no_longer_than_its_ends(part: str) -> None:
     def seconds(size: int) -> float:
         text = part * (size // len(part))
         began = thread_time()
-        told_of(text, asked_at)
+        dates_mentioned(text, asked_at)
         return thread_time() - began
 
     small = max(min(seconds(LONGEST // 10) for _ in range(2)), 0.002)

@@ -72,6 +72,6 @@ def test_a_deletion_that_was_killed_goes_on_and_nothing_else_is_harmed(
         assert memory.store_turn(doomed, "local", "q", "r").turn_number == 61
         memory.delete_session(doomed)
     with Inspection(path) as inspection:
-        assert not list(inspection.offences(dead=frozenset(), progress=lambda _what, _part: None))
+        assert not list(inspection.violations(dead=frozenset(), progress=lambda _what, _part: None))
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert not [file.name for file in files if b"zygomorphic" in file.read_bytes()]

@@ -19,7 +19,7 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import NewTurn, TurnEnd
 from contextinfinity.engine.cleanup import STILL_THERE
 from contextinfinity.settings import load_settings
-from contextinfinity.storage.copies import note_written_elsewhere
+from contextinfinity.storage.copies import note_external_backup
 from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.standby.spool import Spool, Spooled, rewrite, written
@@ -133,8 +133,8 @@ async def test_a_journal_that_an_older_release_left_behind_goes_at_the_next_star
 async def test_backups_that_were_written_elsewhere_are_named_and_not_changed(folder: Path, doomed: str) -> None:
     elsewhere = folder.with_name("my backup.db")
     shutil.copy(folder / "ledger.db", elsewhere)
-    note_written_elsewhere(folder / "backups", elsewhere)
-    note_written_elsewhere(folder / "backups", folder / "gone.db")
+    note_external_backup(folder / "backups", elsewhere)
+    note_external_backup(folder / "backups", folder / "gone.db")
     before = elsewhere.read_bytes()
     async with engine_on(folder) as engine:
         (told,) = (await engine.delete(doomed)).remaining

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from contextinfinity.errors import LedgerError
-from contextinfinity.storage.sqlite.connection import connect, let_go
+from contextinfinity.storage.sqlite.connection import close_quietly, connect
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.writer import LONG_LOG, Writer
@@ -161,7 +161,7 @@ def kept_after_a_cut(path: Path, synchronous: str) -> list[int]:
     switch_on(path)
     connection = connect(str(path))
     found = [number for (number,) in connection.execute("SELECT number FROM said ORDER BY number")]
-    let_go(connection)
+    close_quietly(connection)
     return found
 
 

@@ -19,7 +19,7 @@ import apsw
 import pytest
 
 from benchmarks.torture.account import Account, Fault, Forked, Pinned
-from benchmarks.torture.inspection import offences, remains
+from benchmarks.torture.inspection import remains, violations
 from benchmarks.torture.life import Life, live
 from benchmarks.torture.plans import labels, sample, schedule
 from tests.recovery.doomed import ROOT
@@ -82,7 +82,7 @@ def ledger_copy(told: tuple[Path, Account], tmp_path: Path) -> Iterator[tuple[Pa
 
 def test_a_ledger_that_is_well_has_no_offences(told: tuple[Path, Account]) -> None:
     folder, account = told
-    assert list(offences(folder, account)) == []
+    assert list(violations(folder, account)) == []
     assert account.pins
     assert account.forks
     assert len(account.ended) == len(account.accepted) > 5
@@ -128,7 +128,7 @@ def test_the_check_sees(
 ) -> None:
     folder, connection = ledger_copy
     connection.execute(statement)
-    found = [offence.what for offence in offences(folder, told[1]) if offence.fault == fault]
+    found = [offence.what for offence in violations(folder, told[1]) if offence.fault == fault]
     assert any(words in what for what in found), found
 
 
@@ -136,7 +136,7 @@ def test_the_check_sees_a_pin_or_a_fork_nobody_kept(told: tuple[Path, Account]) 
     folder, account = told
     more = Account(sent=account.sent, stopping=account.stopping, pins=[Pinned("b", "s", 1, "A fact.")])
     more.forks.append(Forked("b", 3))
-    assert [offence.fault for offence in offences(folder, more)] == ["lost", "lost"]
+    assert [offence.fault for offence in violations(folder, more)] == ["lost", "lost"]
 
 
 def test_the_check_sees_a_deletion_that_left_something(told: tuple[Path, Account]) -> None:
@@ -148,7 +148,7 @@ def test_the_check_sees_a_deletion_that_left_something(told: tuple[Path, Account
     there = connection.execute("SELECT uuid FROM session LIMIT 1").get
     connection.close()
     kept = Account(sent=account.sent, stopping=account.stopping, deleting={there: "x"}, deleted={there})
-    assert any("was acknowledged" in offence.what for offence in offences(folder, kept))
+    assert any("was acknowledged" in offence.what for offence in violations(folder, kept))
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,6 @@ def test_the_check_sees_an_import_that_is_not_as_its_file(
         connection.execute("UPDATE message SET text = ?, blocks = NULL WHERE key = ?", (text, key))
     told[1].imports["file"] = texts
     try:
-        assert fault in {offence.fault for offence in offences(folder, told[1]) if "file" in offence.what}
+        assert fault in {offence.fault for offence in violations(folder, told[1]) if "file" in offence.what}
     finally:
         del told[1].imports["file"]

@@ -80,7 +80,7 @@ async def test_a_thread_goes_on_under_its_own_id_and_under_a_foreign_one(talk: T
     again = await first(engine.send("ticket-17", "two"), TurnStarted)
     assert isinstance(again, TurnStarted)
     assert (again.thread_id, again.found, again.turns_loaded) == (foreign.thread_id, True, 1)
-    with pytest.raises(NotFound, match="no thread"):
+    with pytest.raises(NotFound, match="no conversation"):
         await engine.ask("01890000-0000-7000-8000-000000000000", "whose is this?")
 
 

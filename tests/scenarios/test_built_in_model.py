@@ -138,11 +138,11 @@ async def test_whoever_stops_listening_stops_the_answer(model: LocalProvider) ->
 
 @pytest.mark.req("PROVIDER-1", "TURN-11")
 async def test_whoever_stops_listening_stops_the_reading_of_the_prompt(mine: llama.Llama) -> None:
-    stream = llama.hear(mine, body("word " * 1900))
+    stream = llama.stream_reply(mine, body("word " * 1900))
     assert llama.READING in await anext(stream)
     await stream.aclose()  # type: ignore[attr-defined]
     async with asyncio.timeout(10):
-        assert [piece async for piece in llama.hear(mine, body("Hi"))]
+        assert [piece async for piece in llama.stream_reply(mine, body("Hi"))]
 
 
 @pytest.mark.req("PROVIDER-1")
@@ -162,7 +162,7 @@ async def test_it_gives_its_memory_back_when_nobody_asks(mine: llama.Llama) -> N
     await asyncio.wrap_future(mine.begin())
     while mine.is_loaded:
         await asyncio.sleep(0)
-    assert [piece async for piece in llama.hear(mine, body("Hi"))], "it is loaded again when it is asked"
+    assert [piece async for piece in llama.stream_reply(mine, body("Hi"))], "it is loaded again when it is asked"
 
 
 @pytest.mark.req("PROVIDER-1")

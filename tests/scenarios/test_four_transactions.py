@@ -21,7 +21,7 @@ from contextinfinity.domain.turn import Completed, Phase, StepEnd, TurnEnd, Usag
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.engine_setup import Remembering, RetrievalParts, Rewriting, Setup, draw_offline
+from contextinfinity.engine.engine_setup import Remembering, RetrievalParts, Rewriting, Setup, extract_offline
 from contextinfinity.errors import JobLost, ProviderError
 from contextinfinity.memory.memory_findings import ExtractedMemories
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -153,7 +153,7 @@ async def test_a_turn_is_committed_and_indexed_before_a_model_has_extracted_memo
 
     async def extract(text: str, said_at: datetime) -> ExtractedMemories:
         await may_answer.wait()
-        return await draw_offline(text, said_at)
+        return await extract_offline(text, said_at)
 
     async with Desk(tmp_path, setup=all_stages(None, Remembering(draw=extract, asks_model=True))) as desk:
         turn_id = await desk.ask("I live in Leeds.")

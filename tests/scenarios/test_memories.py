@@ -15,7 +15,7 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Problem
-from contextinfinity.engine.engine_setup import Remembering, Setup, draw_offline
+from contextinfinity.engine.engine_setup import Remembering, Setup, extract_offline
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.memory.memory_findings import ExtractedMemories
 from contextinfinity.prompt.layout import MEMORIES
@@ -165,7 +165,7 @@ async def test_a_request_to_forget_reaches_an_earlier_turn_that_is_remembered_af
     async def extract(text: str, said_at: datetime) -> ExtractedMemories:
         if text.startswith("I live"):
             await may_go_on.wait()
-        return await draw_offline(text, said_at)
+        return await extract_offline(text, said_at)
 
     async with desk_in(tmp_path, draw=extract) as desk:
         await desk.ask("I live in Leeds. I love chess.")
@@ -184,7 +184,7 @@ async def test_a_correction_reaches_an_earlier_turn_that_is_remembered_after_it(
     async def extract(text: str, said_at: datetime) -> ExtractedMemories:
         if text.startswith("I work"):
             await may_go_on.wait()
-        return await draw_offline(text, said_at)
+        return await extract_offline(text, said_at)
 
     async with desk_in(tmp_path, draw=extract) as desk:
         await desk.ask("I work at Nokia. I love chess.")

@@ -24,7 +24,7 @@ REASONS = {
 }
 """Why an answer is incomplete, by the reason a step keeps."""
 
-Hear: TypeAlias = Callable[["Event", bool], None]
+EventHandler: TypeAlias = Callable[["Event", bool], None]
 """Handles an event; the flag says whether more events are pending."""
 
 
@@ -38,11 +38,11 @@ class Answer:
         self.thread_id: str | None = None
         self.stopped = False
 
-    def wait(self, hear: Hear | None) -> FinishedTurn:
+    def wait(self, on_event: EventHandler | None) -> FinishedTurn:
         """Pass events to ``hear`` as they arrive, and return the finished turn."""
         while True:
             try:
-                if (turn := self._listen(hear)) is not None:
+                if (turn := self._listen(on_event)) is not None:
                     return turn
             except KeyboardInterrupt:
                 if self.stopped:
@@ -50,7 +50,7 @@ class Answer:
                 self.stopped = True
                 self._stop()
 
-    def _listen(self, hear: Hear | None) -> FinishedTurn | None:
+    def _listen(self, on_event: EventHandler | None) -> FinishedTurn | None:
         from contextinfinity.domain.events import TurnDone, TurnStarted
 
         for stamped in self._events:
@@ -61,8 +61,8 @@ class Answer:
                     self._stop()
             elif isinstance(event, TurnDone):
                 return event.turn
-            if hear is not None:
-                hear(event, self._events.more)
+            if on_event is not None:
+                on_event(event, self._events.more)
         if self._turn_id is None:
             raise KeyboardInterrupt  # the interrupt swallowed the only event that names the turn
         return self._work.do(self._work.client.conversations.cancel(self._turn_id))
@@ -79,7 +79,7 @@ class PlainAnswer:
     def __init__(self) -> None:
         self.in_line = False
 
-    def hear(self, event: Event, more: bool = False) -> None:
+    def on_event(self, event: Event, more: bool = False) -> None:
         """Print an event, if it is visible."""
         from contextinfinity.cli.output import say
         from contextinfinity.domain.events import Clarification, Delta, Retrying, ToolCalled

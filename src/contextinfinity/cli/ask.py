@@ -13,7 +13,7 @@ from contextinfinity.cli.attachments import content_of, read_file, read_image
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
 from contextinfinity.cli.new_conversation import Files, Images, PersonaName, System, instructions_of
 from contextinfinity.cli.output import remark
-from contextinfinity.cli.workspace_option import Folder, way_in
+from contextinfinity.cli.workspace_option import Folder, question_target
 from contextinfinity.errors import InvalidInput
 
 STANDARD_INPUT = "-"
@@ -66,10 +66,10 @@ def ask(
     model = new.model
     prepare(means, model, creates=session == NEW)
     with working(means, creates=session == NEW) as work:
-        thread, how = way_in(work, means, material.workspace, session, branch, model)
+        thread, how = question_target(work, means, material.workspace, session, branch, model)
         thread = new.begin(work, means, thread)
         how["attach"] = tuple(material.attach or ())
-        turn = Answer(work, thread, asked, how).wait(None if means.as_json else PlainAnswer().hear)
+        turn = Answer(work, thread, asked, how).wait(None if means.as_json else PlainAnswer().on_event)
         if means.as_json:
             print_json(turn)
         elif turn.text:
@@ -77,7 +77,7 @@ def ask(
         if not means.as_json:
             remark_on(work, turn)
             if session == NEW:
-                remark(f"session {turn.thread_id}; continue with --session last")
+                remark(f"conversation {turn.thread_id}; continue with --session last")
     if has_failed(turn) or turn.outcome == "cancelled":
         raise typer.Exit(1)
 

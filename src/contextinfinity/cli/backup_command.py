@@ -23,7 +23,7 @@ def backup(means: CommonOptions, file: File) -> None:
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.cli.progress import bar
     from contextinfinity.domain.ids import now
-    from contextinfinity.storage.copies import note_written_elsewhere
+    from contextinfinity.storage.copies import note_external_backup
     from contextinfinity.storage.sqlite.backup import back_up
     from contextinfinity.storage.sqlite.purge import purge_deleted
 
@@ -46,7 +46,7 @@ def backup(means: CommonOptions, file: File) -> None:
             lambda copy: asyncio.run(purge_deleted(copy, ledger, began)),
             file.name,
         )
-    note_written_elsewhere(settings.data_dir / "backups", file)
+    note_external_backup(settings.data_dir / "backups", file)
     if means.as_json:
         print_json({"file": str(file), "bytes": file.stat().st_size})
     else:

@@ -155,7 +155,7 @@ def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None])
         many = {
             name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
         }
-        with told_in_words():
+        with errors_on_stderr():
             if means.begin_new and means.server is None:
                 start_over(means.config, means.data_dir)
             function(means, **given, **many)  # what is left are the function's own
@@ -177,7 +177,7 @@ def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 
 
 @contextmanager
-def told_in_words() -> Iterator[None]:
+def errors_on_stderr() -> Iterator[None]:
     """Print errors on stderr and exit: with 2 for a usage error, with 1 for any other failure."""
     try:
         yield

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from contextinfinity.cli.command_options import Config, DataDir, Json, NoServer, settings_for, told_in_words
+from contextinfinity.cli.command_options import Config, DataDir, Json, NoServer, errors_on_stderr, settings_for
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def config(config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None) -> None:
     """Show every setting, its value and where it came from."""
-    with told_in_words():
+    with errors_on_stderr():
         loaded = settings_for(config, data_dir, creates=False)
     if as_json:
         typer.echo(json.dumps(_for_programs(loaded), indent=2))

@@ -33,7 +33,7 @@ def context(
     from contextinfinity.cli.output import print_json
 
     with working(means) as work:
-        told = work.do(
+        explained = work.do(
             work.client.conversations.explain(
                 _turn(work, means, turn),
                 step_index=step,
@@ -41,11 +41,11 @@ def context(
             )
         )
     if means.as_json:
-        print_json(told)
+        print_json(explained)
     elif body:
-        print_json(told.body)
+        print_json(explained.body)
     else:
-        print_explained(told, compared=compare is not None)
+        print_explained(explained, compared=compare is not None)
 
 
 def _turn(work: EngineThread, means: CommonOptions, reference: str) -> str:
@@ -66,11 +66,11 @@ def _turn(work: EngineThread, means: CommonOptions, reference: str) -> str:
     return turns[-1].turn_id if reference == LAST else the_one("turn", reference, fitting, hint=hint)
 
 
-def print_explained(told: Explained, *, compared: bool = False) -> None:
+def print_explained(explained: Explained, *, compared: bool = False) -> None:
     """Print for people what a request held."""
     from contextinfinity.cli.output import print_table, remark
 
-    plan = told.plan
+    plan = explained.plan
     rows = [(section.name, str(section.tokens), _source(section.source)) for section in plan.sections]
     print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
     kept = plan.shrunk.artifacts if plan.shrunk else None
@@ -80,9 +80,9 @@ def print_explained(told: Explained, *, compared: bool = False) -> None:
         remark(f"left out: {left.what}: {left.reason}")
     for step in plan.shrink_steps:
         remark(f"shrunk: {step}")
-    for hidden in told.redactions:
+    for hidden in explained.redactions:
         remark(f"redacted: {hidden.section}, text {hidden.text}, characters {hidden.start}–{hidden.end}")
-    remark(_facts(told, compared))
+    remark(_facts(explained, compared))
 
 
 def _source(source: object) -> str:
@@ -91,19 +91,21 @@ def _source(source: object) -> str:
     return "" if source is None else f"turn {source}"
 
 
-def _facts(told: Explained, compared: bool) -> str:
-    usage, other = told.usage, "the other request" if compared else "the request before"
-    share = 100 * told.shared_bytes / told.total_bytes if told.total_bytes else 0
+def _facts(explained: Explained, compared: bool) -> str:
+    usage, other = explained.usage, "the other request" if compared else "the request before"
+    share = 100 * explained.shared_bytes / explained.total_bytes if explained.total_bytes else 0
     cost = "unknown" if usage.cost is None else f"${usage.cost:.6f}"
     facts = [
-        f"turn {told.turn_id}, request {told.step_index}, {told.provider} {told.model}",
+        f"turn {explained.turn_id}, request {explained.step_index}, {explained.provider} {explained.model}",
         f"{usage.input_tokens} tokens in, {usage.cached_tokens} of them cached, {usage.output_tokens} out, cost {cost}",
         f"{share:.0f}% repeat the beginning of {other}",
     ]
-    if told.plan.route:
-        facts.append(told.plan.route.reason)
-    if told.plan.epoch_reason:
-        facts.append(f"new prompt prefix: {told.plan.epoch_reason}")
-    facts.extend(f"removed since: {what}" for what in told.removed)
-    facts.append("rebuilt: identical to what was sent" if told.matches else "rebuilt: NOT identical to what was sent")
+    if explained.plan.route:
+        facts.append(explained.plan.route.reason)
+    if explained.plan.epoch_reason:
+        facts.append(f"new prompt prefix: {explained.plan.epoch_reason}")
+    facts.extend(f"removed since: {what}" for what in explained.removed)
+    facts.append(
+        "rebuilt: identical to what was sent" if explained.matches else "rebuilt: NOT identical to what was sent"
+    )
     return "\n".join(facts)

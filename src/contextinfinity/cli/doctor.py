@@ -18,7 +18,7 @@ from contextinfinity.cli.command_options import (
     Json,
     Server,
     check_folder,
-    told_in_words,
+    errors_on_stderr,
 )
 from contextinfinity.errors import InvalidInput
 from contextinfinity.text.plurals import counted
@@ -54,7 +54,7 @@ def doctor(
     from contextinfinity.upkeep.examine import examine, settings_in_force
     from contextinfinity.upkeep.safe_repair import examine_and_repair
 
-    with told_in_words():
+    with errors_on_stderr():
         check_folder(data_dir)
     settings, already = settings_in_force(config, data_dir)
     with progress_bar() as progress:
@@ -64,7 +64,7 @@ def doctor(
 
 
 def _check_backup(file: Path, *, as_json: bool, others: bool) -> None:
-    with told_in_words():
+    with errors_on_stderr():
         from contextinfinity.upkeep.backups import examine_backup
 
         if others:
@@ -85,7 +85,7 @@ def _show(report: Report, *, as_json: bool) -> None:
 
 def _ask(server: str, *, as_json: bool, repair: bool) -> None:
     """Print a server's health; checks and repairs have to be run on its own machine."""
-    with told_in_words():
+    with errors_on_stderr():
         from contextinfinity.cli.engine_thread import working
         from contextinfinity.cli.output import print_json
 

@@ -106,11 +106,11 @@ def _maker(means: CommonOptions, *, creates: bool) -> Callable[[], Client]:
     settings = settings_for(means.config, means.data_dir, creates=creates).settings
     if creates or holds_ledger(settings):
         return partial(open_client, settings, ends_soon=not creates)
-    _say_no_ledger(settings)
+    _print_no_ledger(settings)
     return partial(open_client, settings, in_memory=True)
 
 
-def _say_no_ledger(settings: Settings) -> None:
+def _print_no_ledger(settings: Settings) -> None:
     remark(f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder.")
 
 
@@ -124,7 +124,7 @@ def listed_threads(means: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
             return work.do(work.client.threads.list(means.owner, limit=limit))
     settings = settings_for(means.config, means.data_dir, creates=False).settings
     if not holds_ledger(settings):
-        _say_no_ledger(settings)
+        _print_no_ledger(settings)
         return ()
     with _warning_in_words(), _ending_raises():
         return asyncio.run(_listed(settings, means, limit))
@@ -202,39 +202,39 @@ class Events(Generic[T]):
     """An iterator over events of the engine's thread; it can be continued after an interrupt."""
 
     def __init__(self, loop: LoopInThread, events: AsyncIterator[T]) -> None:
-        self._told: SimpleQueue[T | _End] = SimpleQueue()
+        self._events: SimpleQueue[T | _End] = SimpleQueue()
         self._listening = loop.begin(self._listen(events))
 
     def __iter__(self) -> Events[T]:
         return self
 
     def __next__(self) -> T:
-        told = self._next()
-        if not isinstance(told, _End):
-            return told
-        self._told.put(told)  # over is over, however often one asks
-        if told.error is not None:
-            raise told.error
+        item = self._next()
+        if not isinstance(item, _End):
+            return item
+        self._events.put(item)  # over is over, however often one asks
+        if item.error is not None:
+            raise item.error
         raise StopIteration
 
     def _next(self) -> T | _End:
         while True:
             with suppress(Empty):
-                return self._told.get(timeout=LOOK_SECONDS)
+                return self._events.get(timeout=LOOK_SECONDS)
 
     @property
     def more(self) -> bool:
         """Whether events are pending."""
-        return not self._told.empty()
+        return not self._events.empty()
 
     async def _listen(self, events: AsyncIterator[T]) -> None:
         try:
             async for event in events:
-                self._told.put(event)
+                self._events.put(event)
         except BaseException as error:
-            self._told.put(_End(error))
+            self._events.put(_End(error))
         else:
-            self._told.put(_End())
+            self._events.put(_End())
 
 
 async def _opened(make: Callable[[], Client]) -> Client:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMAT_HELP = "cix: everything; markdown: all branches, to read; jsonl: the messages of the active branch."
 FILE_HELP = "The file or folder to write; - is stdout. In a folder each conversation gets a file."
-SESSION_HELP = "One conversation; without it all of the user's."
+SESSION_HELP = "One conversation; default: all of the user's."
 STDOUT = Path("-")
 ALL_HELP = "Export all users, one file per user in a folder."
 

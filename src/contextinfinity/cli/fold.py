@@ -46,20 +46,20 @@ def fold(
 def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix fold --undo") -> None:
     """Print what a fold does or did; ``by`` and ``undone_by`` are the commands to name."""
     from contextinfinity.cli.output import remark
-    from contextinfinity.text.terminal.control_characters import tame
+    from contextinfinity.text.terminal.control_characters import printable
 
     if shown.case == "none":
         covered = shown.covers_turn_seq
         others = f"the summary covers {span(1, covered)}; the other turns" if covered else "all turns"
         return remark(f"Nothing to fold: {others} stay verbatim.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays)):
-        typer.echo(tame(line))
+        typer.echo(printable(line))
     _print_summaries(shown)
     for line in _turns("retired", shown.retired):
-        typer.echo(tame(line))
+        typer.echo(printable(line))
     if shown.notice:
-        remark(tame(shown.notice))
-    return remark(_told(shown, by, undone_by) + _spent(shown))
+        remark(printable(shown.notice))
+    return remark(_described(shown, by, undone_by) + _spent(shown))
 
 
 def _turns(verb: str, lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -72,13 +72,13 @@ def _print_summaries(shown: ShownFold) -> None:
     from rich.text import Text
 
     from contextinfinity.cli.output import console
-    from contextinfinity.text.terminal.control_characters import tame
+    from contextinfinity.text.terminal.control_characters import printable
 
     old, new = shown.summary_before.splitlines(), shown.summary.splitlines()
     known = {*old}
     table = Table("summary before", "summary after", box=None, pad_edge=False, expand=True)
-    left = [tame(line) for line in old] or ["(none)"]
-    right = [("  " if line in known else "+ ") + tame(line) for line in new]
+    left = [printable(line) for line in old] or ["(none)"]
+    right = [("  " if line in known else "+ ") + printable(line) for line in new]
     for place in range(max(len(left), len(right))):
         table.add_row(*(Text(side[place] if place < len(side) else "") for side in (left, right)))
     console().print(table)
@@ -95,7 +95,7 @@ def _spent(shown: ShownFold) -> str:
     )
 
 
-def _told(shown: ShownFold, by: str, undone_by: str) -> str:
+def _described(shown: ShownFold, by: str, undone_by: str) -> str:
     if shown.case == "unfold":
         verb = "is" if shown.covers_turn_seq + 1 == shown.covered else "are"
         return (

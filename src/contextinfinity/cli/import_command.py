@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 INDEXED_AT_ONCE = 20_000
 """Messages that are indexed before the command ends: about twenty seconds."""
 FORMAT_HELP = (
-    "auto: what the file looks like. chatgpt, claude, openwebui, librechat: their exports; llm: its logs.db; "
-    "jsonl: a message a line; openai: a JSON list of messages, or lines; cix: our own."
+    "auto: detect it. chatgpt, claude, openwebui, librechat: their exports; llm: its logs.db; "
+    "jsonl: one message per line; openai: a JSON list of messages, or lines; cix: our own."
 )
 SESSION_HELP = "The conversation for messages without one: an existing one, or a name for a new one."
 MOST_SHOWN = 100
@@ -108,10 +108,10 @@ def _print(imported: Imported) -> None:
         messages, added, skipped, left_out = map(sum, zip(*counts, strict=True))
         rows = [(f"{len(rows):,} conversations", messages, added, skipped, left_out)]
     print_table(heads, ([str(cell) for cell in row] for row in rows))
-    told = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: (bad.file, bad.line))
-    for bad in told[:MOST_SHOWN]:
+    invalid = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: (bad.file, bad.line))
+    for bad in invalid[:MOST_SHOWN]:
         remark(f"{bad.file + ', ' if bad.file else ''}line {bad.line}: left out, {bad.reason}")
-    more = sum(bad.count for bad in told[MOST_SHOWN:])
+    more = sum(bad.count for bad in invalid[MOST_SHOWN:])
     return remark(f"{more} more were left out; `--json` lists them.") if more else None
 
 

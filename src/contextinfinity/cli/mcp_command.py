@@ -18,6 +18,6 @@ def mcp(means: CommonOptions) -> None:
     with working(means, creates=True) as work:
         client = work.client if means.server is not None else work.client.acting_for(means.owner)
         while line := sys.stdin.buffer.readline():
-            if line.strip() and (told := work.do(answer(client, line))) is not None:
-                sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+            if line.strip() and (reply := work.do(answer(client, line))) is not None:
+                sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
                 sys.stdout.buffer.flush()

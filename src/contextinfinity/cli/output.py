@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,13 +29,13 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
 
 def say(text: str) -> None:
     """Print a piece of an answer and flush; a pipe gets every character unchanged."""
-    sys.stdout.write(tame(text) if sys.stdout.isatty() else text)
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
 def remark(text: str) -> None:
     """Print a remark on stderr."""
-    lines = tame(text).split("\n")
+    lines = printable(text).split("\n")
     sys.stderr.write("\n".join(map(_broken, lines) if sys.stderr.isatty() else lines) + "\n")
     sys.stderr.flush()
 
@@ -76,7 +76,7 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]], *,
     from rich.text import Text
 
     screen, table, heads = console(), Table(box=None, pad_edge=False), list(columns)
-    cells = [[Text(tame(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    cells = [[Text(printable(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max([len(head), *(row[place].cell_len for row in cells)]) for place, head in enumerate(heads)]
     left = screen.width - sum(widths[:-1]) - 2 * (len(heads) - 1)
     if left < min(NARROWEST, widths[-1]):

@@ -48,14 +48,14 @@ def serve(means: CommonOptions, listening: ListenAddress, log: Log = None) -> No
     asyncio.run(open_store(settings).close())  # a ledger that cannot be opened is reported before anything listens
     given = {name: value for name, value in asdict(listening).items() if value is not None}
 
-    def tell(address: str) -> None:
+    def on_address(address: str) -> None:
         if means.as_json:
             print_json({"url": address}, indent=None)
         else:
             remark(f"Serving at {address}; Ctrl-C ends it.")
 
     asked = replace(settings, server=replace(settings.server, **given))
-    serving.serve(asked, open_client, tell=tell, log_format=form)
+    serving.serve(asked, open_client, on_address=on_address, log_format=form)
 
 
 def _log_format(log: str | None) -> LogFormat:

@@ -108,7 +108,7 @@ def _print_conversation(conversation: Conversation) -> None:
     from contextinfinity.cli.output import console
 
     screen = console()
-    screen.print(f"session {conversation.thread_id}, branch {conversation.branch_id}", soft_wrap=True)
+    screen.print(f"conversation {conversation.thread_id}, branch {conversation.branch_id}", soft_wrap=True)
     for turn in conversation.turns:
         _print_turn(turn)
 
@@ -117,13 +117,13 @@ def _print_turn(turn: ShownTurn) -> None:
     from rich.text import Text
 
     from contextinfinity.cli.output import console, moment
-    from contextinfinity.text.terminal.control_characters import tame
+    from contextinfinity.text.terminal.control_characters import printable
 
     screen = console()
     head = [f"#{turn.turn_seq}", moment(turn.created_at), turn.model, turn.outcome or turn.phase, turn.turn_id]
     screen.print(Text("\n" + " · ".join(part for part in head if part), style="dim"), soft_wrap=True)
-    screen.print(Text(f"> {tame(turn.user)}", style="bold"), soft_wrap=True)
+    screen.print(Text(f"> {printable(turn.user)}", style="bold"), soft_wrap=True)
     if turn.assistant:
-        screen.print(Text(tame(turn.assistant)), soft_wrap=True)
+        screen.print(Text(printable(turn.assistant)), soft_wrap=True)
     if turn.error is not None:
-        screen.print(Text(f"[{tame(turn.error.message)}]", style="red"), soft_wrap=True)
+        screen.print(Text(f"[{printable(turn.error.message)}]", style="red"), soft_wrap=True)

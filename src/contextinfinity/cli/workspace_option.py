@@ -20,7 +20,7 @@ Folder = Annotated[
 ]
 
 
-def way_in(
+def question_target(
     work: EngineThread, means: CommonOptions, folder: Path | None, session: str, branch: str | None, model: str | None
 ) -> tuple[str, SendFields]:
     """Find out where a question goes and how; in a workspace ``last`` is its own last session."""

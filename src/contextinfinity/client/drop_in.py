@@ -128,11 +128,11 @@ class DropIn:
         models = self._engine.models.by_name.values()
         answers = (model for model in models if steps and model.answers_in(steps[-1]))
         model = next(answers, self._engine.models.named(asked.model))
-        wished, params = terms.wishes.max_output_tokens, (terms.params or {}).get("params") or {}
+        requested, params = terms.wishes.max_output_tokens, (terms.params or {}).get("params") or {}
         names = ("max_completion_tokens", "max_output_tokens")
         name = next((name for name in names if params.get(name) is not None), "max_tokens")
         size = await self.size_of(turn_id)
-        clamped = (name,) if wished is not None and longest(model, size, terms) < wished else ()
+        clamped = (name,) if requested is not None and longest(model, size, terms) < requested else ()
         can_call = not terms.tools or model.provider.abilities(model.model_id).tools
         if terms.form and terms.form == model.form:
             return clamped if can_call else (*clamped, "tools")

@@ -10,7 +10,7 @@ from contextinfinity.client.resource import ClientResource
 from contextinfinity.client.results import ShownMemory, shown_memory
 from contextinfinity.domain.ids import MemoryId, Position, is_id
 from contextinfinity.domain.session import Owner
-from contextinfinity.engine.memory_editing import HINT, shelf_of
+from contextinfinity.engine.memory_editing import HINT, thread_of_tags
 from contextinfinity.errors import NotFound
 from contextinfinity.memory.memory_findings import MemoryFinding
 
@@ -29,7 +29,7 @@ class LocalMemories(ClientResource):
     ) -> tuple[ShownMemory, ...]:
         """Read an owner's memories, the newest first; ``tag`` (``thread:ID``): of that thread alone."""
         owner, memories = self._whose(owner), self._engine.memories
-        thread = None if tag is None else shelf_of(owner, [tag])
+        thread = None if tag is None else thread_of_tags(owner, [tag])
         if thread:
             await self._session(thread, owner)
         if q is not None and q.strip():
@@ -49,7 +49,7 @@ class LocalMemories(ClientResource):
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
         """Keep a fact. Tags are ``user:ID`` of the owner and ``thread:ID`` of one of their threads."""
         owner = self._whose(owner)
-        return shown_memory(await self._engine.memories.add(owner, content, thread=shelf_of(owner, tags)))
+        return shown_memory(await self._engine.memories.add(owner, content, thread=thread_of_tags(owner, tags)))
 
     async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
         """Replace the text of a memory; the old text is deleted permanently."""

@@ -86,17 +86,17 @@ def record(said: Sequence[TopicMessage]) -> str:
 
 def read_boundary(answer: str, said: Sequence[TopicMessage]) -> TopicBoundary:
     """Parse the model's answer: JSON, JSON in a code fence, or at least its fields."""
-    told = _told(answer[:_LONGEST_ANSWER])
-    index, confidence = told.get("boundary_index"), _share(told.get("confidence"))
+    parsed = _parsed(answer[:_LONGEST_ANSWER])
+    index, confidence = parsed.get("boundary_index"), _share(parsed.get("confidence"))
     if confidence is None:
         return SAFE_BOUNDARY
     if index is not None and not (type(index) is int and any(one.index == index for one in said[1:])):
         return SAFE_BOUNDARY
     return TopicBoundary(
         boundary_index=index,
-        boundary_reason=_sentence(told.get("boundary_reason")),
+        boundary_reason=_sentence(parsed.get("boundary_reason")),
         confidence=confidence,
-        summary=_sentence(told.get("summary")),
+        summary=_sentence(parsed.get("summary")),
     )
 
 
@@ -119,7 +119,7 @@ def _share(value: Json) -> float | None:
     return float(value)
 
 
-def _told(answer: str) -> dict[str, Json]:
+def _parsed(answer: str) -> dict[str, Json]:
     for candidate in _candidates(answer):
         try:
             found = json.loads(candidate)

@@ -80,7 +80,7 @@ class ContextBuilder:
     ) -> ContextualMessagesResult:
         """Build the context of a message."""
         history = await asyncio.to_thread(load_history, thread_id)
-        _tell(thread_id, history)
+        _log_history(thread_id, history)
         left_out = [*history.left_out]
         snippet = None
         if use_memory:
@@ -142,7 +142,7 @@ class ContextBuilder:
         return result
 
 
-def _tell(thread_id: str, history: History) -> None:
+def _log_history(thread_id: str, history: History) -> None:
     if history.kept_in is None:
         log.info("thread %r not there yet, turns loaded 0", thread_id)
         return

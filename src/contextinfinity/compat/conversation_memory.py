@@ -179,8 +179,8 @@ class ConversationMemory:
             raise
         except ContextInfinityError as error:
             words = "conversation memory: operation=%s session_id=%s user_id=%s error=%s"
-            told = {"operation": operation, "session_id": session_id, "user_id": user_id, "error": str(error)}
-            log.error(words, *told.values(), extra=told)
+            details = {"operation": operation, "session_id": session_id, "user_id": user_id, "error": str(error)}
+            log.error(words, *details.values(), extra=details)
             raise
 
     def _clean_now_and_then(self) -> None:
@@ -206,18 +206,18 @@ async def _context(session_id: str, query: str, history: list[Turn]) -> QueryCon
 
     said = [pair for turn in history for pair in (("user", turn.query_text), ("assistant", turn.response_text))]
     before = tuple(Said(role=role, content=content) for role, content in said)
-    told = await rewrite(
+    details = await rewrite(
         OfflineRewriter(), FollowUp(latest_user_message=query, recent_history=before, thread_id=session_id)
     )
-    beside = "" if told.query.strip() == query.strip() else f"\n\n{CONTEXTUALISED}\n{told.query}"
+    beside = "" if details.query.strip() == query.strip() else f"\n\n{CONTEXTUALISED}\n{details.query}"
     messages = [{"role": role, "content": content} for role, content in (*said, ("user", query + beside))]
     return QueryContext(
         session_id=session_id,
         query=query,
-        resolved_query=told.query,
+        resolved_query=details.query,
         history=history,
         messages=messages,
-        entities=list(told.entities),
-        is_ambiguous=told.is_ambiguous,
-        disambiguation_data=told.disambiguation_data,
+        entities=list(details.entities),
+        is_ambiguous=details.is_ambiguous,
+        disambiguation_data=details.disambiguation_data,
     )

@@ -120,7 +120,7 @@ class LedgerThreads:
     async def _find_or_create(self, thread_id: str) -> Session:
         while (session := await self._find(thread_id)) is None:
             if is_id(thread_id) and await self._store.sessions.get(thread_id) is not None:
-                raise NotFound(f"There is no thread {thread_id}.")  # it belongs to another owner
+                raise NotFound(f"There is no conversation {thread_id}.")  # it belongs to another owner
             try:
                 return await self._store.sessions.create(NewSession(owner=self._owner, external_id=thread_id))
             except AlreadyExists:  # created concurrently: find it

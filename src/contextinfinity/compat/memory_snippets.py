@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.standing_memories import known_from, nobodys, recall
+from contextinfinity.engine.standing_memories import known_from, placeholder_session, recall
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.loop_thread import LoopThread
 
@@ -52,7 +52,7 @@ class LedgerSnippets:
         """Return the thread if it belongs to the owner, otherwise a placeholder session."""
         session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
         session = session or await self._store.sessions.find(owner, thread_id)
-        return session if session is not None and session.owner == owner else nobodys(owner)
+        return session if session is not None and session.owner == owner else placeholder_session(owner)
 
 
 class ChosenMemories:

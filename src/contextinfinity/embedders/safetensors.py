@@ -33,9 +33,9 @@ def tensors(path: Path) -> dict[str, Tensor]:
         length = int.from_bytes(file.read(8), "little")
         header = file.read(min(length, _LONGEST_HEADER))
     try:
-        told = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
-        told.pop("__metadata__", None)
-        found = {name: _tensor(msgspec.json.decode(raw, type=_TensorInfo), 8 + length) for name, raw in told.items()}
+        info = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        info.pop("__metadata__", None)
+        found = {name: _tensor(msgspec.json.decode(raw, type=_TensorInfo), 8 + length) for name, raw in info.items()}
     except msgspec.DecodeError as error:
         raise ValueError(f"{path} has no header: {error}") from error
     if path.stat().st_size < max((tensor.start + tensor.length for tensor in found.values()), default=0):
@@ -43,8 +43,8 @@ def tensors(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def _tensor(told: _TensorInfo, numbers: int) -> Tensor:
-    begin, end = told.data_offsets
-    if begin < 0 or end - begin != prod(told.shape) * _BYTES.get(told.dtype, 0):
-        raise ValueError(f"{told.shape} numbers of {told.dtype} do not take {end - begin} bytes")
-    return Tensor(dtype=told.dtype, shape=told.shape, start=numbers + begin, length=end - begin)
+def _tensor(info: _TensorInfo, numbers: int) -> Tensor:
+    begin, end = info.data_offsets
+    if begin < 0 or end - begin != prod(info.shape) * _BYTES.get(info.dtype, 0):
+        raise ValueError(f"{info.shape} numbers of {info.dtype} do not take {end - begin} bytes")
+    return Tensor(dtype=info.dtype, shape=info.shape, start=numbers + begin, length=end - begin)

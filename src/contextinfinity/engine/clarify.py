@@ -97,13 +97,13 @@ async def ask_back(parts: Parts, running: RunningTurn, asking: ClarificationRequ
 async def _meant(rewriting: Rewriting, turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> ResolvedMessage:
     words = turn.user_message.rendered_text
     async with asyncio.timeout(rewriting.seconds):
-        told = await rewriting.rewrite(_follow_up(turn, recalled, before))
-    if told.dropped:
-        recalled.missing.append(LeftOut(what="rewriter.model", reason=told.dropped))
-    explicit = told.query.strip()
+        rewritten = await rewriting.rewrite(_follow_up(turn, recalled, before))
+    if rewritten.dropped:
+        recalled.missing.append(LeftOut(what="rewriter.model", reason=rewritten.dropped))
+    explicit = rewritten.query.strip()
     explicit.encode()  # raises for text that cannot be encoded as UTF-8
     shown = explicit if explicit and explicit != words.strip() else None
-    return ResolvedMessage(explicit=shown, terms=told.terms, doubt=_doubt(told))
+    return ResolvedMessage(explicit=shown, terms=rewritten.terms, doubt=_doubt(rewritten))
 
 
 async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[str, tuple[ChunkId, ...]] | None:
@@ -149,9 +149,9 @@ def _said(turn: Turn) -> Iterator[Said]:
         yield Said("assistant", turn.text)
 
 
-def _doubt(told: Rewritten) -> ClarificationNeeded | None:
-    data = told.disambiguation_data
-    if not told.is_ambiguous or not isinstance(data, dict):
+def _doubt(rewritten: Rewritten) -> ClarificationNeeded | None:
+    data = rewritten.disambiguation_data
+    if not rewritten.is_ambiguous or not isinstance(data, dict):
         return None
     names = tuple(str(candidate["name"]) for candidate in data["candidates"])
     if len(names) < 2 or not str(data["question"]).strip():

@@ -131,7 +131,7 @@ class Cleaner:
                 failed |= dict.fromkeys(begun, error.message)
                 errors.append(error.message)
             while due := await self._due(failed):
-                for gone in await asyncio.gather(*(self._expire_or_tell(session_id, failed) for session_id in due)):
+                for gone in await asyncio.gather(*(self._expire_or_log(session_id, failed) for session_id in due)):
                     sessions, turns = sessions + gone[0], turns + gone[1]
             await self.sweep()
             remaining = await self.remaining() if sessions or turns else ()
@@ -144,7 +144,7 @@ class Cleaner:
             errors=tuple(dict.fromkeys((*failed.values(), *errors))),
             remaining=remaining,
         )
-        _tell(result)
+        _log_result(result)
         return result
 
     async def _limit_retention(self) -> None:
@@ -172,8 +172,8 @@ class Cleaner:
 
     async def remaining(self) -> tuple[str, ...]:
         """List the places where deleted text still exists, with the reason."""
-        elsewhere = await asyncio.to_thread(self._copies.written_elsewhere)
-        unchanged = [f"The backup {path} was not written by ContextInfinity and is not changed." for path in elsewhere]
+        elsewhere = await asyncio.to_thread(self._copies.external_backups)
+        unchanged = [f"The backup {path} is outside of the data_dir and is not changed." for path in elsewhere]
         in_use = [
             f"{path} still holds deleted text: another process uses it. It is removed when that process is done with "
             "it, or by the next start after that."
@@ -182,7 +182,7 @@ class Cleaner:
         still_there = () if await self._store.deletions.is_wiped() else (STILL_THERE,)
         return (*still_there, *in_use, *unchanged)
 
-    async def _expire_or_tell(self, session_id: SessionId, failed: dict[SessionId, str]) -> tuple[int, int]:
+    async def _expire_or_log(self, session_id: SessionId, failed: dict[SessionId, str]) -> tuple[int, int]:
         try:
             return await self._expire_rows(session_id)
         except ContextInfinityError as error:
@@ -208,7 +208,7 @@ def _counted(removed: Removed) -> int:
     return removed.turns
 
 
-def _tell(result: CleanupResult) -> None:
+def _log_result(result: CleanupResult) -> None:
     count("cleanup_runs")
     for error in result.errors:
         log.error("clean-up: %s", error)

@@ -136,8 +136,8 @@ class Model:
 
     def options_with(self, wishes: RequestOptions) -> Json:
         """Merge the caller's options into the configured options."""
-        wished = self.provider.options_for(wishes, self.model_id).options
-        return joined(self.options, wished) if wished else self.options
+        requested = self.provider.options_for(wishes, self.model_id).options
+        return joined(self.options, requested) if requested else self.options
 
     def unread(self, messages: Iterable[Message]) -> tuple[str, ...]:
         """Return the types of a client's parts, such as files, that this model cannot be sent."""

@@ -21,7 +21,7 @@ from contextinfinity.engine.turn import gather_from
 
 async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: SendOptions) -> Route:
     """Return the route that a message in a conversation would take, with the reason."""
-    parts = _asking_nobody(parts)
+    parts = _without_model(parts)
     branch = await parts.store.branches.get(branch_id)
     running = RunningTurn(_turn(session, branch_id, 1 if branch is None else branch.last_turn_seq + 1, message), asked)
     running.cancelled.set()  # do not wait for turns that are still running
@@ -30,7 +30,7 @@ async def route_of(parts: Parts, session: Session, branch_id: BranchId, message:
 
 async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: SendOptions) -> Route:
     """Return the route that the first message of a new conversation would take, with the reason."""
-    parts, there, branch = _asking_nobody(parts), new_id(), new_id()
+    parts, there, branch = _without_model(parts), new_id(), new_id()
     session = Session(id=there, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now())
     state = State(
         id=new_id(),
@@ -58,7 +58,7 @@ async def _route(parts: Parts, running: RunningTurn, recalled: PriorContext) -> 
     return choose(parts, running.turn, running.asked, gathered)
 
 
-def _asking_nobody(parts: Parts) -> Parts:
+def _without_model(parts: Parts) -> Parts:
     """Replace the configured rewriter by the offline one, so that no model is called."""
     rewriting = parts.setup.rewriting
     if rewriting is None:

@@ -240,7 +240,7 @@ class Engine(Lookup):
 
     async def fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
         """Fold the branch now, as previewed if there is a preview; return None if nothing can be folded yet."""
-        return await folding.fold(self._parts, await self._branch(thread_id, branch_id), insist=True)
+        return await folding.fold(self._parts, await self._branch(thread_id, branch_id), force=True)
 
     async def preview_fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
         """Compute the next fold and store it for ``fold``; the branch does not change."""

@@ -99,22 +99,22 @@ class Rewriting:
     """Whether an ambiguous message is answered with a clarification."""
 
 
-async def draw_offline(message: str, said_at: datetime) -> ExtractedMemories:
+async def extract_offline(message: str, said_at: datetime) -> ExtractedMemories:
     """Extract memories from a user's message without a model."""
     await loaded(*FOR_MEMORIES)
     from contextinfinity.memory.extraction import draw
-    from contextinfinity.retrieval.dates import told_of
+    from contextinfinity.retrieval.dates import dates_mentioned
 
     if len(message) <= AT_ONCE:
-        return draw(message, said_at, told_of)
-    return await asyncio.to_thread(draw, message, said_at, told_of)
+        return draw(message, said_at, dates_mentioned)
+    return await asyncio.to_thread(draw, message, said_at, dates_mentioned)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remembering:
     """The configuration of memories across conversations."""
 
-    draw: Callable[[str, datetime], Awaitable[ExtractedMemories]] = draw_offline
+    draw: Callable[[str, datetime], Awaitable[ExtractedMemories]] = extract_offline
     asks_model: bool = False
     """Whether ``draw`` calls a model."""
     expiry: timedelta = timedelta(days=90)

@@ -89,14 +89,14 @@ async def explain(
     index = len(steps) - 1 if step_index is None else step_index
     if not 0 <= index < len(steps):
         raise NotFound(f"Turn {turn_id} has no request {index}; it has {len(steps)}.")
-    told = await rebuilt(store, turn, steps, index)
+    explained = await rebuilt(store, turn, steps, index)
     if compare is None:
         before = await _body_before(store, turn, steps, index)
     else:
         other, others = await _turn(store, compare)
         before = (await rebuilt(store, other, others, len(others) - 1)).body
-    common, total = shared(before, told.body)
-    return replace(told, shared_bytes=common, total_bytes=total)
+    common, total = shared(before, explained.body)
+    return replace(explained, shared_bytes=common, total_bytes=total)
 
 
 async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -> Explained:

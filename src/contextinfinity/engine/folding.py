@@ -80,7 +80,7 @@ async def fold(
     parts: Parts,
     branch_id: BranchId,
     *,
-    insist: bool = False,
+    force: bool = False,
     job: Job | None = None,
     budget: Budget | None = None,
 ) -> Fold | None:
@@ -91,19 +91,19 @@ async def fold(
     compaction events.
     """
     here = await look(parts, branch_id, budget)
-    if here is None or not (insist or await is_time(here)):
+    if here is None or not (force or await is_time(here)):
         return None
     thread_id = here.head.session_id
-    parts.folds.tell(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
+    parts.folds.notify(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
     try:
-        made = await proposed(here) or await work_out(here, insist=insist)
+        made = await proposed(here) or await work_out(here, force=force)
         state = None if made is None else await parts.store.states.fold(made.candidate, ends=job)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-        parts.folds.tell(CompactionFailed(thread_id=thread_id, branch_id=branch_id, message=message))
+        parts.folds.notify(CompactionFailed(thread_id=thread_id, branch_id=branch_id, message=message))
         raise
     made = None if state is None else made
-    parts.folds.tell(completed(thread_id, branch_id, made))
+    parts.folds.notify(completed(thread_id, branch_id, made))
     return made
 
 
@@ -125,7 +125,7 @@ def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> C
 async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
     """Compute a fold and store it, so that ``fold`` commits exactly this one."""
     here = await look(parts, branch_id)
-    made = None if here is None else await work_out(here, insist=True)
+    made = None if here is None else await work_out(here, force=True)
     if made is not None:
         await parts.store.states.propose(made.candidate)
     return made
@@ -148,11 +148,11 @@ async def is_time(here: FoldContext) -> bool:
     return is_due(here.pieces, here.limits, since=held)
 
 
-async def work_out(here: FoldContext, *, insist: bool) -> Fold | None:
+async def work_out(here: FoldContext, *, force: bool) -> Fold | None:
     """Choose the cut and have the turns before it summarised; return None if that is not worthwhile."""
     boundary, topic = await topic_begins(here)
     cut = choose_cut(here.pieces, here.limits, topic, most=here.committed)
-    if cut is None or not (insist or pays(here.pieces, cut, here.limits)):
+    if cut is None or not (force or pays(here.pieces, cut, here.limits)):
         return None
     covers = here.turns[cut.leaves - 1].turn_seq
     stays = sum(piece.tokens for piece in here.pieces[cut.leaves :])

@@ -73,11 +73,11 @@ async def complete_index(
     parts: Parts, *, rebuild: bool = False, progress: ProgressCallback | None = None
 ) -> IndexReport:
     """Index everything that is missing; ``rebuild`` also rebuilds the words and chunks of every turn."""
-    told = progress or (lambda _done, _all: None)
+    report = progress or (lambda _done, _all: None)
     state = await parts.store.index.state()
-    turns = await _again(parts, told) if rebuild or state.version != VERSION else 0
-    turns += await _fill(parts, told)
-    vectors, switched = await _place(parts, told)
+    turns = await _again(parts, report) if rebuild or state.version != VERSION else 0
+    turns += await _fill(parts, report)
+    vectors, switched = await _place(parts, report)
     return IndexReport(turns=turns, vectors=vectors, switched=switched)
 
 
@@ -186,7 +186,7 @@ def _new(cut: ChunkDraft, embedder: Embedder | None, row: bytes | None) -> NewCh
     )
 
 
-async def _again(parts: Parts, told: ProgressCallback) -> int:
+async def _again(parts: Parts, report: ProgressCallback) -> int:
     """Rebuild the words and chunks of every turn, oldest first; an unchanged chunk keeps its vector."""
     index, done, messages, after = parts.store.index, 0, 0, None
     total = (await index.state()).messages
@@ -196,22 +196,22 @@ async def _again(parts: Parts, told: ProgressCallback) -> int:
         await index.replace([(turn.id, cut.get(turn.id, ())) for turn in page])
         after, done = page[-1].id, done + len(page)
         messages += sum(1 if turn.answer is None else 2 for turn in page)
-        told(messages, max(messages, total))
+        report(messages, max(messages, total))
     return done
 
 
-async def _fill(parts: Parts, told: ProgressCallback) -> int:
+async def _fill(parts: Parts, report: ProgressCallback) -> int:
     """Chunk the turns that have ended and have no chunks yet."""
     index, done, total = parts.store.index, 0, 0
     while turns := await index.uncut(limit=PAGE):
         total = total or (await index.state()).uncut
         await index.fill(await cut_turns(parts, turns, None))
         done += len(turns)
-        told(done, max(done, total))
+        report(done, max(done, total))
     return done
 
 
-async def _place(parts: Parts, told: ProgressCallback) -> tuple[int, bool]:
+async def _place(parts: Parts, report: ProgressCallback) -> tuple[int, bool]:
     """Embed chunks without a vector, in the current namespace and in the configured one; return (vectors, switched)."""
     if parts.setup.retrieval is None:
         return 0, False
@@ -225,7 +225,7 @@ async def _place(parts: Parts, told: ProgressCallback) -> tuple[int, bool]:
         wanted = namespace.state == "current" or (namespace.state == "filling" and namespace.name == chosen.name)
         embedder = await embedders.named(namespace.name) if wanted else None
         if embedder is not None:
-            done += await _fill_namespace(parts, namespace, embedder, told)
+            done += await _fill_namespace(parts, namespace, embedder, report)
             await vectors.build()
             switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
     breath = Throttle(parts.running)
@@ -234,7 +234,7 @@ async def _place(parts: Parts, told: ProgressCallback) -> tuple[int, bool]:
     return done, switched
 
 
-async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, told: ProgressCallback) -> int:
+async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, report: ProgressCallback) -> int:
     vectors, done, breath = parts.store.vectors, 0, Throttle(parts.running)
     total = (await parts.store.index.state()).chunks - namespace.placed
     while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
@@ -242,6 +242,6 @@ async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder
         rows = await _each_of(embedder, texts)
         await vectors.place(namespace.name, [(chunk.id, row) for chunk, row in zip(chunks, rows, strict=True)])
         done += len(chunks)
-        told(done, max(done, total))
+        report(done, max(done, total))
         await breath.take()
     return done

@@ -208,7 +208,7 @@ class JobRunner:
         doing: Job | None = job
         try:
             while doing is not None:
-                doing = await self._see_through(doing, () if self._stopping else lane.kinds)
+                doing = await self._run_to_end(doing, () if self._stopping else lane.kinds)
                 self._quiet.set()
         finally:
             self._is_free(lane)
@@ -218,12 +218,12 @@ class JobRunner:
             await asyncio.sleep(ANSWER_FIRST_SECONDS)
             async with self._room:
                 if self._stopping:
-                    await self._record(job, self._given_back(job))
+                    await self._record(job, self._release_job(job))
                 else:
-                    await self._see_through(job, ())
+                    await self._run_to_end(job, ())
         except asyncio.CancelledError:
             if job.id in self._known:  # it has not started yet
-                await asyncio.shield(self._record(job, self._given_back(job)))
+                await asyncio.shield(self._record(job, self._release_job(job)))
             raise
         except (LedgerClosed, WorkerLost) as error:
             log.info("job %s is left to other workers: %s", job.id, error)
@@ -244,7 +244,7 @@ class JobRunner:
             log.warning("cannot claim jobs: %s", error)
             return None
 
-    async def _see_through(self, job: Job, then: JobTypes) -> Job | None:
+    async def _run_to_end(self, job: Job, then: JobTypes) -> Job | None:
         """Run a job's handler, write its result and end the job; return the next job, claimed in the same
         transaction.
         """
@@ -263,7 +263,7 @@ class JobRunner:
             )
             return await (self._taken(ending) if then else ending)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record(job, self._given_back(job)))
+            await asyncio.shield(self._record(job, self._release_job(job)))
             raise
         except JobLost:
             log.info("job %s was taken by another worker meanwhile", job.id)
@@ -288,7 +288,7 @@ class JobRunner:
         except asyncio.CancelledError:
             with suppress(LedgerError):
                 if (job := await claiming) is not None:
-                    await self._record(job, self._given_back(job))
+                    await self._record(job, self._release_job(job))
             raise
 
     def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[Job | None]]:
@@ -297,7 +297,7 @@ class JobRunner:
         after = self._patience.pause(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
         return lambda: self._jobs.retry(job.id, self._worker, error=error, after=after)
 
-    def _given_back(self, job: Job) -> Callable[[], Awaitable[Job | None]]:
+    def _release_job(self, job: Job) -> Callable[[], Awaitable[Job | None]]:
         return lambda: self._jobs.release(job.id, self._worker)
 
     async def _record(self, job: Job, write: Callable[[], Awaitable[Job | None]]) -> Job | None:

@@ -80,7 +80,7 @@ class Lifecycle:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as undo:
-            undo.push_async_callback(self._let_go)
+            undo.push_async_callback(self._release)
             try:
                 await self._begin_work()
             except (LedgerReadOnly, LedgerFull) as error:
@@ -129,7 +129,7 @@ class Lifecycle:
         if self._unwritable is None:
             await self.job_runner.stop(drain_seconds=job_seconds)
             await self.worker_lease.__aexit__(None, None, None)
-        await self._let_go()
+        await self._release()
 
     async def accept_turn(self, new: NewTurn, options: SendOptions, *, found: bool) -> Turn:
         """Make a message durable (TX-0) and start to answer it; every API calls this.
@@ -165,7 +165,7 @@ class Lifecycle:
     def _count(self, text: str) -> int:
         return self.models.named(None).counter.count(text)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         with suppress(LedgerError):
             self._journals.close()
         await self.models.close()

@@ -42,7 +42,7 @@ class Lookup(Lifecycle):
         if session is None or owner not in (None, session.owner):
             session = await self.store.sessions.find(owner or Owner(), thread_id)
         if session is None:
-            raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists the conversations.")
+            raise NotFound(f"There is no conversation {thread_id}.", hint="`cix sessions` lists the conversations.")
         return session
 
     async def thread(self, thread_id: str, owner: Owner | None) -> Session | None:

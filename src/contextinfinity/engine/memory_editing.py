@@ -8,8 +8,8 @@ from datetime import timedelta
 from contextinfinity.domain.ids import MemoryId, Position, SessionId, is_id, now
 from contextinfinity.domain.memory import ANONYMOUS, LONGEST_MEMORY, Memory, NewMemory, container_tags
 from contextinfinity.domain.session import Owner, Session
-from contextinfinity.engine.engine_setup import Remembering, draw_offline
-from contextinfinity.engine.standing_memories import known_from, nobodys, placed_texts, recall
+from contextinfinity.engine.engine_setup import Remembering, extract_offline
+from contextinfinity.engine.standing_memories import known_from, placed_texts, placeholder_session, recall
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.memory.memory_findings import MemoryFinding, StatedFact
 from contextinfinity.memory.rendering import as_said
@@ -65,7 +65,7 @@ class MemoryEditing:
         self, owner: Owner, question: str, *, thread: str | None = None, limit: int = 50
     ) -> tuple[Memory, ...]:
         """Search memories by meaning, best first; ``thread`` limits the search to that thread's memories."""
-        session = await self._own(owner, thread) if thread else nobodys(owner)
+        session = await self._own(owner, thread) if thread else placeholder_session(owner)
         recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
         known = await known_from(recalled, question, self._remembering.most)
         found = await self._store.memories.read(owner, [line.id for line in known.asked])
@@ -89,7 +89,7 @@ class MemoryEditing:
         found = await self._store.memories.read(owner, [memory_id]) if is_id(memory_id) else ()
         if not found:
             raise NotFound(f"There is no memory {memory_id}.", hint=HINT)
-        thread = shelf_of(owner, found[0].tags) if owner.user_id == ANONYMOUS else None
+        thread = thread_of_tags(owner, found[0].tags) if owner.user_id == ANONYMOUS else None
         await self._store.memories.forget(owner, [memory_id], thread=thread or None)
 
     async def audit(self, owner: Owner) -> tuple[MemoryFinding, ...]:
@@ -112,7 +112,7 @@ class MemoryEditing:
         if session is None or session.owner != owner:
             session = await self._store.sessions.find(owner, thread)
         if session is None:
-            raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists the conversations.")
+            raise NotFound(f"There is no conversation {thread}.", hint="`cix sessions` lists the conversations.")
         return session
 
 
@@ -126,29 +126,29 @@ async def _written(owner: Owner, content: str, thread: SessionId | None) -> NewM
             hint="Shorten it to the fact, or pin it.",
         )
     (vector,) = await placed_texts([text])
-    told = await _told(text)
+    fact = await _parsed_fact(text)
     return NewMemory(
         owner=owner,
         content=text,
         said_at=now(),
         thread=thread,
-        kind=told.kind,
-        about=told.about,
-        replaces=told.replaces,
+        kind=fact.kind,
+        about=fact.about,
+        replaces=fact.replaces,
         origin="person",
         weight=WEIGHT,
-        valid_to=told.valid_to,
+        valid_to=fact.valid_to,
         vector=vector,
     )
 
 
-async def _told(text: str) -> StatedFact:
+async def _parsed_fact(text: str) -> StatedFact:
     """Extract the fact from a written text as from a message, so that later statements can supersede it."""
-    drawn = await draw_offline(as_said(text), now())
-    return drawn.told[0] if len(drawn.told) == 1 else StatedFact(content=text, start=0, end=len(text))
+    drawn = await extract_offline(as_said(text), now())
+    return drawn.facts[0] if len(drawn.facts) == 1 else StatedFact(content=text, start=0, end=len(text))
 
 
-def shelf_of(owner: Owner, tags: Sequence[str]) -> str | None:
+def thread_of_tags(owner: Owner, tags: Sequence[str]) -> str | None:
     """Return the thread that tags name, or an empty string if they name the user; raise ``InvalidInput`` for others."""
     thread: str | None = None
     for tag in tags:

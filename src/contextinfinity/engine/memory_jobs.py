@@ -90,18 +90,18 @@ async def _remember(store: Store, remembering: Remembering, answered: AnsweredTu
 async def _changes(store: Store, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
     """Compute the changes that a turn makes to its owner's current memories."""
     session, turn = answered.session, answered.turn
-    none = Extraction(owner=session.owner, only_thread=own_shelf(session))
+    none = Extraction(owner=session.owner, only_thread=memory_thread(session))
     if is_off_record(turn):
         return none
     said_at = _said_at(answered)
     if said_at <= now() - remembering.expiry:
         return none  # too old: existing memories stay until they expire
     drawn = await remembering.draw(_typed(turn), said_at) if turn.outcome in FINISHED else ExtractedMemories()
-    if not (drawn.told or drawn.unwanted) or _answers_a_question(answered):
+    if not (drawn.facts or drawn.unwanted) or _answers_a_question(answered):
         return replace(none, new=())
     based_on = await store.memories.revision(session.owner)
     forget = [each for unwanted in drawn.unwanted for each in await _meant(store, session, unwanted, said_at)]
-    facts = await _settled(store, session, drawn.told, frozenset(forget))
+    facts = await _settled(store, session, drawn.facts, frozenset(forget))
     return replace(
         none,
         new=tuple(await _new(session, facts, said_at)),
@@ -136,23 +136,23 @@ def _answers_a_question(answered: AnsweredTurn) -> bool:
 
 async def _meant(store: Store, session: Session, unwanted: ForgetRequest, said_at: datetime) -> list[MemoryId]:
     """Return the memories that a request to forget refers to."""
-    known = await store.memories.list(session.owner, thread=own_shelf(session), superseded=True, limit=MOST_KNOWN)
+    known = await store.memories.list(session.owner, thread=memory_thread(session), superseded=True, limit=MOST_KNOWN)
     return [each.id for each in meant(unwanted, known) if (each.valid_from or each.created_at) <= said_at]
 
 
-def own_shelf(session: Session) -> SessionId | None:
+def memory_thread(session: Session) -> SessionId | None:
     """Return the thread that an anonymous user's memories are limited to; None for identified users."""
     return session.id if session.owner.user_id == ANONYMOUS else None
 
 
 async def _settled(
-    store: Store, session: Session, told: Sequence[StatedFact], forgotten: Collection[MemoryId]
+    store: Store, session: Session, facts: Sequence[StatedFact], forgotten: Collection[MemoryId]
 ) -> list[StatedFact]:
     """Reconcile extracted facts with the memories of the same owner that share words with them."""
-    if not told:
+    if not facts:
         return []
-    known = [each for each in await _near(store, session, told) if each.id not in forgotten]
-    return [fact for each in told if (fact := settled(each, known)) is not None]
+    known = [each for each in await _near(store, session, facts) if each.id not in forgotten]
+    return [fact for each in facts if (fact := settled(each, known)) is not None]
 
 
 async def _new(session: Session, facts: Sequence[StatedFact], said_at: datetime) -> list[NewMemory]:
@@ -164,7 +164,7 @@ async def _new(session: Session, facts: Sequence[StatedFact], said_at: datetime)
             owner=session.owner,
             content=neutral(fact.content),
             said_at=said_at,
-            thread=session.id if fact.here else own_shelf(session),
+            thread=session.id if fact.here else memory_thread(session),
             kind=fact.kind,
             about=fact.about,
             replaces=fact.replaces,
@@ -179,9 +179,9 @@ async def _new(session: Session, facts: Sequence[StatedFact], said_at: datetime)
     ]
 
 
-async def _near(store: Store, session: Session, told: Sequence[StatedFact]) -> list[Memory]:
+async def _near(store: Store, session: Session, facts: Sequence[StatedFact]) -> list[Memory]:
     """Return existing memories that share words with the facts."""
-    words = {word for fact in told for word in terms(fact.content)} - {"user"}
+    words = {word for fact in facts for word in terms(fact.content)} - {"user"}
     asked = Recall(
         owner=session.owner,
         session_id=session.id,

@@ -39,7 +39,7 @@ _RECALLING: Final = re.compile("|".join(rf"\b(?:{one})" for one in everywhere("f
 _ADVICE: Final = re.compile(rf"\W*(?:{'|'.join(everywhere('first_person', 'advice'))})", re.I)
 
 
-async def said_elsewhere(
+async def passages_elsewhere(
     parts: Parts, recalled: PriorContext, need: Need, missing: list[LeftOut]
 ) -> tuple[Artifact, ...]:
     """Return passages from other conversations, if a question about the user has no answer in the context."""
@@ -102,7 +102,7 @@ async def _still_holds(parts: Parts, owner: Owner, turn: Turn) -> bool:
     drawn = await parts.setup.remembering.draw(turn.user_message.rendered_text, turn.created_at)
     if drawn.unwanted:
         return False
-    if not drawn.told:
+    if not drawn.facts:
         return True
     living = {memory.content for memory in await parts.store.memories.list(owner, limit=MOST_KNOWN)}
-    return all(fact.content in living for fact in drawn.told)
+    return all(fact.content in living for fact in drawn.facts)

@@ -152,7 +152,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
     """Read the context of a turn; ``session`` avoids reading the session again."""
     turn, missing = running.turn, list[LeftOut]()
     session = session or await session_of(parts.store, turn)
-    state, earlier, rendered = await stands_before(parts, running)
+    state, earlier, rendered = await state_and_earlier_turns(parts, running)
     last, home = await before_this(parts, session, earlier, turn)
     only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
     known = await wanted(
@@ -180,7 +180,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
     return recalled
 
 
-async def stands_before(parts: Parts, running: RunningTurn) -> tuple[State, list[Turn], RenderCache]:
+async def state_and_earlier_turns(parts: Parts, running: RunningTurn) -> tuple[State, list[Turn], RenderCache]:
     """Read the state and the turns that its summary does not cover; with ``only_last`` just the turns that were
     sent.
     """
@@ -220,7 +220,7 @@ async def session_of(store: Store, turn: Turn) -> Session:
     """Return the session of a turn; raise ``NotFound`` if it was deleted."""
     session = await store.sessions.get(turn.session_id)
     if session is None:
-        raise NotFound(f"There is no thread {turn.session_id} any more.")
+        raise NotFound(f"There is no conversation {turn.session_id} any more.")
     return session
 
 
@@ -298,13 +298,13 @@ async def retrieve(
         attached=running.asked.attach,
         terms=terms,
     )
-    found = await run_optional("retrieval", missing, lambda: brought_back(parts, need, missing)) or ()
-    from contextinfinity.engine.other_conversations import said_elsewhere  # circular import
+    found = await run_optional("retrieval", missing, lambda: retrieved_artifacts(parts, need, missing)) or ()
+    from contextinfinity.engine.other_conversations import passages_elsewhere  # circular import
 
-    return (*attached, *found, *await said_elsewhere(parts, recalled, need, missing))
+    return (*attached, *found, *await passages_elsewhere(parts, recalled, need, missing))
 
 
-async def brought_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+async def retrieved_artifacts(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
     """Retrieve relevant earlier passages; return none while the whole conversation is shown verbatim."""
     if (found := parts.setup.helpers.retrieve) is not None:
         return tuple(sorted(await found(need.turn, need.explicit), key=lambda artifact: -artifact.score))

@@ -76,8 +76,8 @@ def is_quoted(text: str, thread: RecentThread) -> bool:
     """Return whether a text contains a message of a thread, or the beginning of an answer."""
     for turn in reversed(thread.turns):
         asked = plain_text(turn.user_message).partition("\n\n")[0].strip()
-        told = turn.text[:COMPARED].strip()
-        if any(len(said) >= MIN_QUOTED and said in text for said in (asked, told)):
+        answer_text = turn.text[:COMPARED].strip()
+        if any(len(said) >= MIN_QUOTED and said in text for said in (asked, answer_text)):
             return True
     return False
 

@@ -20,7 +20,7 @@ from contextinfinity.domain.session import IdempotencyKey, Owner
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import InvalidInput, LedgerAway
-from contextinfinity.prompt.render import came_to_nothing
+from contextinfinity.prompt.render import has_no_output
 from contextinfinity.storage.contract import Store
 
 LONGEST_KEY = 255
@@ -68,7 +68,7 @@ async def failed_just_now(store: Store, branch_id: BranchId, message: Message) -
 
 def is_same(turn: Turn, message: Message) -> bool:
     """Return whether a turn with the same message failed without any text."""
-    return turn.phase is Phase.FAILED and came_to_nothing(turn) and says_the_same(turn.user_message, message)
+    return turn.phase is Phase.FAILED and has_no_output(turn) and says_the_same(turn.user_message, message)
 
 
 def all_the_same(turns: Sequence[Turn], message: Message) -> bool:

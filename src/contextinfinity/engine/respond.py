@@ -150,42 +150,42 @@ async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, 
     while True:
         try:
             assembled = attempt.put_together(parts.caches.texts)
-            if not running.steps and await in_emergency(parts, running, assembled):
+            if not running.steps and await folding_is_behind(parts, running, assembled):
                 attempt.prepared = with_fewer_turns(attempt.prepared)
                 assembled = attempt.put_together(parts.caches.texts)
             if assembled.plan.shrink_steps:
                 log.info("turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps))
-            heard = await ask(parts, running, attempt.model, assembled, closes, inputs)
+            progress = await ask(parts, running, attempt.model, assembled, closes, inputs)
         except ProviderError as error:  # raised before anything was sent
-            other = somebody_else(parts, running, attempt, problem_of(error))
+            other = fallback_route(parts, running, attempt, problem_of(error))
             if other is None:
                 note_upstream(running, error.upstream)
                 raise
             attempt = await begin(parts, running, material, other)
             continue
-        learn(attempt.model, assembled, heard)
-        if attempt.rejections < SIZE_RETRIES and too_large(heard):
+        learn(attempt.model, assembled, progress)
+        if attempt.rejections < SIZE_RETRIES and too_large(progress):
             attempt.refit(parts, rejected=assembled.tokens)
-            await announce(parts, running, heard, attempt.rejections, TOO_LARGE)
-            closes, inputs = await going_on(running, heard), ()
-        elif (other := failed(parts, running, attempt, heard)) is not None:
-            await announce(parts, running, heard, 1, other.reason)
-            closes, inputs = await going_on(running, heard), ()
+            await announce(parts, running, progress, attempt.rejections, TOO_LARGE)
+            closes, inputs = await end_step(running, progress), ()
+        elif (other := failed(parts, running, attempt, progress)) is not None:
+            await announce(parts, running, progress, 1, other.reason)
+            closes, inputs = await end_step(running, progress), ()
             attempt = await begin(parts, running, material, other)
-        elif await run_tools(parts.setup.tools, running, heard):
-            running.has_spoken = running.has_spoken or bool(heard.pieces)
-            running.tools_ran = bool(heard.outputs) or (running.tools_ran and not heard.pieces)
+        elif await run_tools(parts.setup.tools, running, progress):
+            running.has_spoken = running.has_spoken or bool(progress.pieces)
+            running.tools_ran = bool(progress.outputs) or (running.tools_ran and not progress.pieces)
             attempt.refit(parts)
-            closes, inputs = await going_on(running, heard), tuple(heard.outputs)
-            attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *told(heard)))
+            closes, inputs = await end_step(running, progress), tuple(progress.outputs)
+            attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *step_messages(progress)))
         else:
             break
     running.notes |= chat_notes(material.recalled.session, route, assembled.plan.artifacts_shown)
-    note_upstream(running, heard.upstream if heard.problem is not None else {})
-    await end(parts, running, heard)
+    note_upstream(running, progress.upstream if progress.problem is not None else {})
+    await end(parts, running, progress)
     await fold_if_due(parts, running, material, attempt, assembled)
-    if heard.interrupted:
-        raise heard.interrupted
+    if progress.interrupted:
+        raise progress.interrupted
 
 
 async def begin(parts: Parts, running: RunningTurn, material: PromptMaterial, route: Route) -> Attempt:
@@ -211,26 +211,26 @@ def note_upstream(running: RunningTurn, upstream: Mapping[str, Json]) -> None:
         running.notes[UPSTREAM] = dict(upstream)
 
 
-def learn(model: Model, assembled: Assembled, heard: StepProgress) -> None:
+def learn(model: Model, assembled: Assembled, progress: StepProgress) -> None:
     """Calibrate the token counter or the context window from a provider's reply."""
-    model.learn(assembled.plan, heard.finished)
-    if heard.window is not None:
+    model.learn(assembled.plan, progress.finished)
+    if progress.window is not None:
         has_pictures = any(has(message.blocks, ImageBlock) for message in assembled.prompt.messages)
         tokens = 0 if has_pictures else assembled.tokens  # the tokens of images are only estimated
-        model.learn_window(tokens, heard.max_output_tokens, heard.window)
+        model.learn_window(tokens, progress.max_output_tokens, progress.window)
 
 
-def failed(parts: Parts, running: RunningTurn, attempt: Attempt, heard: StepProgress) -> Route | None:
+def failed(parts: Parts, running: RunningTurn, attempt: Attempt, progress: StepProgress) -> Route | None:
     """Return the fallback route if the model failed before any text was shown; None if there is none."""
-    if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
+    if progress.finished is not None and not isinstance(progress.finished.outcome, Failed):
         parts.models.away.forget(attempt.model.name)
         return None
-    if heard.text.strip() or heard.interrupted:
+    if progress.text.strip() or progress.interrupted:
         return None
-    return somebody_else(parts, running, attempt, heard.problem or _unfinished(heard))
+    return fallback_route(parts, running, attempt, progress.problem or _unfinished(progress))
 
 
-def somebody_else(parts: Parts, running: RunningTurn, attempt: Attempt, problem: Problem) -> Route | None:
+def fallback_route(parts: Parts, running: RunningTurn, attempt: Attempt, problem: Problem) -> Route | None:
     """Return the fallback route after a problem.
 
     None after tool calls, because reasoning blocks are model-specific, and after a cancellation.
@@ -240,7 +240,7 @@ def somebody_else(parts: Parts, running: RunningTurn, attempt: Attempt, problem:
     return instead(parts, attempt.route, attempt.model, problem)
 
 
-async def in_emergency(parts: Parts, running: RunningTurn, assembled: Assembled) -> bool:
+async def folding_is_behind(parts: Parts, running: RunningTurn, assembled: Assembled) -> bool:
     """Return whether the earlier turns exceed twice the trigger because folding failed."""
     budget = assembled.plan.budget
     turns = sum(section.tokens for section in assembled.plan.sections if section.name == "turns")
@@ -291,51 +291,51 @@ def lines_are_many(plan: Plan, recalled: PriorContext) -> bool:
     return len(opened) > 1 or len(left) > MANY_LINES
 
 
-def too_large(heard: StepProgress) -> bool:
+def too_large(progress: StepProgress) -> bool:
     """Return whether the call failed because the prompt was too large, before any text."""
-    return heard.problem is not None and heard.problem.code == "size" and not heard.pieces
+    return progress.problem is not None and progress.problem.code == "size" and not progress.pieces
 
 
-def told(heard: StepProgress) -> tuple[Message, ...]:
+def step_messages(progress: StepProgress) -> tuple[Message, ...]:
     """Return the messages that a step adds to the next prompt: text, reasoning, tool calls and their results."""
-    said = heard.finished.items if heard.finished else ()
-    return render_rounds((*said, *heard.outputs), running=True)
+    said = progress.finished.items if progress.finished else ()
+    return render_rounds((*said, *progress.outputs), running=True)
 
 
-async def announce(parts: Parts, running: RunningTurn, heard: StepProgress, attempt: int, reason: str) -> None:
+async def announce(parts: Parts, running: RunningTurn, progress: StepProgress, attempt: int, reason: str) -> None:
     """Write a retry event to the journal, so that watchers see that the prompt is sent again and why."""
-    running.journal = running.journal or parts.journals.open(heard.step.id, heard.step.provider)
-    take(Retry(attempt=attempt, reason=reason, wait_seconds=0), heard, running.journal)
+    running.journal = running.journal or parts.journals.open(progress.step.id, progress.step.provider)
+    take(Retry(attempt=attempt, reason=reason, wait_seconds=0), progress, running.journal)
 
 
-async def going_on(running: RunningTurn, heard: StepProgress) -> StepEnd:
+async def end_step(running: RunningTurn, progress: StepProgress) -> StepEnd:
     """End the journal of a step that is followed by another one, and return the step's end."""
-    finished = heard.finished
+    finished = progress.finished
     went_well = finished is not None and not isinstance(finished.outcome, Failed)
-    ended = from_finished(finished, heard.step.id) if finished and went_well else how_it_ended(running, heard)
+    ended = from_finished(finished, progress.step.id) if finished and went_well else how_it_ended(running, progress)
     step = (await end_journal(running, ended)).step
-    note_step(heard.step, step)
+    note_step(progress.step, step)
     assert step is not None  # noqa: S101 - both branches above set it
     return step
 
 
-async def end(parts: Parts, running: RunningTurn, heard: StepProgress) -> None:
+async def end(parts: Parts, running: RunningTurn, progress: StepProgress) -> None:
     """End the journal, then finalise the turn or mark it as failed."""
-    ended = running.noted(await end_journal(running, how_it_ended(running, heard)))
-    note_step(heard.step, ended.step)
+    ended = running.noted(await end_journal(running, how_it_ended(running, progress)))
+    note_step(progress.step, ended.step)
     if final(ended):
         await finalise(parts, running, ended)
     else:
-        running.move(await insist(lambda: parts.store.turns.fail(running.turn.id, parts.worker, ended)))
+        running.move(await retry_write(lambda: parts.store.turns.fail(running.turn.id, parts.worker, ended)))
 
 
 async def finalise(parts: Parts, running: RunningTurn, ended: TurnEnd) -> None:
     """Make the answer final (TX-A), claim the job that commits the turn, and hand it to the job runner."""
     turns, run_job = parts.store.turns, parts.run_job
     if run_job is None:
-        turn = await insist(lambda: turns.finalise(running.turn.id, parts.worker, ended))
+        turn = await retry_write(lambda: turns.finalise(running.turn.id, parts.worker, ended))
     else:
-        turn, job = await insist(lambda: turns.finalise_and_claim(running.turn.id, parts.worker, ended))
+        turn, job = await retry_write(lambda: turns.finalise_and_claim(running.turn.id, parts.worker, ended))
         if job is not None:
             run_job(job)
     running.move(turn)
@@ -351,19 +351,19 @@ async def end_journal(running: RunningTurn, ended: TurnEnd) -> TurnEnd:
     return with_counts(ended, counts.displayed, counts.durable)
 
 
-def how_it_ended(running: RunningTurn, heard: StepProgress) -> TurnEnd:
+def how_it_ended(running: RunningTurn, progress: StepProgress) -> TurnEnd:
     """Return the end of a turn from the progress of its last step."""
-    if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
-        ended = from_finished(heard.finished, heard.step.id, heard.outputs)
-        if (problem := heard.problem) is not None:
+    if progress.finished is not None and not isinstance(progress.finished.outcome, Failed):
+        ended = from_finished(progress.finished, progress.step.id, progress.outputs)
+        if (problem := progress.problem) is not None:
             return replace(ended, outcome="incomplete" if problem == INTERRUPTED else "failed", error=problem)
-        return replace(ended, outcome="cancelled") if heard.stopped else ended
-    answer = say("assistant", heard.text) if heard.pieces else None
+        return replace(ended, outcome="cancelled") if progress.stopped else ended
+    answer = say("assistant", progress.text) if progress.pieces else None
     items = (AssistantItem(blocks=answer.blocks),) if answer else ()
-    step = StepEnd(step_id=heard.step.id, outcome=Cancelled(), items=items)
+    step = StepEnd(step_id=progress.step.id, outcome=Cancelled(), items=items)
     if running.cancelled.is_set():
         return TurnEnd(outcome="cancelled", answer=answer, step=step)
-    problem = heard.problem or _unfinished(heard)
+    problem = progress.problem or _unfinished(progress)
     failed = Failed(code=problem.code, message=problem.message)
     return TurnEnd(
         outcome="incomplete" if answer or running.has_spoken else "failed",
@@ -385,9 +385,9 @@ def from_finished(finished: Finished, step_id: StepId, outputs: Sequence[ToolOut
     )
 
 
-def _unfinished(heard: StepProgress) -> Problem:
-    if heard.finished is not None and isinstance(heard.finished.outcome, Failed):
-        return Problem(code=heard.finished.outcome.code, message=heard.finished.outcome.message)
+def _unfinished(progress: StepProgress) -> Problem:
+    if progress.finished is not None and isinstance(progress.finished.outcome, Failed):
+        return Problem(code=progress.finished.outcome.code, message=progress.finished.outcome.message)
     return Problem(code="interrupted", message="The answer was cut off.", hint="Ask again to get a complete answer.")
 
 
@@ -403,7 +403,7 @@ def with_counts(end: TurnEnd, displayed: int, durable: int) -> TurnEnd:
     return replace(end, step=replace(end.step, displayed_bytes=displayed, durable_bytes=durable))
 
 
-async def insist(write: Callable[[], Awaitable[T]], pause: float = 0.1, longest: float = 5.0) -> T:
+async def retry_write(write: Callable[[], Awaitable[T]], pause: float = 0.1, longest: float = 5.0) -> T:
     """Retry a write with back-off until it succeeds: an answer must not be lost to a disk that is full for a while.
 
     ``LedgerClosed`` is raised at once.

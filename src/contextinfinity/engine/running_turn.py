@@ -110,7 +110,7 @@ class TurnNotification:
         """Return the event that the next ``tell`` sets."""
         return self._next
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake all waiters."""
         self._next.set()
         self._next = asyncio.Event()
@@ -123,11 +123,11 @@ class Broadcast:
         self._followers: list[deque[CompactionEvent]] = []
         self._news = TurnNotification()
 
-    def tell(self, event: CompactionEvent) -> None:
+    def notify(self, event: CompactionEvent) -> None:
         """Send an event to all followers."""
         for follower in self._followers:
             follower.append(event)
-        self._news.tell()
+        self._news.notify()
 
     async def follow(self) -> AsyncIterator[CompactionEvent]:
         """Yield the events from now on."""
@@ -187,7 +187,7 @@ class RunningTurn:
         if self.turn.outcome is None:
             note_turn(turn)
         self.turn = turn
-        self.news.tell()
+        self.news.notify()
 
     def noted(self, end: TurnEnd) -> TurnEnd:
         """Add the collected metadata and latencies to the end of the turn."""
@@ -196,4 +196,4 @@ class RunningTurn:
     def end(self) -> None:
         """Mark the turn as ended in this process and notify its watchers."""
         self.ended = True
-        self.news.tell()
+        self.news.notify()

@@ -80,7 +80,7 @@ def _asked(remembering: Remembering, session: Session, branch_id: str, words: st
     )
 
 
-def nobodys(owner: Owner) -> Session:
+def placeholder_session(owner: Owner) -> Session:
     """Return a placeholder session for memory searches outside a conversation."""
     moment = now()
     return Session(

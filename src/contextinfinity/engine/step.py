@@ -104,7 +104,7 @@ async def ask(
         inputs=inputs,
         closes=closes,
     )
-    heard = StepProgress(
+    progress = StepProgress(
         step=step,
         max_output_tokens=request.max_output_tokens,
         new_paragraph=running.has_spoken and running.tools_ran,
@@ -115,15 +115,15 @@ async def ask(
         """Open the journal once the step is durable; watchers are notified."""
         await asyncio.shield(opened)
         running.journal = parts.journals.open(step.id, step.provider)
-        running.news.tell()
+        running.news.notify()
         return running.journal
 
     running.journal = None
-    listening = asyncio.create_task(listen(model, written, heard, show))
-    heard.interrupted = await until_done_or_cancelled(running, listening)
+    listening = asyncio.create_task(listen(model, written, progress, show))
+    progress.interrupted = await until_done_or_cancelled(running, listening)
     await settled(opened)
     running.steps.append(step.id)
-    return heard
+    return progress
 
 
 async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: Assembled) -> ProviderRequest:
@@ -143,10 +143,10 @@ def longest(model: Model, tokens: int, terms: Terms) -> int:
 
     For a provider with another wire format it is limited to what the vendor allows.
     """
-    wished, limit = terms.wishes.max_output_tokens, model.abilities.context_limit
-    if wished is None:
+    requested, limit = terms.wishes.max_output_tokens, model.abilities.context_limit
+    if requested is None:
         return model.max_output_tokens
-    fits = wished if tokens + wished <= limit else min(wished, max(limit // 4, limit - tokens * 11 // 10))
+    fits = requested if tokens + requested <= limit else min(requested, max(limit // 4, limit - tokens * 11 // 10))
     return fits if terms.form and terms.form == model.form else min(fits, model.abilities.max_output_tokens)
 
 
@@ -189,7 +189,7 @@ async def settled(writing: asyncio.Task[Turn]) -> Turn:
 
 
 async def listen(
-    model: Model, written: EncodedRequest, heard: StepProgress, show: Callable[[], Awaitable[Journal]]
+    model: Model, written: EncodedRequest, progress: StepProgress, show: Callable[[], Awaitable[Journal]]
 ) -> None:
     """Write the provider's events to the journal; errors are stored in ``heard``."""
     journal: Journal | None = None
@@ -197,22 +197,22 @@ async def listen(
     try:
         with timed("stream"):
             async for event in model.provider.stream(written):
-                if isinstance(event, TextDelta) and not heard.pieces:
+                if isinstance(event, TextDelta) and not progress.pieces:
                     note_latency("first_token", perf_counter() - began)
                 journal = journal or await show()
-                take(event, heard, journal)
+                take(event, progress, journal)
     except ContextInfinityError as error:
-        heard.problem = problem_of(error)
-        heard.window = error.window if isinstance(error, ProviderError) else None
-        heard.upstream = dict(error.upstream) if isinstance(error, ProviderError) else {}
+        progress.problem = problem_of(error)
+        progress.window = error.window if isinstance(error, ProviderError) else None
+        progress.upstream = dict(error.upstream) if isinstance(error, ProviderError) else {}
     except Exception as error:  # the step must be closed after any failure
         log.exception("the provider %s raised an unexpected error", model.provider.name)
-        heard.problem = Problem(
+        progress.problem = Problem(
             code="provider", message=f"{model.provider.name} failed: {type(error).__name__}: {error}"
         )
 
 
-def take(event: ProviderEvent, heard: StepProgress, journal: Journal) -> None:
+def take(event: ProviderEvent, progress: StepProgress, journal: Journal) -> None:
     """Record one provider event."""
     match event:
         case TextDelta(text=""):
@@ -220,11 +220,11 @@ def take(event: ProviderEvent, heard: StepProgress, journal: Journal) -> None:
         case TextDelta(text=text, logprobs=logprobs):
             said: dict[str, Json] = {"text": text} if logprobs is None else {"text": text, "logprobs": logprobs}
             shown = len(text.encode())
-            if heard.new_paragraph and not heard.pieces:
+            if progress.new_paragraph and not progress.pieces:
                 said["new_paragraph"] = True
                 shown += len(PARAGRAPH)
             journal.append("text", said, shown=shown)
-            heard.pieces.append(text)
+            progress.pieces.append(text)
         case CallPiece():
             journal.append(CALL_PIECE, msgspec.to_builtins(event))
         case ReasoningDone(item=item):
@@ -233,7 +233,7 @@ def take(event: ProviderEvent, heard: StepProgress, journal: Journal) -> None:
             count("provider_retries")
             journal.append("retry", msgspec.to_builtins(event))
         case Finished():
-            heard.finished = event
+            progress.finished = event
             journal.append("finished", msgspec.to_builtins(event))
 
 
@@ -279,52 +279,52 @@ GOES_ON = "pause_turn"
 """The provider paused on its own and continues with the next request."""
 
 
-async def run_tools(tools: Toolbox, running: RunningTurn, heard: StepProgress) -> bool:
+async def run_tools(tools: Toolbox, running: RunningTurn, progress: StepProgress) -> bool:
     """Run the tool calls of a step according to the tool mode; return whether the model is to be called again.
 
     If tools are disabled, a call is an error. With parse_only, calls are shown and the turn waits for the caller to
     run them. If enabled, they run here. A call is durable in the journal before it runs: tools may have side
     effects.
     """
-    outcome, journal = heard.finished and heard.finished.outcome, running.journal
-    if heard.finished is None or journal is None or not isinstance(outcome, Paused):
+    outcome, journal = progress.finished and progress.finished.outcome, running.journal
+    if progress.finished is None or journal is None or not isinstance(outcome, Paused):
         return False
-    calls = tuple(item for item in heard.finished.items if isinstance(item, ToolCallItem))
+    calls = tuple(item for item in progress.finished.items if isinstance(item, ToolCallItem))
     if calls and (running.asked.terms is not None or tools.mode != "enabled"):
-        _leave(tools, heard, calls, journal, theirs=running.asked.terms is not None)
+        _leave(tools, progress, calls, journal, theirs=running.asked.terms is not None)
         return False
     if not calls and outcome.reason != GOES_ON:
         return False
     if running.rounds >= tools.max_rounds:
-        heard.problem = _too_many(tools.max_rounds)
+        progress.problem = _too_many(tools.max_rounds)
         return False
     running.rounds += 1
     if not calls:
         return True
-    work = asyncio.create_task(_run(tools, heard, calls, journal))
-    heard.interrupted = await until_done_or_cancelled(running, work)
-    heard.stopped = running.cancelled.is_set()
-    if heard.interrupted is not None:
-        heard.problem = INTERRUPTED
-    return not heard.stopped and heard.interrupted is None
+    work = asyncio.create_task(_run(tools, progress, calls, journal))
+    progress.interrupted = await until_done_or_cancelled(running, work)
+    progress.stopped = running.cancelled.is_set()
+    if progress.interrupted is not None:
+        progress.problem = INTERRUPTED
+    return not progress.stopped and progress.interrupted is None
 
 
 def _leave(
-    tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal, *, theirs: bool
+    tools: Toolbox, progress: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal, *, theirs: bool
 ) -> None:
     """Show calls that are not run here; ``theirs`` means that the caller brought the tools."""
     for call in calls:
         _show(journal, call, run=False)
     if tools.mode == "disabled" and not theirs:
         names = ", ".join(call.name for call in calls)
-        heard.problem = Problem(
+        progress.problem = Problem(
             code="tools_disabled",
             message=f"The model called tools ({names}), and tools are disabled.",
             hint='Set tools.mode to "parse_only" or "enabled".',
         )
 
 
-async def _run(tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal) -> None:
+async def _run(tools: Toolbox, progress: StepProgress, calls: tuple[ToolCallItem, ...], journal: Journal) -> None:
     """Run calls, in parallel if allowed, and store their outputs in the order of the calls."""
     if tools.allow_parallel:
         for call in calls:
@@ -333,7 +333,7 @@ async def _run(tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, .
         running = [asyncio.create_task(tools.run(call)) for call in calls]
         try:
             for call, task in zip(calls, running, strict=True):
-                _keep(heard, journal, call, await task)
+                _keep(progress, journal, call, await task)
         finally:
             for task in running:
                 task.cancel()
@@ -342,18 +342,18 @@ async def _run(tools: Toolbox, heard: StepProgress, calls: tuple[ToolCallItem, .
     for call in calls:
         _show(journal, call, run=True)
         await asyncio.to_thread(journal.sync)
-        _keep(heard, journal, call, await tools.run(call))
+        _keep(progress, journal, call, await tools.run(call))
 
 
 def _show(journal: Journal, call: ToolCallItem, *, run: bool) -> None:
     journal.append("call", {"call_id": call.call_id, "name": call.name, "arguments": call.arguments, "run": run})
 
 
-def _keep(heard: StepProgress, journal: Journal, call: ToolCallItem, result: ToolResultBlock) -> None:
+def _keep(progress: StepProgress, journal: Journal, call: ToolCallItem, result: ToolResultBlock) -> None:
     content = msgspec.json.decode(msgspec.json.encode(result.content))
     output = ToolOutputItem(call_id=call.call_id, output=content, is_error=result.is_error)
     journal.append("output", {"name": call.name, **msgspec.to_builtins(output)})
-    heard.outputs.append(output)
+    progress.outputs.append(output)
 
 
 def _too_many(rounds: int) -> Problem:

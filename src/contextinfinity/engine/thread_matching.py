@@ -116,11 +116,11 @@ class HashedConversation(Struct, frozen=True, kw_only=True):
     def recorded(self) -> tuple[Exchange, ...]:
         """Everything before the message, as it is recorded in a new thread or branch."""
         greeted = () if self.greeting is None else (Exchange(message=self.greeting),)
-        told = (
+        recorded_exchanges = (
             Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.owner, self.end_user))
             for (message, answer), (asked, _) in zip(self.exchanges, self.trails, strict=True)
         )
-        return (*greeted, *told)
+        return (*greeted, *recorded_exchanges)
 
 
 class MatchTarget(Struct, frozen=True, kw_only=True):
@@ -219,7 +219,7 @@ class ThreadMatching:
         if coming.beside is not None:
             return MatchTarget(branch_id=coming.beside.branch_id, follows=coming.beside.turn_seq - 1, is_fork=True)
         if said.is_new:
-            return _anew(said, None)
+            return _new_record(said, None)
         if (spot := await self._by_prefix(coming) or await self._by_tail(coming)) is not None:
             return await self._aside(coming, await self._past_failures(said, spot))
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
@@ -230,7 +230,7 @@ class ThreadMatching:
             return await self._aside(coming, spot)
         found = await _by_recent(self._store, coming) if session is None and not coming.exact else None
         if found is None:
-            return _anew(said, session, fork=is_begun)
+            return _new_record(said, session, fork=is_begun)
         return await self._aside(coming, await self._past_failures(said, found))
 
     async def _aside(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
@@ -282,7 +282,7 @@ class ThreadMatching:
         if end is None:
             return None
         if session is None and await self._is_opening(coming, end):
-            return await self._failed_first(coming) or await self._asked_again(coming) or _anew(said, None)
+            return await self._failed_first(coming) or await self._asked_again(coming) or _new_record(said, None)
         return _spot(end)
 
     async def _is_opening(self, coming: IncomingConversation, end: PrefixHashEnd) -> bool:
@@ -390,10 +390,10 @@ class ThreadMatching:
         sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
         await keep_pictures(self._store.contents, sides, coming.said.blobs)
         if coming.appends:  # identical messages may be appended again
-            told = [replace(one, asked=None) for one in spot.missing]
+            recorded_exchanges = [replace(one, asked=None) for one in spot.missing]
         else:
-            told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
-        last = (await self._store.turns.record(branch_id, told))[-1]
+            recorded_exchanges = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
+        last = (await self._store.turns.record(branch_id, recorded_exchanges))[-1]
         follows = None if coming.appends and not spot.is_fork else last.turn_seq
         return replace(spot, branch_id=branch_id, follows=follows)
 
@@ -447,7 +447,7 @@ async def _by_recent(store: Store, coming: IncomingConversation) -> MatchTarget 
     threads = await read_recent(store, said.owner)
     begun = (*said.history[:SUMMARY_WITHIN], said.message)
     if (link := await continued_from(store, begun, threads)) is not None and await _is_of(store, said, link[1]):
-        spot = _anew(said, link[0].session, fork=True)
+        spot = _new_record(said, link[0].session, fork=True)
         return replace(spot, is_shared=True, continues=link[0].session.active_branch)
     all_of = holding_all_answers(said.exchanges, threads)
     if all_of is not None and await _is_of(store, said, all_of.turns[-1]):
@@ -546,7 +546,7 @@ def _spot(end: PrefixHashEnd) -> MatchTarget:
     )
 
 
-def _anew(said: HashedConversation, session: Session | None, *, fork: bool = False) -> MatchTarget:
+def _new_record(said: HashedConversation, session: Session | None, *, fork: bool = False) -> MatchTarget:
     """Record the whole conversation in a new thread, or on a branch from the beginning of the named one."""
     branch_id = None if session is None else session.active_branch
     return MatchTarget(

@@ -23,7 +23,7 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.prompt_material import PromptMaterial
 from contextinfinity.engine.recall import PriorContext, needs_fold, recall, retrieve, run_optional, session_of
 from contextinfinity.engine.recovery import reconstruct, recover
-from contextinfinity.engine.respond import finalise, insist, respond
+from contextinfinity.engine.respond import finalise, respond, retry_write
 from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
@@ -36,11 +36,11 @@ async def answer(parts: Parts, running: RunningTurn) -> None:
     """Run an accepted turn to its end; errors end the turn and are not raised."""
     collect(running.latency_ms)
     try:
-        if await take_place(parts, running):
+        if await wait_for_branch(parts, running):
             await reply(parts, running)
     except TurnLost as error:
         log.warning("turn %s was given to another worker: %s", running.turn.id, error)
-        let_go_of_journal(running)
+        release_journal(running)
     except asyncio.CancelledError:
         await asyncio.shield(fail(parts, running, Problem(code="interrupted", message="The process was stopped.")))
         raise
@@ -51,7 +51,7 @@ async def answer(parts: Parts, running: RunningTurn) -> None:
         await fail(parts, running, Problem(code="internal", message=f"{type(error).__name__}: {error}"))
     finally:
         running.end()
-        parts.branches.tell()
+        parts.branches.notify()
 
 
 async def reply(parts: Parts, running: RunningTurn) -> None:
@@ -98,7 +98,7 @@ async def gather_from(
     return PromptMaterial(recalled=recalled, explicit=meant.explicit, artifacts=found)
 
 
-async def take_place(parts: Parts, running: RunningTurn) -> bool:
+async def wait_for_branch(parts: Parts, running: RunningTurn) -> bool:
     """Wait until every earlier turn of the branch is final; return False if the turn was cancelled first."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
         return True
@@ -141,12 +141,12 @@ async def fail(parts: Parts, running: RunningTurn, problem: Problem) -> None:
         settle = parts.store.turns.finalise if is_final else parts.store.turns.fail
         return await settle(turn.id, parts.worker, running.noted(ended))
 
-    let_go_of_journal(running)
+    release_journal(running)
     with suppress(TurnLost, WrongPhase):
-        running.move(await insist(end))
+        running.move(await retry_write(end))
 
 
-def let_go_of_journal(running: RunningTurn) -> None:
+def release_journal(running: RunningTurn) -> None:
     """Close the journal without ending it: the worker that ends the turn writes its last line."""
     if running.journal is not None:
         with suppress(LedgerError):

@@ -84,7 +84,7 @@ async def import_file(
                     progress(source.position, work.tally.messages)
     imported = result_of(work.talks())
     if not imported.sessions and work.tally.first_bad:
-        raise _stranger(path, work.tally.first_bad)
+        raise _no_messages_error(path, work.tally.first_bad)
     return imported
 
 
@@ -113,7 +113,7 @@ def _in_a_thread(read: Callable[[], T]) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def tell(result: T | None, error: BaseException | None) -> None:
+    def resolve(result: T | None, error: BaseException | None) -> None:
         if not done.done():
             done.set_result(result) if error is None else done.set_exception(error)  # type: ignore[arg-type]
 
@@ -124,7 +124,7 @@ def _in_a_thread(read: Callable[[], T]) -> asyncio.Future[T]:
         except BaseException as error:
             failure = error
         with suppress(RuntimeError):  # the loop is closed: there is no one to notify
-            loop.call_soon_threadsafe(tell, result, failure)
+            loop.call_soon_threadsafe(resolve, result, failure)
 
     threading.Thread(target=run, name="import", daemon=True).start()
     return done
@@ -151,7 +151,7 @@ def _is_full(batch: Sequence[ImportRecord], size: int, following: ImportRecord) 
     return len(batch) >= BATCH and not isinstance(said, Unfit) and opens
 
 
-def _stranger(path: Path, first: BadRecord) -> InvalidInput:
+def _no_messages_error(path: Path, first: BadRecord) -> InvalidInput:
     """Return the error for a file without messages."""
     return InvalidInput(
         f"{path} holds no messages that could be read; line {first.line}: {first.reason}.",

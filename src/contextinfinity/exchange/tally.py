@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.exchange.import_progress import BadRecord, Imported, ImportedSession
 
-MOST_TOLD = 10_000
+MAX_LISTED = 10_000
 """The maximum number of invalid records listed one by one; further ones are counted."""
 
 
@@ -21,7 +21,7 @@ class ImportTally:
         self.added = 0
         self.skipped = 0
         self.bad: list[BadRecord] = []
-        self.untold = 0
+        self.unlisted = 0
         self.untold_from = 0
 
     def next_place(self) -> int:
@@ -33,7 +33,7 @@ class ImportTally:
         """Take the records of one that came to nothing or is the same; no message of it was put in."""
         self.read += other.read
         self.bad += other.bad
-        self.untold += other.untold
+        self.unlisted += other.unlisted
         self.untold_from = min(filter(None, (self.untold_from, other.untold_from)), default=0)
 
 
@@ -43,7 +43,7 @@ class Tally:
     def __init__(self) -> None:
         self.messages = 0
         self.first_bad: BadRecord | None = None
-        self._told = 0
+        self._listed = 0
 
     def count(self, talk: ImportTally, added: int, skipped: int) -> None:
         """Some messages were added, others were there."""
@@ -55,12 +55,12 @@ class Tally:
         """A record was left out."""
         record = BadRecord(line=line, reason=reason, file=file)
         self.first_bad = self.first_bad or record
-        if self._told < MOST_TOLD:
-            self._told += 1
+        if self._listed < MAX_LISTED:
+            self._listed += 1
             talk.bad.append(record)
         else:
             talk.untold_from = talk.untold_from or line
-            talk.untold += 1
+            talk.unlisted += 1
 
 
 def result_of(talks: Iterable[ImportTally]) -> Imported:
@@ -76,9 +76,9 @@ def result_of(talks: Iterable[ImportTally]) -> Imported:
 def _shown(talk: ImportTally) -> ImportedSession:
     assert talk.thread_id is not None  # noqa: S101 - only those are shown
     bad = sorted(talk.bad, key=lambda record: record.line)
-    if talk.untold:
-        reason = f"{talk.untold} records from here on are not listed one by one"
-        bad.append(BadRecord(line=talk.untold_from, reason=reason, count=talk.untold))
+    if talk.unlisted:
+        reason = f"{talk.unlisted} records from here on are not listed one by one"
+        bad.append(BadRecord(line=talk.untold_from, reason=reason, count=talk.unlisted))
     return ImportedSession(
         thread_id=talk.thread_id,
         messages=talk.added + talk.skipped,

@@ -127,9 +127,9 @@ async def _forget(client: Client, given: Arguments) -> Json:
 async def _context_of_turn(client: Client, given: Arguments) -> Json:
     explained = await client.conversations.explain(given.text("turn_id"))
     kept = ("thread_id", "branch_id", "turn_id", "step_index", "provider", "model", "usage", "system", "messages")
-    told: dict[str, Json] = plain(explained)
-    shown = {name: told[name] for name in kept}
-    return {**shown, "plan": told["plan"], "matches": told["matches"], "removed": told["removed"]}
+    values: dict[str, Json] = plain(explained)
+    shown = {name: values[name] for name in kept}
+    return {**shown, "plan": values["plan"], "matches": values["matches"], "removed": values["removed"]}
 
 
 def _text(description: str) -> Json:

@@ -101,14 +101,14 @@ async def _call_tool(client: Client, params: dict[str, Json]) -> Json:
     if tool is None or not isinstance(given, dict):
         raise InvalidMessage(WRONG_PARAMS, f"There is no tool {str(name)[:80]!r}, or its arguments are not an object.")
     if unknown := given.keys() - tool.properties.keys():
-        return _told({"error": f"{tool.name} has no argument {min(unknown)[:80]!r}."}, is_error=True)
+        return _tool_result({"error": f"{tool.name} has no argument {min(unknown)[:80]!r}."}, is_error=True)
     try:
-        return _told(await tool.run(client, Arguments(given)))
+        return _tool_result(await tool.run(client, Arguments(given)))
     except ContextInfinityError as error:
-        return _told({"error": error.message, "hint": error.hint, "code": error.code}, is_error=True)
+        return _tool_result({"error": error.message, "hint": error.hint, "code": error.code}, is_error=True)
 
 
-def _told(result: Json, *, is_error: bool = False) -> Json:
+def _tool_result(result: Json, *, is_error: bool = False) -> Json:
     text = msgspec.json.encode(result).decode()
     return {"content": [{"type": "text", "text": text}], "structuredContent": result, "isError": is_error}
 

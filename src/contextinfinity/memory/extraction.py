@@ -49,7 +49,7 @@ _LONGEST_THING = 9
 
 def draw(message: str, said_at: datetime, when: When) -> ExtractedMemories:
     """Extract what a user states about themselves, and what they want forgotten."""
-    told: dict[str, StatedFact] = {}
+    by_key: dict[str, StatedFact] = {}
     unwanted: list[ForgetRequest] = []
     off_record, is_long = is_off_record(message), len(message) > LONGEST_TALK
     for stated in statements(message):
@@ -58,18 +58,18 @@ def draw(message: str, said_at: datetime, when: When) -> ExtractedMemories:
             unwanted.append(replace(taken_back[0], facts=facts))
             continue
         for fact in () if off_record else _facts(stated, said_at, when, is_long=is_long):
-            told.setdefault(fact.about or fact.content, fact)
+            by_key.setdefault(fact.about or fact.content, fact)
     for fact in () if off_record or is_long else mentions_in(mentioning(message)):
-        if not any(fact.start < each.end and each.start < fact.end for each in told.values()):
-            told.setdefault(fact.about, fact)
-    said = {fact.about for fact in told.values() if not fact.ends}
-    kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": keep Bosch
-    return ExtractedMemories(told=tuple(kept[:MOST]), unwanted=tuple(unwanted))
+        if not any(fact.start < each.end and each.start < fact.end for each in by_key.values()):
+            by_key.setdefault(fact.about, fact)
+    said = {fact.about for fact in by_key.values() if not fact.ends}
+    kept = [fact for fact in by_key.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": keep Bosch
+    return ExtractedMemories(facts=tuple(kept[:MOST]), unwanted=tuple(unwanted))
 
 
 def facts_in(text: str) -> list[StatedFact]:
     """Extract facts from a sentence: by the phrase table, then by the grammar, otherwise as a quotation."""
-    found = [*_told(text)]
+    found = [*_table_facts(text)]
     found += [
         fact
         for fact in habits_in(text)
@@ -86,7 +86,7 @@ def _facts(stated: Stated, said_at: datetime, when: When, *, is_long: bool) -> I
     elif len(stated.text) > LONGEST_SENTENCE or is_order(stated.text):
         return
     else:
-        read = [*_told(stated.text)] if is_long else facts_in(stated.text)
+        read = [*_table_facts(stated.text)] if is_long else facts_in(stated.text)
         found = [*plans_in(stated.text, said_at, when)] or read
     here = _HERE.search(stated.text) is not None
     for fact in found:
@@ -106,7 +106,7 @@ def _requested(text: str, request: StatedFact, said_at: datetime, when: When) ->
     return found if 2 * said >= len(words) else [*found, request]
 
 
-def _told(text: str) -> Iterator[StatedFact]:
+def _table_facts(text: str) -> Iterator[StatedFact]:
     text = with_subject(text)
     taken: list[tuple[int, int]] = []
     for row in TABLE:

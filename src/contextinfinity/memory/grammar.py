@@ -150,10 +150,10 @@ def _made(said: Said, start: int, end: int) -> Iterator[StatedFact]:
     kind, content, about = said
     content = sentence(content)
     if len(content) <= LONGEST and len(content.split()) >= 3:
-        told = StatedFact(content=content, start=start, end=end, kind=kind, about=about, weight=3, confidence=0.8)
+        fact = StatedFact(content=content, start=start, end=end, kind=kind, about=about, weight=3, confidence=0.8)
         sort, _, named = about.partition(":")
         is_over = content.startswith(_OVER)
-        yield replace(told, ends=(sort,), named=tuple(named.split())) if is_over else told
+        yield replace(fact, ends=(sort,), named=tuple(named.split())) if is_over else fact
 
 
 def _said(text: str) -> Said | None:

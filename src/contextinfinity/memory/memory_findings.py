@@ -62,7 +62,7 @@ class ForgetRequest(Struct, frozen=True, kw_only=True):
 class ExtractedMemories(Struct, frozen=True, kw_only=True):
     """The facts that a message states, and the requests to forget."""
 
-    told: tuple[StatedFact, ...] = ()
+    facts: tuple[StatedFact, ...] = ()
     unwanted: tuple[ForgetRequest, ...] = ()
 
 

@@ -99,9 +99,9 @@ class ModelExtractor:
         except (ProviderError, msgspec.MsgspecError) as error:
             log.warning("the model that extracts memories failed: %s", type(error).__name__)
             return drawn
-        known = [fact.content for fact in drawn.told]
+        known = [fact.content for fact in drawn.facts]
         more = [fact for fact in self._sound(claims, stated) if all(alike(fact.content, one) < ALIKE for one in known)]
-        return replace(drawn, told=(*drawn.told, *more)[:MOST])
+        return replace(drawn, facts=(*drawn.facts, *more)[:MOST])
 
     def _sound(self, claims: tuple[_Claim, ...], stated: list[Stated]) -> Iterator[StatedFact]:
         """Yield the claims that a quotation supports."""

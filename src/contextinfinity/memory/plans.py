@@ -93,10 +93,10 @@ def _cancelled(text: str, said_at: datetime) -> StatedFact | None:
                 continue
             if pattern is _NOT_GOING:
                 how, where = match["how"].lower(), match["where"]
-                told = _told(match, f"The user is not {how} to {where}", f"{how} {where}", until)
-                return replace(told, ends=("plan",), named=tuple(key_of(where).split()))
+                fact = _plan_fact(match, f"The user is not {how} to {where}", f"{how} {where}", until)
+                return replace(fact, ends=("plan",), named=tuple(key_of(where).split()))
             what = of_the_user(_event(match["what"]))
-            return replace(_told(match, f"The user's {what} was cancelled", what, until), vague=True)
+            return replace(_plan_fact(match, f"The user's {what} was cancelled", what, until), vague=True)
     return None
 
 
@@ -132,14 +132,14 @@ def _planned(match: re.Match[str], text: str, span: Days) -> StatedFact:
         where = named.get("where") or ""
         what = " ".join(f"{named['how'].lower()} {'to ' if where else ''}{where}{named.get('what') or ''}".split())
         about = f"{'moving' if named['how'].lower() == 'moving' else 'flying'} {where}" if where else what
-        return _told(match, f"The user is {of_the_user(_event(what))} ({day})", about, span.end)
+        return _plan_fact(match, f"The user is {of_the_user(_event(what))} ({day})", about, span.end)
     what = _event(named["what"])
     due = "due " if named.get("due") else ""
-    told = _told(match, f"The user's {of_the_user(what)}: {due}{day}", what, span.end)
-    return replace(told, vague=match.re is not _HAVE)
+    fact = _plan_fact(match, f"The user's {of_the_user(what)}: {due}{day}", what, span.end)
+    return replace(fact, vague=match.re is not _HAVE)
 
 
-def _told(match: re.Match[str], content: str, about: str, until: datetime) -> StatedFact:
+def _plan_fact(match: re.Match[str], content: str, about: str, until: datetime) -> StatedFact:
     start, end = match.span()
     return StatedFact(
         content=sentence(content),

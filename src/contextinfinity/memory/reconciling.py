@@ -41,34 +41,34 @@ def _plain(content: str) -> str:
     return _FILLING.sub("", content.rstrip(".").lower())
 
 
-def settled(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
+def settled(fact: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
     """Return a fact the subject key of the memory it replaces; return None if it ends a fact that is not known."""
-    if told.ends:
-        return _ending(told, known)
-    if told.kind == "plan":
-        return _planned(told, known)
+    if fact.ends:
+        return _ending(fact, known)
+    if fact.kind == "plan":
+        return _planned(fact, known)
     for memory in known:
-        if _sort(memory.about) != _sort(told.about) or memory.kind != told.kind or memory.about == told.about:
+        if _sort(memory.about) != _sort(fact.about) or memory.kind != fact.kind or memory.about == fact.about:
             continue
-        if same(told.content, memory.content):
-            return replace(told, about=memory.about)
-    return told
+        if same(fact.content, memory.content):
+            return replace(fact, about=memory.about)
+    return fact
 
 
-def _ending(told: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
+def _ending(fact: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
     """Let a fact replace the memories that it ends; a note is ended by its key. Return None if there are none."""
-    if told.kind == "note" and told.about:
-        return told if any(one.about == told.about and one.kind == "note" for one in known) else None
-    named = set(told.named)
-    ended = [one.about for one in known if _sort(one.about) in told.ends and named <= set(terms(one.content))]
-    return replace(told, about=ended[0], replaces=(*told.replaces, *ended[1:])) if ended else None
+    if fact.kind == "note" and fact.about:
+        return fact if any(one.about == fact.about and one.kind == "note" for one in known) else None
+    named = set(fact.named)
+    ended = [one.about for one in known if _sort(one.about) in fact.ends and named <= set(terms(one.content))]
+    return replace(fact, about=ended[0], replaces=(*fact.replaces, *ended[1:])) if ended else None
 
 
-def _planned(told: StatedFact, known: Iterable[Memory]) -> StatedFact:
+def _planned(fact: StatedFact, known: Iterable[Memory]) -> StatedFact:
     """Resolve "the flight" to the only known flight."""
-    words = set(told.about.partition(":")[2].split())
+    words = set(fact.about.partition(":")[2].split())
     plans = {one.about for one in known if one.kind == "plan" and words <= set(one.about.partition(":")[2].split())}
-    return replace(told, about=plans.pop()) if told.vague and told.about not in plans and len(plans) == 1 else told
+    return replace(fact, about=plans.pop()) if fact.vague and fact.about not in plans and len(plans) == 1 else fact
 
 
 def _sort(about: str) -> str:

@@ -58,7 +58,7 @@ def render_turn(turn: Turn, following: Turn | None, layout: int = LAYOUT_VERSION
     """
     between = render_rounds(turn.rounds)
     if turn.answer is None or not _says_something(turn.answer.blocks):
-        if following is not None and _gives_way(turn, following):
+        if following is not None and _is_omitted(turn, following):
             return ()
         if turn.phase is Phase.DONE and turn.outcome is None:
             return _left_open(turn, following, layout)
@@ -85,14 +85,14 @@ def _blocks(item: TranscriptItem, running: bool) -> tuple[ContentBlock, ...]:
     return blocks_of((item,))
 
 
-def came_to_nothing(turn: Turn) -> bool:
+def has_no_output(turn: Turn) -> bool:
     """Return whether a turn ended without text and calls, so that its retry may replace it."""
     return not turn.text and (turn.answer is None or not _says_something(turn.answer.blocks))
 
 
-def _gives_way(turn: Turn, following: Turn) -> bool:
+def _is_omitted(turn: Turn, following: Turn) -> bool:
     """Return whether a turn without an answer can be omitted: the next one retries it with the same tool results."""
-    return following.retry_of == turn.id and came_to_nothing(turn) and _brought(turn) <= _brought(following)
+    return following.retry_of == turn.id and has_no_output(turn) and _brought(turn) <= _brought(following)
 
 
 def _brought(turn: Turn) -> set[str]:

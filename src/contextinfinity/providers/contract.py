@@ -110,7 +110,7 @@ class Wire(Protocol):
         """Return a request in the vendor's JSON."""
         ...
 
-    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to the vendor's options, and name those that the model does not support."""
         ...
 

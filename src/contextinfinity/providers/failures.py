@@ -202,9 +202,9 @@ def _upstream(
     status: int | None, error: Mapping[str, Json] | str, secrets: Iterable[str], wait: str | None
 ) -> dict[str, str | float]:
     """Return what the vendor sent: its status, its own error names and its message."""
-    told = error if isinstance(error, Mapping) else {}
+    fields = error if isinstance(error, Mapping) else {}
     said: dict[str, str | float] = {"message": scrub(_said(error), secrets)[:LONGEST_BODY]}
-    said |= {name: told[name] for name in ("type", "code") if isinstance(told.get(name), str)}
+    said |= {name: fields[name] for name in ("type", "code") if isinstance(fields.get(name), str)}
     said |= {"status": status} if status is not None else {}
     return said | ({"retry_after": wait} if wait else {})
 

@@ -73,13 +73,13 @@ def with_options(
     return body
 
 
-def joined(configured: Mapping[str, Json] | None, wished: Mapping[str, Json]) -> dict[str, Json]:
+def joined(configured: Mapping[str, Json] | None, requested: Mapping[str, Json]) -> dict[str, Json]:
     """Merge a caller's options over the configured ones, key by key.
 
     Objects that both have are merged, unless their ``type`` differs: then the caller's replaces the other.
     """
     out = dict(configured or {})
-    for key, each in wished.items():
+    for key, each in requested.items():
         mine = out.get(key)
         if isinstance(mine, dict) and isinstance(each, dict) and _alike(mine, each):
             each = {**mine, **each}

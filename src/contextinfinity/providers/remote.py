@@ -88,7 +88,7 @@ class RemoteProvider:
 
     def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
         """Convert request options to the vendor's options."""
-        return self._wire.wished(wishes, self.abilities(model_id))
+        return self._wire.convert_options(wishes, self.abilities(model_id))
 
     async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Send a request with retries and yield events as they arrive; raise ``ProviderError`` if all fail."""

@@ -49,7 +49,7 @@ def plain(wishes: RequestOptions) -> AppliedOptions:
     return AppliedOptions(msgspec.json.decode(msgspec.json.encode(wishes)))
 
 
-def wished_options(
+def converted_options(
     wishes: RequestOptions, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()
 ) -> AppliedOptions:
     """Apply the conversion of each option; name those that are not followed, or only in part (``in_part``)."""

@@ -124,8 +124,8 @@ class ScriptedProvider:
 
     async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Yield the reply of the script."""
-        told = self._script(written.request)
-        reply = await told if inspect.isawaitable(told) else told
+        scripted = self._script(written.request)
+        reply = await scripted if inspect.isawaitable(scripted) else scripted
         reply = ScriptedReply(text=reply) if isinstance(reply, str) else reply
         pieces, cut = _within(_pieces(reply), written.request)
         for piece in pieces[: reply.cut_after]:
@@ -194,10 +194,10 @@ class _Cut(NamedTuple):
 
 def _within(pieces: tuple[str, ...], request: ProviderRequest) -> tuple[tuple[str, ...], _Cut]:
     """Cut the text at a stop sequence or the token limit, if the request sets one."""
-    text, wished = "".join(pieces), dict_of(request.options)
-    stops = [stop for stop in list_of(wished.get("stop")) if stop and stop in text]
+    text, requested = "".join(pieces), dict_of(request.options)
+    stops = [stop for stop in list_of(requested.get("stop")) if stop and stop in text]
     cuts = [_Cut(text.index(stop), "stop_sequence", stop) for stop in stops]
-    room = wished.get("max_output_tokens", len(text)) * CHARACTERS
+    room = requested.get("max_output_tokens", len(text)) * CHARACTERS
     cut = min([*cuts, _Cut(room, "max_tokens" if len(text) > room else "")])
     if not cut.reason:
         return pieces, cut

@@ -246,8 +246,8 @@ def _doubtful(words: Words, at: int, number_at: int) -> bool:
     if words.low[at] not in ("may", "march", "mar", "dec", "mars") or words.capital(at):
         return False
     after = words.after(number_at)
-    told = not after or after in _OFTEN or year_at(words, number_at + 1) is not None
-    return not (words.before(at) in _DATED | say.IN or (told and not words.before(at)))
+    is_dated = not after or after in _OFTEN or year_at(words, number_at + 1) is not None
+    return not (words.before(at) in _DATED | say.IN or (is_dated and not words.before(at)))
 
 
 def _month_is_meant(words: Words, at: int) -> bool:

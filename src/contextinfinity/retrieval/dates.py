@@ -1,7 +1,7 @@
 """Find the times that a text mentions, to search for messages from or about them.
 
     spans_in    in a question: "What did we decide in May?" asked in June 2023 means May 2023
-    told_of     in a message: written on 8 May, "yesterday" is 7 May
+    dates_mentioned  in a message: written on 8 May, "yesterday" is 7 May
     nearness    how well a moment fits a span
 
 Words that only look like a time (a version, a price, "may" as a verb) are ignored. No input raises an error, and of a
@@ -62,7 +62,7 @@ def spans_in(text: str, asked_at: datetime) -> tuple[TimeSpan, ...]:
     return tuple(spans.values())
 
 
-def told_of(text: str, said_at: datetime) -> tuple[TimeSpan, ...]:
+def dates_mentioned(text: str, said_at: datetime) -> tuple[TimeSpan, ...]:
     """Return the times mentioned in a message, relative to when it was written."""
     text = _shortened(text)
     return spans_in(text, said_at) if may_name_a_time(text) else ()

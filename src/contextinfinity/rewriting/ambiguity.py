@@ -29,7 +29,9 @@ class AmbiguousReference(Struct, frozen=True, kw_only=True):
     candidates: tuple[ReferredThing, ...]
 
 
-def doubt_about(message: str, found: list[Reference], conversation: ReferenceContext) -> AmbiguousReference | None:
+def ambiguous_reference(
+    message: str, found: list[Reference], conversation: ReferenceContext
+) -> AmbiguousReference | None:
     """Return the first ambiguous reference; None if there is none, or if there are too many candidates."""
     if len(message.split()) > (LONG if asks(message) else SHORT):
         return None

@@ -58,8 +58,8 @@ class ModelRewriter:
             return words_alone
         message = self._hide(message)
         shown = [(role, self._hide(text)) for role, text in _shown(follow_up)]
-        told = [{"role": role, "content": text} for role, text in shown]
-        question = json.dumps({"conversation": told, "message": message}, ensure_ascii=False)
+        conversation = [{"role": role, "content": text} for role, text in shown]
+        question = json.dumps({"conversation": conversation, "message": message}, ensure_ascii=False)
         answer = await self._adviser.ask(INSTRUCTIONS, question, max_output_tokens=2_000 + len(message))
         explicit = checked(answer, message, [text for _, text in shown])
         if not explicit:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from contextinfinity.rewriting.ambiguity import AmbiguousReference, doubt_about
+from contextinfinity.rewriting.ambiguity import AmbiguousReference, ambiguous_reference
 from contextinfinity.rewriting.antecedents import candidates, certain
 from contextinfinity.rewriting.clarification import asking, described
 from contextinfinity.rewriting.contract import FollowUp, Rewritten
@@ -44,7 +44,7 @@ class OfflineRewriter:
             return Rewritten(query=message, entities=entities)
         found = references(message)
         thing, doubt = _person(message, found, conversation)
-        doubt = doubt or (None if thing else doubt_about(message, found, conversation))
+        doubt = doubt or (None if thing else ambiguous_reference(message, found, conversation))
         terms = search_terms(message, conversation) if _is_follow_up(message) else ()
         if doubt is not None:
             names = tuple(name for one in doubt.candidates for name in one.name.split())
@@ -75,7 +75,7 @@ def _person(
     scored = candidates(conversation, pronoun)
     thing = certain(scored, conversation, pronoun)
     if thing is None:
-        return None, doubt_about(message, found, conversation)
+        return None, ambiguous_reference(message, found, conversation)
     return (thing if asks(message) and thing.name not in message else None), None
 
 

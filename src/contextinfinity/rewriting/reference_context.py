@@ -67,7 +67,7 @@ class ReferredThing(Struct, eq=False, kw_only=True):
         self.gender = self.gender or mention.gender
         self.turns.append(turn)
 
-    def liken(self, other: ReferredThing) -> None:
+    def set_same_kind(self, other: ReferredThing) -> None:
         """Return two things that were named together the same kind: "Einstein and Newton"."""
         self.beside.append(other)
         other.beside.append(self)
@@ -122,7 +122,7 @@ class ReferenceContext(Struct, kw_only=True):
         named = [self._placed(mention, turn) for mention in found]
         for (one, first), (other, second) in pairwise(zip(named, found, strict=True)):
             if text[first.end : second.start] in _JOINING:
-                one.liken(other)
+                one.set_same_kind(other)
         self._again(text, turn)
         people = [(thing, mention) for thing, mention in zip(named, found, strict=True) if thing.may_be_person]
         if people and len({id(thing) for thing, _ in people}) == 1:

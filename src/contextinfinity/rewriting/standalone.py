@@ -28,8 +28,8 @@ class ChosenAntecedent:
         rewriting, close = import_module(WIRING).open_rewriting()
         try:
             async with asyncio.timeout(rewriting.seconds):
-                told: Rewritten = await rewriting.rewrite(follow_up)
-            return told
+                result: Rewritten = await rewriting.rewrite(follow_up)
+            return result
         finally:
             await close()
 

@@ -43,7 +43,7 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
     others = (*named, *_fallbacks(router))
     chosen = chosen or _by_name(others, query, there, considered) or _in_spite_of(others, query, there, considered)
     if chosen is None:
-        reason = f"No model can answer this request. {_what_stood_against(considered)}".strip()
+        reason = f"No model can answer this request. {_reasons_against(considered)}".strip()
         return Route(model=None, reason=reason, home=home, **labels(purpose), considered=tuple(considered))
     model, reason = chosen
     stand_ins = [name for name in dict.fromkeys((home, *router.fallbacks)) if name != model]
@@ -157,7 +157,7 @@ def _by_name(
         seen = Considered(model=name, by=by, against=wrong)
         considered.append(seen)
         if not wrong:
-            return name, f"{_what_stood_against(passed)} {name} answers: it is {by}.".strip()
+            return name, f"{_reasons_against(passed)} {name} answers: it is {by}.".strip()
         passed.append(seen)
     return None
 
@@ -171,7 +171,7 @@ def _in_spite_of(
     """Return the first model that is able but failed recently; it is tried anyway."""
     for name, _ in _each_once(named):
         if name in there and not cannot(there[name], query):
-            return name, f"{_what_stood_against(considered)} {name} is used anyway.".strip()
+            return name, f"{_reasons_against(considered)} {name} is used anyway.".strip()
     return None
 
 
@@ -194,5 +194,5 @@ def _against(model: ModelFacts, query: RouteQuery) -> str:
     return is_away(model) or cannot(model, query)
 
 
-def _what_stood_against(considered: Iterable[Considered]) -> str:
+def _reasons_against(considered: Iterable[Considered]) -> str:
     return " ".join(f"Not {seen.model}: {seen.against}." for seen in considered if not seen.by.startswith("rule"))

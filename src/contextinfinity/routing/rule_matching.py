@@ -25,7 +25,7 @@ def against(rule: Rule, query: RouteQuery, purpose: Purpose, model: ModelFacts |
     """
     if rule.intent is not None and rule.intent != purpose.intent:
         return f"the message is about {NAMES[purpose.intent]}, not {NAMES[rule.intent]}"
-    missing = _no_need(rule, query, home) or _of_another_length(rule, query) or _of_somebody_else(rule, query)
+    missing = _no_need(rule, query, home) or _of_another_length(rule, query) or _of_another_user(rule, query)
     return missing or _too_dear(rule, query, model)
 
 
@@ -75,7 +75,7 @@ def _between(least: int | None, count: int, most: int | None) -> bool:
     return (least is None or least <= count) and (most is None or count <= most)
 
 
-def _of_somebody_else(rule: Rule, query: RouteQuery) -> str:
+def _of_another_user(rule: Rule, query: RouteQuery) -> str:
     if rule.user is not None and rule.user != query.user:
         return "another user asks"
     return "another organisation asks" if rule.org is not None and rule.org != query.org else ""

@@ -102,11 +102,11 @@ def make_app(
         app.include_router(router)
     app.include_router(rpc.routes)
     app.state.flat_routes = [route for router in routers for route in router.routes]
-    app.add_exception_handler(ContextInfinityError, problems.tell)
-    app.add_exception_handler(RequestValidationError, problems.tell_parameters)
-    app.add_exception_handler(HTTPException, problems.tell_routing)
-    app.add_exception_handler(ClientDisconnect, problems.tell_nobody)
-    app.add_exception_handler(Exception, problems.tell_unforeseen)
+    app.add_exception_handler(ContextInfinityError, problems.error_response)
+    app.add_exception_handler(RequestValidationError, problems.parameters_response)
+    app.add_exception_handler(HTTPException, problems.routing_response)
+    app.add_exception_handler(ClientDisconnect, problems.disconnected_response)
+    app.add_exception_handler(Exception, problems.unexpected_response)
     if settings.server.cors_origins:
         app.add_middleware(
             CORSMiddleware,

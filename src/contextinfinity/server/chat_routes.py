@@ -75,11 +75,11 @@ async def chat(request: Request, act: Chatting, key: Key = None) -> Response:
     wanted = known_session(body.session_id)
     place = await _place(door, act, wanted, key)
     try:
-        told = await _answered(request, door, place, act, key)
+        result = await _answered(request, door, place, act, key)
     except NotFound:  # it went with its last turn just now
         place = await _made(door, act, place.session_id, key)
-        told = await _answered(request, door, place, act, key)
-    return answer(told)
+        result = await _answered(request, door, place, act, key)
+    return answer(result)
 
 
 def _check(query: str, most: int) -> None:
@@ -100,7 +100,7 @@ async def _place(door: AppState, act: Acting, wanted: str | None, key: str | Non
     except NotFound:
         return await _made(door, act, wanted, key)
     except LedgerError as error:
-        _tell("load_history", wanted, act.owner, error)
+        _log_failure("load_history", wanted, act.owner, error)
         # Whose it is cannot be read: where tokens keep users apart it gets a new id.
         return await _made(door, act, wanted if act.check is None else None, key)
 
@@ -121,13 +121,13 @@ async def _answered_once(request: Request, door: AppState, act: ActingWith[ChatQ
     """Answer a query without storing it; the caller's session does not change."""
     place = await _made(door, act, None, None)
     try:
-        told = await _answered(request, door, place, act, None, is_alone=True)
+        result = await _answered(request, door, place, act, None, is_alone=True)
     finally:
         try:
             await act.client.threads.delete(place.session_id)
         except ContextInfinityError as error:  # it goes when its time is over
-            _tell("delete_session", place.session_id, act.owner, error)
-    return replace(told, session_id=known_session(act.body.session_id) or new_id())
+            _log_failure("delete_session", place.session_id, act.owner, error)
+    return replace(result, session_id=known_session(act.body.session_id) or new_id())
 
 
 async def _answered(
@@ -150,7 +150,7 @@ async def _answered(
     )
     note_start(request, await anext(events))
     turn = await last(door, events, act.check)
-    return _told(body, turn, place, await _behind(act, turn, body.query, place.earlier))
+    return _chat_answer(body, turn, place, await _behind(act, turn, body.query, place.earlier))
 
 
 async def _behind(act: Acting, turn: FinishedTurn, query: str, earlier: Sequence[ShownTurn]) -> ChatBackend:
@@ -167,7 +167,7 @@ async def _behind(act: Acting, turn: FinishedTurn, query: str, earlier: Sequence
     return ChatBackend(purpose.intent, purpose.confidence, plan.candidates, quoted)
 
 
-def _told(body: ChatQuery, turn: FinishedTurn, place: ChatTarget, behind: ChatBackend) -> ChatAnswer:
+def _chat_answer(body: ChatQuery, turn: FinishedTurn, place: ChatTarget, behind: ChatBackend) -> ChatAnswer:
     facts = ChatFacts(
         message_type="error" if turn.error else "clarification" if turn.outcome == "clarification" else "answer",
         outcome=turn.outcome,
@@ -195,7 +195,7 @@ def _told(body: ChatQuery, turn: FinishedTurn, place: ChatTarget, behind: ChatBa
     )
 
 
-def _tell(operation: str, session_id: str, owner: Owner, error: ContextInfinityError) -> None:
+def _log_failure(operation: str, session_id: str, owner: Owner, error: ContextInfinityError) -> None:
     """Log a failed operation and its user."""
     about = {"operation": operation, "session_id": session_id, "user_id": owner.user_id, "error": error.message}
     log.warning("chat: %s failed: %s", operation, error.message, extra=about)

@@ -16,7 +16,7 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import ContextInfinityError, InvalidInput, TooLarge, TooSlow
 from contextinfinity.server import problems
 from contextinfinity.server.metrics import Metrics
-from contextinfinity.server.v1.vendors import is_theirs, request_id_of
+from contextinfinity.server.v1.vendors import is_for_vendor, request_id_of
 from contextinfinity.settings import Server
 from contextinfinity.storage.acting_owner import NO_OWNER, act_for
 
@@ -182,7 +182,7 @@ class Guard:
 def _added(scope: Scope, request_id: str) -> list[tuple[bytes, bytes]]:
     """Return the headers of every response; clients of some vendors look for the request id elsewhere."""
     added = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
-    return [*added, (b"request-id", request_id_of(scope).encode())] if is_theirs(scope) else added
+    return [*added, (b"request-id", request_id_of(scope).encode())] if is_for_vendor(scope) else added
 
 
 def _is_text(address: bytes) -> bool:

@@ -25,13 +25,13 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
-        told["message"] = record.getMessage()
-        told |= getattr(record, "fields", {})
-        told |= {name: getattr(record, name) for name in OF_A_FAILURE if hasattr(record, name)}
+        parts = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
+        parts["message"] = record.getMessage()
+        parts |= getattr(record, "fields", {})
+        parts |= {name: getattr(record, name) for name in OF_A_FAILURE if hasattr(record, name)}
         if record.exc_info:
-            told["trace"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+            parts["trace"] = self.formatException(record.exc_info)
+        return json.dumps(parts)
 
 
 class TextLines(logging.Formatter):
@@ -41,12 +41,12 @@ class TextLines(logging.Formatter):
         """Format a record; control characters are replaced."""
         fields: dict[str, Any] = getattr(record, "fields", {})
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        told = [f"{level}{record.getMessage()}"]
-        told += [f"{fields['ms']:.0f} ms"] if "ms" in fields else []
-        told += [f"thread {fields['thread_id']}"] if "thread_id" in fields else []
-        told += [f"turn {fields['turn_seq']}"] if "turn_seq" in fields else []
-        told += [f"{name} {getattr(record, name)}" for name in OF_A_FAILURE if hasattr(record, name)]
-        lines = [f"{datetime.fromtimestamp(record.created):%H:%M:%S} {', '.join(told)}"]
+        parts = [f"{level}{record.getMessage()}"]
+        parts += [f"{fields['ms']:.0f} ms"] if "ms" in fields else []
+        parts += [f"thread {fields['thread_id']}"] if "thread_id" in fields else []
+        parts += [f"turn {fields['turn_seq']}"] if "turn_seq" in fields else []
+        parts += [f"{name} {getattr(record, name)}" for name in OF_A_FAILURE if hasattr(record, name)]
+        lines = [f"{datetime.fromtimestamp(record.created):%H:%M:%S} {', '.join(parts)}"]
         lines += self.formatException(record.exc_info).splitlines() if record.exc_info else []
         return "\n".join(map(_printable, lines))
 

@@ -34,11 +34,11 @@ async def speak(request: Request, act: ActingUser) -> Response:
         known = ", ".join(VERSIONS)
         wrong = {"code": INVALID, "message": f"This protocol version is not supported; supported are: {known}."}
         return _json({"jsonrpc": "2.0", "id": None, "error": wrong}, 400)
-    told = await answer(act.client, await request.body())
-    if told is None:
+    reply = await answer(act.client, await request.body())
+    if reply is None:
         return Response(status_code=202)
-    is_message = not isinstance(told, dict) or "error" not in told or told.get("id") is not None
-    return _json(told, 200 if is_message else 400)
+    is_message = not isinstance(reply, dict) or "error" not in reply or reply.get("id") is not None
+    return _json(reply, 200 if is_message else 400)
 
 
 def _json(value: Json, status: int = 200) -> Response:

@@ -88,7 +88,7 @@ async def read_messages(
 
 
 @routes.post("/threads/{thread_id}/messages", responses=gives(FinishedTurn, *TALKING), openapi_extra=takes(NewMessage))
-async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
+async def send_message(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
     """Send a message and wait for the complete answer; a failed answer is returned with outcome `failed`."""
     door = door_of(request)
     events = _sent(door, thread_id, act, key, deltas=False)
@@ -97,7 +97,7 @@ async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = No
 
 
 @routes.post("/threads/{thread_id}/messages/stream", responses=gives_events(*TALKING), openapi_extra=takes(NewMessage))
-async def say_and_listen(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
+async def stream_message(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
     """Send a message and stream the answer as server-sent events; it continues if the client disconnects."""
     door = door_of(request)
     close = door.streams.take(act.owner)
@@ -249,7 +249,7 @@ def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
         outcome=turn.outcome,
         images=turn.images,
     )
-    told = replace(
+    answer_side = replace(
         asked,
         images=0,
         role="assistant",
@@ -260,4 +260,4 @@ def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
         latency_ms=turn.latency_ms,
         tool_calls=turn.tool_calls,
     )
-    return asked, told
+    return asked, answer_side

@@ -12,7 +12,7 @@ from contextinfinity.server import metrics
 from contextinfinity.server.app_state import door_of
 from contextinfinity.server.auth import ActingUser, Asking
 from contextinfinity.server.response_bodies import HealthReport, ModelNames, answer, gives, gives_events, refusals
-from contextinfinity.server.streams import EventStream, told_frames
+from contextinfinity.server.streams import EventStream, event_frames
 
 routes = APIRouter(tags=["operations"], default_response_class=Response)
 
@@ -37,7 +37,7 @@ async def compactions(request: Request, act: ActingUser) -> Response:
     """Stream compaction events of the acting user's conversations, from the worker that serves the request."""
     door = door_of(request)
     close = door.streams.take(act.owner)
-    content = told_frames(door, act.client.folds.follow(), act.check)
+    content = event_frames(door, act.client.folds.follow(), act.check)
     return EventStream(content, close=close, stall_seconds=door.server.stall_seconds)
 
 

@@ -38,7 +38,7 @@ from contextinfinity.errors import (
     TooSlow,
     WrongForm,
 )
-from contextinfinity.server.v1.vendors import is_theirs, refusal
+from contextinfinity.server.v1.vendors import is_for_vendor, refusal
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:contextinfinity:error:"
@@ -114,13 +114,13 @@ def response(problem: ProblemDocument, headers: dict[str, str] | None = None) ->
 
 def answer(scope: Scope, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
     """Return a problem in the form the client can read: clients of another vendor get that vendor's error format."""
-    if not is_theirs(scope):
+    if not is_for_vendor(scope):
         return response(problem, headers)
-    told = Problem(code=problem.code, message=problem.detail, hint=problem.hint)
-    return refusal(scope, told, problem.status, headers)
+    problem_details = Problem(code=problem.code, message=problem.detail, hint=problem.hint)
+    return refusal(scope, problem_details, problem.status, headers)
 
 
-async def tell(request: Request, error: Exception) -> Response:
+async def error_response(request: Request, error: Exception) -> Response:
     """Handle one of our errors."""
     assert isinstance(error, ContextInfinityError)  # noqa: S101  registered for these only
     return answer(request.scope, problem_of(error), headers_of(error))
@@ -138,15 +138,15 @@ def headers_of(error: ContextInfinityError) -> dict[str, str]:
     return headers
 
 
-async def tell_parameters(request: Request, error: Exception) -> Response:
+async def parameters_response(request: Request, error: Exception) -> Response:
     """Handle an invalid path or query; the response does not repeat what was sent."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  registered for these only
     said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
-    told = InvalidInput(f"{'; '.join(said)}.", hint="The parameters are in /openapi.json.")
-    return answer(request.scope, problem_of(told))
+    problem_details = InvalidInput(f"{'; '.join(said)}.", hint="The parameters are in /openapi.json.")
+    return answer(request.scope, problem_of(problem_details))
 
 
-async def tell_routing(request: Request, error: Exception) -> Response:
+async def routing_response(request: Request, error: Exception) -> Response:
     """Handle an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101  registered for these only
     said = {404: "There is no such path.", 405: f"This path does not allow {request.method}."}
@@ -164,12 +164,12 @@ def _methods(request: Request) -> list[str]:
     return sorted({method for route in fitting for method in route.methods})
 
 
-async def tell_nobody(request: Request, error: Exception) -> Response:
+async def disconnected_response(request: Request, error: Exception) -> Response:
     """Handle a request whose client disconnected: no one reads the response, and it is not logged as an error."""
     return answer(request.scope, plain_problem(400, "broken_off", "The request was cut off."))
 
 
-async def tell_unforeseen(request: Request, error: Exception) -> Response:
+async def unexpected_response(request: Request, error: Exception) -> Response:
     """Handle an unexpected error without showing internals."""
     unforeseen = ContextInfinityError("An unexpected error occurred.", hint="See the server's log at this time.")
     return answer(request.scope, problem_of(unforeseen))

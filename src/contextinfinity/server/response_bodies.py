@@ -212,8 +212,8 @@ def note(request: Request, **fields: object) -> None:
 def gives(kind: type[Struct], *others: int) -> dict[int | str, Any]:
     """Describe a route's responses: a value, or a problem with one of these statuses."""
     schema = {"$ref": REFERENCE.format(name=kind.__name__)}
-    told: dict[int | str, Any] = {200: {"description": summary_of(kind), "content": {JSON: {"schema": schema}}}}
-    return told | refusals(*ALWAYS, *others)
+    documented: dict[int | str, Any] = {200: {"description": summary_of(kind), "content": {JSON: {"schema": schema}}}}
+    return documented | refusals(*ALWAYS, *others)
 
 
 def gives_events(*others: int) -> dict[int | str, Any]:
@@ -223,10 +223,10 @@ def gives_events(*others: int) -> dict[int | str, Any]:
     fields = {"event": {"type": "string", "enum": names}, "data": {"type": "string", "description": "JSON"}}
     fields |= {"id": {"type": "string"}, "retry": {"type": "integer"}}
     schema = {"type": "object", "properties": fields, "description": "One event."}
-    told: dict[int | str, Any] = {
+    documented: dict[int | str, Any] = {
         200: {"description": "A stream of server-sent events.", "content": {streams.MEDIA_TYPE: {"schema": schema}}}
     }
-    return told | refusals(*ALWAYS, *others)
+    return documented | refusals(*ALWAYS, *others)
 
 
 def refusals(*statuses: int) -> dict[int | str, Any]:
@@ -259,8 +259,8 @@ def _plain(schema: Any) -> Any:
         return [_plain(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    told = {name: _plain(inner) for name, inner in schema.items()}
-    each = told.get("prefixItems")
+    documented = {name: _plain(inner) for name, inner in schema.items()}
+    each = documented.get("prefixItems")
     if not each or any(one != each[0] for one in each):
-        return told
-    return {name: inner for name, inner in told.items() if name != "prefixItems"} | {"items": each[0]}
+        return documented
+    return {name: inner for name, inner in documented.items() if name != "prefixItems"} | {"items": each[0]}

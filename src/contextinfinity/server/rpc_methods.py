@@ -172,7 +172,7 @@ class LLMService:
             await self.set_selected_files(files)
         session_id = await self._restored()
         content: tuple[ContentBlock, ...] = (TextBlock(text=message), *map(_image, images or ()))
-        events = self._talking().send(session_id or "new", content, model=model)
+        events = self._running_answers().send(session_id or "new", content, model=model)
         started = (await anext(events)).event
         if not isinstance(started, TurnStarted):
             raise Refused("The message was not accepted.", hint="Send it again.")
@@ -282,7 +282,7 @@ class LLMService:
             return ""
         return f"users/{hashlib.sha256(f'{owner.org_id}/{owner.user_id}'.encode()).hexdigest()[:32]}"
 
-    def _talking(self) -> Conversations:
+    def _running_answers(self) -> Conversations:
         return self._workspace() if self._root else self._client.conversations
 
     async def _restored(self) -> str | None:

@@ -101,11 +101,13 @@ class KeepAliveProtocol(H11Protocol):
 def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
     """Return the response to bytes that are not a valid request."""
     if getattr(error, "error_status_hint", 400) == 431:
-        told = problems.plain_problem(431, "headers_too_large", "The headers take more than is allowed.")
+        problem = problems.plain_problem(431, "headers_too_large", "The headers take more than is allowed.")
     else:
-        told = problems.plain_problem(400, "no_http", "This is not a valid HTTP/1.1 request.")
-    answer = problems.response(told, {"connection": "close"})
-    head = h11.Response(status_code=told.status, headers=answer.raw_headers, reason=HTTPStatus(told.status).phrase)
+        problem = problems.plain_problem(400, "no_http", "This is not a valid HTTP/1.1 request.")
+    answer = problems.response(problem, {"connection": "close"})
+    head = h11.Response(
+        status_code=problem.status, headers=answer.raw_headers, reason=HTTPStatus(problem.status).phrase
+    )
     return head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
 
 
@@ -173,9 +175,9 @@ class ServerProcess(uvicorn.Server):
 
 
 def serve(
-    settings: Settings, open_client: OpenClient, *, tell: Callable[[str], None], log_format: LogFormat = "json"
+    settings: Settings, open_client: OpenClient, *, on_address: Callable[[str], None], log_format: LogFormat = "json"
 ) -> None:
-    """Serve until asked to end; ``tell`` receives the address once connections are accepted.
+    """Serve until asked to end; ``on_address`` receives the address once connections are accepted.
 
     Errors that keep the ledger from being opened (``LedgerBusy`` and others) are raised, or logged by the worker
     concerned.
@@ -189,9 +191,9 @@ def serve(
     with listening(server.host, server.port) as sock:
         address = address_of(server.host, sock)
         if server.workers == 1:
-            _work(settings, open_client, sock, log_format, ready=lambda: tell(address))
+            _work(settings, open_client, sock, log_format, ready=lambda: on_address(address))
         else:
-            tell(address)
+            on_address(address)
             _watch(settings, open_client, sock, log_format)
 
 

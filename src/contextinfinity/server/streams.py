@@ -66,15 +66,15 @@ async def frames(
     """Yield events as they come, and comments as keep-alive, until the turn, the server or the token ends."""
     yield COME_BACK + (KEEP_ALIVE if first is None else frame(first))
     try:
-        async with aclosing(handfuls(door, events, check=check)) as coming:
+        async with aclosing(event_batches(door, events, check=check)) as coming:
             async for handful in coming:
                 yield b"".join(map(frame, handful)) or KEEP_ALIVE
     except ContextInfinityError as error:  # the status is gone; the stream itself has to say it
         yield frame(StampedEvent(event=TurnFailed(code=error.code, message=error.message, hint=error.hint)))
     except Exception:
         log.exception("a stream was cut off")
-        told = TurnFailed(code="error", message="The stream was cut off.", hint="Resume it with Last-Event-ID.")
-        yield frame(StampedEvent(event=told))
+        failure = TurnFailed(code="error", message="The stream was cut off.", hint="Resume it with Last-Event-ID.")
+        yield frame(StampedEvent(event=failure))
 
 
 async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check | None = None) -> FinishedTurn:
@@ -90,10 +90,10 @@ async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check
             return end.result()
         raise Ending("The server is shutting down, and the answer is not complete yet.")
     finally:
-        await _let_go(end, ending, *checking)
+        await _cancel_all(end, ending, *checking)
 
 
-async def told_frames(
+async def event_frames(
     door: AppState, events: AsyncIterator[CompactionEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
     """Yield events as they happen, with keep-alive comments, until the client or the server ends.
@@ -102,13 +102,13 @@ async def told_frames(
     """
     yield COME_BACK + KEEP_ALIVE
     with suppress(TokenNeeded):
-        async with aclosing(handfuls(door, events, end=door.closing, check=check)) as coming:
+        async with aclosing(event_batches(door, events, end=door.closing, check=check)) as coming:
             async for handful in coming:
                 written = (_block(str(event.__struct_config__.tag), event) for event in handful)
                 yield b"".join(written) or KEEP_ALIVE
 
 
-async def handfuls(
+async def event_batches(
     door: AppState, events: AsyncIterator[E], *, end: asyncio.Event | None = None, check: Check | None = None
 ) -> AsyncGenerator[list[E]]:
     """Yield events in batches as they arrive, and an empty batch periodically while none arrive.
@@ -149,7 +149,7 @@ async def handfuls(
         if reading.done():
             reading.result()  # or what went wrong
     finally:
-        await _let_go(reading, ending, beating, *checking)
+        await _cancel_all(reading, ending, beating, *checking)
 
 
 async def _checked(check: Check) -> None:
@@ -167,13 +167,13 @@ async def _beat(news: asyncio.Event, seconds: float) -> None:
         news.set()
 
 
-async def _let_go(*tasks: asyncio.Future[Any]) -> None:
+async def _cancel_all(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Patience:
+class _ReadTimeout:
     """Gives up a reader that takes nothing: one timer per stream, because one per token would cost too much."""
 
     def __init__(self, send: Send, seconds: float, give_up: Callable[[], None]) -> None:
@@ -220,7 +220,7 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream until it ends or its reader is given up."""
-        patience = _Patience(send, self._stall_seconds, scope["state"]["abort"])
+        patience = _ReadTimeout(send, self._stall_seconds, scope["state"]["abort"])
         try:
             await super().__call__(scope, receive, patience.send)
         finally:

@@ -83,15 +83,15 @@ class Copies:
             if isinstance(copy, Journals):
                 await _clear(copy, deletions, ())
 
-    def written_elsewhere(self) -> list[Path]:
+    def external_backups(self) -> list[Path]:
         """Return existing backups that a user wrote to other places. These are never changed."""
-        return [] if self._backups is None else written_elsewhere(self._backups)
+        return [] if self._backups is None else external_backups(self._backups)
 
     async def scan(self, samples: Sequence[str]) -> tuple[FilesScan, ...]:
         """Search the bytes of every file for samples of deleted text; nothing without a data_dir."""
         if self._scanned is None:
             return ()
-        return await asyncio.to_thread(scan_files, self._scanned, self.written_elsewhere(), samples)
+        return await asyncio.to_thread(scan_files, self._scanned, self.external_backups(), samples)
 
     async def in_use(self, deletions: Deletions) -> list[Path]:
         """Return files with deleted text that another process still uses, such as its spool."""
@@ -123,7 +123,7 @@ def copies_of(data_dir: Path, ledger: Path, *others: Copy) -> Copies:
     )
 
 
-def written_elsewhere(backups: Path) -> list[Path]:
+def external_backups(backups: Path) -> list[Path]:
     """Return existing backups that were written to other places."""
     try:
         lines = (backups / ELSEWHERE).read_text(encoding="utf-8").splitlines()
@@ -132,7 +132,7 @@ def written_elsewhere(backups: Path) -> list[Path]:
     return [path for path in map(Path, dict.fromkeys(lines)) if path.exists()]
 
 
-def note_written_elsewhere(backups: Path, path: Path) -> None:
+def note_external_backup(backups: Path, path: Path) -> None:
     """Record that a backup was written to another place, so that a deletion can list it."""
     make_private(backups)
     with (backups / ELSEWHERE).open("a", encoding="utf-8") as file:
@@ -170,7 +170,7 @@ class Journals:
             return
         # Read the spools first: a step that leaves its spool in the meantime is then found in the ledger.
         held = await asyncio.to_thread(_steps_in_spools, self._spools)
-        doomed = await deletions.doomed_steps(found)
+        doomed = await deletions.steps_to_delete(found)
         stray = await deletions.stray_steps(found.keys() - held - doomed)
         paths = [path for step in doomed for path in found[step]]
         paths += [path for step in stray for path in found[step] if await asyncio.to_thread(_is_useless, path)]

@@ -86,7 +86,7 @@ class Deletions(Protocol):
         """Return the time up to which the text of each session is or must be deleted; others are left out."""
         ...
 
-    async def doomed_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
+    async def steps_to_delete(self, steps: Collection[StepId]) -> frozenset[StepId]:
         """Return the steps of sessions that are being deleted, and of finished turns past their time to live."""
         ...
 

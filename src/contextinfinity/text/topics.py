@@ -143,7 +143,7 @@ def shift_scores(
     weights = WORK if said.is_work else TALK
     for unit in range(1, len(said.units)):
         opening = said.units[unit][0]
-        odds = weigh(said.evidence(unit), weights) + said.told(unit) + _pause(clock[opening - 1], clock[opening])
+        odds = weigh(said.evidence(unit), weights) + said.cue_weight(unit) + _pause(clock[opening - 1], clock[opening])
         scores[spoken[opening]] = 1 / (1 + exp(-odds))
     return scores
 
@@ -227,7 +227,7 @@ class _Said:
         around = [*self.steps[max(1, unit - 2) : unit], *self.steps[unit + 1 : unit + 3]]
         return sum(around) / len(around) - self.steps[unit] if around else 0.0
 
-    def told(self, unit: int) -> float:
+    def cue_weight(self, unit: int) -> float:
         """Return the weight of the opening phrase and of the files and symbols named."""
         text = self.texts[self.units[unit][0]]
         if cues.leaves_topic(text):

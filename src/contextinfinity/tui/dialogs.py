@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 
 
 class TextDialog(ModalScreen[str | None]):
@@ -30,8 +30,8 @@ class TextDialog(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """Put the question above the field."""
         with Vertical(classes="dialog"):
-            yield Label(tame(self._question), markup=False)
-            yield Input(tame(self._value), select_on_focus=False)
+            yield Label(printable(self._question), markup=False)
+            yield Input(printable(self._value), select_on_focus=False)
             yield Label("Enter accepts, Escape cancels", classes="hint")
 
     @on(Input.Submitted)
@@ -53,9 +53,9 @@ class ChoiceDialog(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """Put the title above the choices."""
         with Vertical(classes="dialog"):
-            yield Label(tame(self._title), markup=False)
+            yield Label(printable(self._title), markup=False)
             lines = [
-                Option(Text.assemble((f" {key}  ", "bold cyan"), tame(line)), id=name)
+                Option(Text.assemble((f" {key}  ", "bold cyan"), printable(line)), id=name)
                 for name, key, line in self._choices
             ]
             yield OptionList(*lines)

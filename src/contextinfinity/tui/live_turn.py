@@ -23,7 +23,7 @@ from contextinfinity.domain.events import (
 )
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.turn import Phase
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 from contextinfinity.tui.turn_view import DIM, INDENT, MODEL, WARNING, Look, heading, indented, question_lines
 
@@ -139,5 +139,5 @@ def _note(event: ToolCalled | Retrying) -> str:
 
 
 def _line(note: str) -> str:
-    note = " ".join(tame(note).split())
+    note = " ".join(printable(note).split())
     return note if len(note) <= NOTE_CHARACTERS else f"{note[:NOTE_CHARACTERS]}…"

@@ -15,7 +15,7 @@ from contextinfinity.client.results import ShownThread
 from contextinfinity.domain.search import Hit
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.text.plurals import counted
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.client_thread import ClientThread
 from contextinfinity.tui.turn_view import clock
 
@@ -141,7 +141,7 @@ class Sidebar(Vertical):
 
     def _cut(self, words: str) -> str:
         """Cut a line to the width of the list, which would break a longer one."""
-        line, room = " ".join(tame(words).split()), max(self.size.width - 4, 8)
+        line, room = " ".join(printable(words).split()), max(self.size.width - 4, 8)
         return line if cell_len(line) <= room else f"{set_cell_size(line, room - 1).rstrip()}…"
 
     @on(Input.Submitted, "#sidebar-search")

@@ -6,7 +6,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from contextinfinity.client.references import short
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.live_turn import LiveTurn
 from contextinfinity.tui.open_conversation import OpenConversation, branch_name
 from contextinfinity.tui.turn_view import Look
@@ -34,9 +34,9 @@ class StatusHeader(Static):
         named = f"branch {branch_name(branch)}" if branch is not None else "no branch yet"
         model = conversation.model or "model chosen by the router"
         room = max(self.size.width - len(named) - len(model) - 8, 12)
-        title = " ".join(tame(conversation.title).split())
+        title = " ".join(printable(conversation.title).split())
         title = title if len(title) <= room else f"{title[: room - 1]}…"
-        return [(title, "bold"), SEPARATOR, named, SEPARATOR, (tame(model), "dim")]
+        return [(title, "bold"), SEPARATOR, named, SEPARATOR, (printable(model), "dim")]
 
     def _second(
         self, conversation: OpenConversation, live: LiveTurn | None, look: Look, busy: str

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.turn import Phase, Usage
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 
 INDENT = 2
@@ -38,7 +38,7 @@ def turn_lines(turn: ShownTurn, width: int, console: Console, look: Look) -> lis
 
 def question_lines(question: str, beside: str, width: int, console: Console, look: Look) -> list[Text]:
     """Draw the user's side of a turn."""
-    words = Text(tame(question.strip())).wrap(console, max(width - INDENT, 8), overflow="fold")
+    words = Text(printable(question.strip())).wrap(console, max(width - INDENT, 8), overflow="fold")
     return [heading("You", beside, USER, look), *indented(list(words))]
 
 
@@ -52,8 +52,8 @@ def answer_lines(text: str, width: int, console: Console) -> list[Text]:
 def heading(speaker: str, beside: str, style: str, look: Look) -> Text:
     """Draw the line above a message."""
     if look.plain:
-        return Text(tame(f"{speaker}, {beside}:" if beside else f"{speaker}:"))
-    return Text.assemble(("▌ ", style), (tame(speaker), style), (f"  {tame(beside)}" if beside else "", DIM))
+        return Text(printable(f"{speaker}, {beside}:" if beside else f"{speaker}:"))
+    return Text.assemble(("▌ ", style), (printable(speaker), style), (f"  {printable(beside)}" if beside else "", DIM))
 
 
 def how_it_ended(turn: ShownTurn) -> tuple[str, str] | None:
@@ -97,7 +97,7 @@ def _ending(turn: ShownTurn, width: int, console: Console) -> list[Text]:
     ending = how_it_ended(turn)
     if ending is None:
         return []
-    return list(Text(tame(ending[0]), style=ending[1]).wrap(console, max(width, 8)))
+    return list(Text(printable(ending[0]), style=ending[1]).wrap(console, max(width, 8)))
 
 
 def indented(lines: list[Text]) -> list[Text]:

@@ -49,7 +49,7 @@ def examine_backup(path: Path, *, progress: Progress = silent) -> Report:
             if ledger.is_new:
                 findings.append(found("ledger_foreign", [str(path)], what="The file is empty."))
             else:
-                check = ledger.damage if ledger.is_older else ledger.offences
+                check = ledger.damage if ledger.is_older else ledger.violations
                 findings += [found(one.code, one.places, one.count) for one in check(dead=(), progress=progress)]
     except LedgerError as error:
         findings.append(found(code_of(error), [str(path)], what=error.message))

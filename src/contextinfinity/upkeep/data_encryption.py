@@ -19,7 +19,7 @@ from msgspec import Struct
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, Refused, SettingsError
 from contextinfinity.settings import Settings
 from contextinfinity.storage import workspace_registry
-from contextinfinity.storage.copies import ELSEWHERE, written_elsewhere
+from contextinfinity.storage.copies import ELSEWHERE, external_backups
 from contextinfinity.storage.encryption import folder_swap
 from contextinfinity.storage.encryption.cipher import PLAIN, Cipher, Protection, opened, sealed
 from contextinfinity.storage.encryption.header import HEADER, Header, create_header, fits, new_data_key, write_header
@@ -154,8 +154,8 @@ def holds_conversations(settings: Settings) -> bool:
 def _notes(settings: Settings) -> Iterator[str]:
     if settings.ledger_path is None:
         yield "The conversations are in PostgreSQL: use the encryption of that server; only files here were changed."
-    for path in written_elsewhere(backups_folder(settings)):
-        yield f"The backup {path} was not written by ContextInfinity and is not changed."
+    for path in external_backups(backups_folder(settings)):
+        yield f"The backup {path} is outside of the data_dir and is not changed."
 
 
 def _files(root: Path) -> Iterator[Path]:

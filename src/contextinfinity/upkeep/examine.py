@@ -156,13 +156,15 @@ def _ledger_findings(settings: Settings, ledger: Inspection, progress: Progress)
     # free, and is there still when the ledger is read, is dead.
     workers = ledger.workers()
     dead = [worker for worker in workers if _is_free(locks, worker)]
-    for offence in ledger.offences(dead=dead, progress=progress):
+    for offence in ledger.violations(dead=dead, progress=progress):
         yield found(offence.code, offence.places, offence.count)
     yield from _stray_locks(settings, workers | ledger.workers())
     yield from _spools(settings)
-    amiss = journals.amiss(data_dir_checks.streams_folder(settings), spools.with_held(settings, ledger.endings))
-    for code in sorted(set(amiss.values())):
-        yield found(code, [str(path) for path, verdict in amiss.items() if verdict == code])
+    faulty = journals.faulty_journals(
+        data_dir_checks.streams_folder(settings), spools.with_held(settings, ledger.endings)
+    )
+    for code in sorted(set(faulty.values())):
+        yield found(code, [str(path) for path, verdict in faulty.items() if verdict == code])
 
 
 def _stray_locks(settings: Settings, known: Collection[WorkerId]) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def journals_in(folder: Path) -> list[StepId]:
         return []
 
 
-def amiss(folder: Path, endings: Endings) -> dict[Path, str]:
+def faulty_journals(folder: Path, endings: Endings) -> dict[Path, str]:
     """Return the faulty journals with the code of their finding."""
     suspects = _verdicts(folder, journals_in(folder), endings)
     idle = [path.stem for path in suspects if not is_written(path)]
@@ -42,7 +42,7 @@ def amiss(folder: Path, endings: Endings) -> dict[Path, str]:
 def set_right(folder: Path, endings: Endings, keep: Path) -> dict[str, int]:
     """Truncate torn journals and move useless ones, keeping a copy of each; return the counts by code."""
     done: dict[str, int] = {}
-    for path, code in amiss(folder, endings).items():
+    for path, code in faulty_journals(folder, endings).items():
         if code in ("journal_stray", "journal_unfinished"):
             _copy(path, keep)
             path.unlink()

@@ -401,10 +401,12 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
     if adviser is None:
         return remembering
     from contextinfinity.memory.model_extraction import ModelExtractor
-    from contextinfinity.retrieval.dates import told_of
+    from contextinfinity.retrieval.dates import dates_mentioned
     from contextinfinity.text.polarity import opposed
 
-    return dataclasses.replace(remembering, draw=ModelExtractor(adviser, told_of, opposed).draw, asks_model=True)
+    return dataclasses.replace(
+        remembering, draw=ModelExtractor(adviser, dates_mentioned, opposed).draw, asks_model=True
+    )
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:

@@ -183,7 +183,7 @@ class ContextManager(PromptWriter):
         """
         if not self._is_due(before := self._read()):
             return None
-        made = self._telling(self._history.fold)
+        made = self._with_events(self._history.fold)
         if made is not None:
             self.reregister_history_items()
         case = "none" if made is None else made.candidate.case
@@ -268,7 +268,7 @@ class ContextManager(PromptWriter):
     def _is_due(self, standing: CurrentHistory) -> bool:
         return self._enabled and self._verbatim(standing) > self._history.budget.fold_trigger
 
-    def _telling(self, fold: Callable[[Broadcast], Coroutine[Any, Any, Fold | None]]) -> Fold | None:
+    def _with_events(self, fold: Callable[[Broadcast], Coroutine[Any, Any, Fold | None]]) -> Fold | None:
         """Fold, and call ``on_event`` in the caller's thread, so that it may call this context manager."""
         heard: SimpleQueue[CompactionEvent | None] = SimpleQueue()
         done: Future[Fold | None] = Future()
@@ -376,7 +376,7 @@ def _parts(role: str, content: list[Any]) -> tuple[ContentBlock, ...]:
     try:
         read.take({"role": "assistant" if is_answer else "user", "content": content})
     except InvalidValue as wrong:
-        raise wrong.told() from None
+        raise wrong.error() from None
     if is_answer and not read.messages[0].rendered_text:
         return (TextBlock(text=""),)
     if not read.messages[0].blocks:

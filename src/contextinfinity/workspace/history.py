@@ -197,7 +197,7 @@ class WorkspaceHistory:
             return 0
         leaving = [message for turn in standing.turns[:leaves] for message in messages_of(turn)]
         before = self.measure.messages(standing.messages)
-        summary = await self._told(standing.head, standing.turns[: leaves + 1])
+        summary = await self._summary_of(standing.head, standing.turns[: leaves + 1])
         candidate = FoldCandidate(
             branch_id=standing.branch_id,
             base_covers=standing.head.covers_turn_seq,
@@ -221,7 +221,7 @@ class WorkspaceHistory:
         enough = [place for place in places if gone[-1] - gone[place] <= most]
         return min(enough, default=max(places, default=0))
 
-    async def _told(self, head: State, turns: Sequence[Turn]) -> str:
+    async def _summary_of(self, head: State, turns: Sequence[Turn]) -> str:
         """Fold these turns but the last, which stays, into the summary; within its budget, without a model."""
         shown = redact_turns(shown_turns(turns[:-1], turns[-1]), self._parts.setup.redactor)
         task = Task(

@@ -155,7 +155,7 @@ class PromptWriter(ABC):
         store = self.history_store
         messages = [] if store is None else messages_of_session(store, session_id)
         if store is None or not messages:
-            raise NotFound(f"There is no session {session_id}.", hint="list_sessions lists them.")
+            raise NotFound(f"There is no conversation {session_id}.", hint="list_sessions lists them.")
         self._replace_history(messages)
         store.continue_session(session_id)
         shown = store.get_session_messages(session_id)

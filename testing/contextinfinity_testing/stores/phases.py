@@ -137,8 +137,8 @@ class PhaseSuite:
         before = await everything(store, turn)
         with pytest.raises(Refused) as refusal:
             await VERBS[new](store, turn)
-        nobodys = old is Phase.DONE  # a recorded turn has no owner, which is noticed first
-        assert type(refusal.value) is (TurnLost if nobodys else WrongPhase)
+        placeholder_session = old is Phase.DONE  # a recorded turn has no owner, which is noticed first
+        assert type(refusal.value) is (TurnLost if placeholder_session else WrongPhase)
         assert await everything(store, turn) == before
 
     @pytest.mark.req("TURN-1")

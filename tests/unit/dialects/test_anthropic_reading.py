@@ -229,7 +229,7 @@ def test_tools_are_read_and_what_they_cannot_have_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "wished", "parallel"),
+    ("choice", "requested", "parallel"),
     [
         (None, None, None),
         ({"type": "auto"}, "auto", None),
@@ -239,9 +239,9 @@ def test_tools_are_read_and_what_they_cannot_have_is_named() -> None:
         ({"type": "none"}, "none", None),
     ],
 )
-def test_the_choice_of_a_tool_is_read(choice: Any, wished: str | None, parallel: bool | None) -> None:
+def test_the_choice_of_a_tool_is_read(choice: Any, requested: str | None, parallel: bool | None) -> None:
     wishes = read(tools=[LOOK], tool_choice=choice).wishes
-    assert (wishes.tool_choice, wishes.parallel_tools) == (wished, parallel)
+    assert (wishes.tool_choice, wishes.parallel_tools) == (requested, parallel)
 
 
 def test_a_choice_without_tools_says_nothing() -> None:

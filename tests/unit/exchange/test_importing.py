@@ -19,7 +19,7 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange import importer
 from contextinfinity.exchange.import_progress import Format, Imported, ImportedSession
 from contextinfinity.exchange.importer import BATCH, import_file
-from contextinfinity.exchange.tally import MOST_TOLD
+from contextinfinity.exchange.tally import MAX_LISTED
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import commit_turn, turn_in
@@ -194,17 +194,17 @@ async def test_bad_records_of_conversations_are_counted_there_and_the_list_of_th
     store: Store, tmp_path: Path
 ) -> None:
     a, b = talk(2, thread_id="a"), talk(2, thread_id="b")
-    records = ["{first", *a, "{after a", *b, *(["{after b"] * MOST_TOLD), {"role": "x", "thread_id": "a"}]
+    records = ["{first", *a, "{after a", *b, *(["{after b"] * MAX_LISTED), {"role": "x", "thread_id": "a"}]
     one, other = (await load(store, lines(tmp_path / "file", records))).sessions
     assert (one.bad_count, [bad.line for bad in one.bad]) == (3, [1, 4, len(records)])
-    assert (other.bad_count, len(other.bad), other.bad[-1].count) == (MOST_TOLD, MOST_TOLD - 1, 2)
+    assert (other.bad_count, len(other.bad), other.bad[-1].count) == (MAX_LISTED, MAX_LISTED - 1, 2)
     assert other.bad[-1].line == len(records) - 2
 
 
 async def test_bad_records_may_come_first_however_many_they_are(store: Store, tmp_path: Path) -> None:
-    size = MOST_TOLD + 3
+    size = MAX_LISTED + 3
     done = await load_one(store, lines(tmp_path / "file", [*["{broken"] * size, *talk(2)]))
-    assert (done.added, done.bad_count, len(done.bad)) == (2, size, MOST_TOLD + 1)
+    assert (done.added, done.bad_count, len(done.bad)) == (2, size, MAX_LISTED + 1)
 
 
 async def test_an_id_that_was_used_for_other_words_is_told(store: Store, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from contextinfinity.memory.memory_findings import ForgetRequest, StatedFact
 from contextinfinity.memory.reconciling import alike, meant, same, settled
 from contextinfinity.memory.relevance import ranked
 from contextinfinity.memory.snippet import LONGEST, MemoryLine, besides, fitting, lines, within
-from contextinfinity.retrieval.dates import told_of
+from contextinfinity.retrieval.dates import dates_mentioned
 from contextinfinity_testing.builders import embedding
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -100,7 +100,7 @@ def test_of_several_allergies_the_one_that_is_named_is_forgotten() -> None:
     known = [memory(fact, n, about=about) for n, (fact, about) in enumerate(zip(facts, abouts, strict=True))]
 
     def left_out(message: str) -> list[str]:
-        (unwanted,) = draw(message, NOW, told_of).unwanted
+        (unwanted,) = draw(message, NOW, dates_mentioned).unwanted
         return [one.content for one in meant(unwanted, known)]
 
     assert left_out("Forget about my allergy to nuts.") == [facts[0]]

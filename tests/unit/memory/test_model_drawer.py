@@ -11,7 +11,7 @@ from contextinfinity.domain.turn import Problem
 from contextinfinity.memory.model_extraction import ModelExtractor
 from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
-from contextinfinity.retrieval.dates import told_of
+from contextinfinity.retrieval.dates import dates_mentioned
 from contextinfinity.text.polarity import opposed
 
 AWAY = Problem(code="server", message="Away.")
@@ -25,9 +25,9 @@ async def drawn(
 ) -> list[str]:
     said = json.dumps({"memories": [{"fact": fact, "quote": quote, "kind": "self"} for fact, quote in claims]})
     adviser = AuxiliaryModel(provider=ScriptedProvider([said if answer is None else answer]), model_id="m", seconds=5)
-    found = await ModelExtractor(adviser, told_of, opposed).draw(message, SAID)
-    assert all(message[fact.start : fact.end].strip() for fact in found.told)
-    return [fact.content for fact in found.told]
+    found = await ModelExtractor(adviser, dates_mentioned, opposed).draw(message, SAID)
+    assert all(message[fact.start : fact.end].strip() for fact in found.facts)
+    return [fact.content for fact in found.facts]
 
 
 @pytest.mark.req("MEMORY-4", "CONFIG-2")
@@ -92,9 +92,9 @@ async def test_a_models_fact_is_about_what_its_phrase_would_be() -> None:
     adviser = AuxiliaryModel(provider=ScriptedProvider([said]), model_id="m", seconds=5)
     message = "You know, Tom, I live in bonn."
     assert await drawn(answer="{}", message=message) == []
-    assert {fact.about for fact in (await ModelExtractor(adviser, told_of, opposed).draw(message, SAID)).told} == {
-        "home"
-    }
+    assert {
+        fact.about for fact in (await ModelExtractor(adviser, dates_mentioned, opposed).draw(message, SAID)).facts
+    } == {"home"}
 
 
 @pytest.mark.req("MEMORY-4")

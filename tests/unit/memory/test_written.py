@@ -6,7 +6,7 @@ import pytest
 
 from contextinfinity.memory.extraction import draw
 from contextinfinity.memory.rendering import as_said
-from contextinfinity.retrieval.dates import told_of
+from contextinfinity.retrieval.dates import dates_mentioned
 from tests.cases import each
 
 SAID = datetime(2026, 11, 16, 9, tzinfo=UTC)
@@ -50,6 +50,6 @@ def test_a_fact_is_put_as_its_user_would_say_it(fact: str, said: str) -> None:
     ],
 )
 def test_a_fact_that_is_written_as_it_is_shown_is_about_the_same_for_as_long(said: str) -> None:
-    for fact in draw(said, SAID, told_of).told:
-        (again,) = draw(as_said(fact.content), SAID, told_of).told
+    for fact in draw(said, SAID, dates_mentioned).facts:
+        (again,) = draw(as_said(fact.content), SAID, dates_mentioned).facts
         assert (again.about, again.valid_to, again.kind) == (fact.about, fact.valid_to, fact.kind)

@@ -336,8 +336,8 @@ def test_what_a_model_takes_is_known_wherever_it_is_asked(model: str, samples: b
 
 def test_a_wish_stands_over_what_is_configured_key_by_key() -> None:
     configured = {"temperature": 0.9, "reasoning": {"summary": "auto", "effort": "high"}, "stop": ["X"], "user": "u"}
-    wished = {"temperature": 0.1, "reasoning": {"effort": "low"}, "stop": ["Y"]}
-    assert joined(configured, wished) == {
+    convert_options = {"temperature": 0.1, "reasoning": {"effort": "low"}, "stop": ["Y"]}
+    assert joined(configured, convert_options) == {
         "temperature": 0.1,
         "reasoning": {"summary": "auto", "effort": "low"},
         "stop": ["Y"],

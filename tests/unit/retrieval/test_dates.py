@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from contextinfinity.retrieval.dates import LONGEST, MOST, TimeSpan, nearness, spans_in, told_of
+from contextinfinity.retrieval.dates import LONGEST, MOST, TimeSpan, dates_mentioned, nearness, spans_in
 from tests.cases import each
 
 NOW = datetime(2023, 6, 14, 15, 30, tzinfo=UTC)
@@ -254,16 +254,16 @@ def test_years_end_and_weeks_begin_where_the_calendar_says(asked: str, text: str
 @pytest.mark.req("RETRIEVE-5")
 def test_a_message_tells_of_times_reckoned_from_when_it_was_said() -> None:
     said = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
-    assert bounds(told_of("I went there yesterday and loved it.", said)[0]) == (
+    assert bounds(dates_mentioned("I went there yesterday and loved it.", said)[0]) == (
         moment("2023-05-07"),
         moment("2023-05-08"),
     )
-    assert told_of("Nothing new here, version 2.3 runs well.", said) == ()
+    assert dates_mentioned("Nothing new here, version 2.3 runs well.", said) == ()
 
 
 @each("text", NAMED)
 def test_a_message_and_a_question_are_read_alike(text: str) -> None:
-    assert told_of(text, NOW) == spans_in(text, NOW)
+    assert dates_mentioned(text, NOW) == spans_in(text, NOW)
 
 
 def test_nearness_is_whole_inside_and_falls_softly_outside() -> None:

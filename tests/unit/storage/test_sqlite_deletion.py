@@ -46,9 +46,9 @@ def size_of(path: Path) -> int:
     return path.stat().st_size
 
 
-def offences(path: Path) -> list[str]:
+def violations(path: Path) -> list[str]:
     with Inspection(path) as inspection:
-        found = inspection.offences(dead=frozenset(), progress=lambda _what, _part: None)
+        found = inspection.violations(dead=frozenset(), progress=lambda _what, _part: None)
         return [f"{offence.code}: {offence.places}" for offence in found]
 
 
@@ -81,7 +81,7 @@ async def test_no_word_of_a_deleted_conversation_is_left_in_any_file(ledger: Sql
     assert holds(ledger_path, PRIVATE) == []
     assert size_of(Path(f"{ledger_path}-wal")) == 0
     assert len(await ledger.turns.history(kept.active_branch, limit=1000)) == 100
-    assert offences(ledger_path) == []
+    assert violations(ledger_path) == []
 
 
 @pytest.mark.req("CHATMEM-4")
@@ -91,7 +91,7 @@ async def test_no_word_of_an_expired_turn_is_left_either(ledger: SqliteStore, le
     await expired(ledger, session.id)
     await swept(ledger)
     assert holds(ledger_path, PRIVATE) == []
-    assert offences(ledger_path) == []
+    assert violations(ledger_path) == []
 
 
 @pytest.mark.req("CHATMEM-4")
@@ -109,7 +109,7 @@ async def test_no_word_of_an_expired_turn_is_left_in_the_metadata_of_later_ones(
     left = await ledger.turns.get(later.id)
     assert left is not None
     assert left.metadata == {"as_sent": {"this": ["mine"]}, "note": "kept"}
-    assert offences(ledger_path) == []
+    assert violations(ledger_path) == []
 
 
 def all_turns(connection: SqliteConnection) -> list[tuple[str, int]]:
@@ -189,7 +189,7 @@ async def test_a_deletion_that_was_cut_off_goes_on(ledger_path: Path) -> None:
     assert (await expired(again, session.id, limit=3)).turns == 7
     assert await again.deletions.due() == ()
     await again.close()
-    assert offences(ledger_path) == []
+    assert violations(ledger_path) == []
 
 
 async def test_vectors_leave_their_packs_and_the_others_stay(ledger: SqliteStore) -> None:
@@ -293,7 +293,7 @@ async def test_the_chat_log_takes_rows_and_they_are_turns(ledger: SqliteStore, l
     (recorded,) = await ledger.turns.record(session.active_branch, [told("three")])
     assert recorded.turn_seq == 3
     await ledger.index.fill([(turn.id, []) for turn in await ledger.index.uncut()])
-    assert offences(ledger_path) == []
+    assert violations(ledger_path) == []
 
 
 @pytest.mark.req("CHATMEM-3")

@@ -13,7 +13,7 @@ import typer
 from contextinfinity.cli.attachments import read_file, read_image
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
 from contextinfinity.cli.new_conversation import Files, Images, PersonaName, System, instructions_of
-from contextinfinity.cli.workspace_option import Folder, way_in
+from contextinfinity.cli.workspace_option import Folder, question_target
 
 if TYPE_CHECKING:
     from contextinfinity.cli.engine_thread import EngineThread
@@ -53,7 +53,7 @@ def chat(
     model = new.model
 
     def entered(work: EngineThread) -> tuple[str, SendFields]:
-        thread, how = way_in(work, means, begins.workspace, session, branch, model)
+        thread, how = question_target(work, means, begins.workspace, session, branch, model)
         return new.begin(work, means, thread), how
 
     if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:

@@ -14,7 +14,7 @@ from contextinfinity.cli.answer_output import NEW, Answer, why_incomplete
 from contextinfinity.cli.attachments import content_of, dragged_file, read_attachment
 from contextinfinity.cli.chat import commands
 from contextinfinity.cli.chat.keyboard import InterruptToLeave
-from contextinfinity.cli.chat.notices import account, offer, tell_of_folds
+from contextinfinity.cli.chat.notices import account, offer, print_fold_notices
 from contextinfinity.cli.chat.styles import choose
 from contextinfinity.cli.command_options import settings_for
 from contextinfinity.cli.output import one_line
@@ -64,14 +64,14 @@ class ChatSession:
         """Read and handle lines until the user leaves."""
         self.face.note(GREETING)
         self.recall()
-        folds = self._work.begin(tell_of_folds(self.client.folds.follow()))
+        folds = self._work.begin(print_fold_notices(self.client.folds.follow()))
         try:
-            self._hear_lines()
+            self._read_lines()
         finally:
             folds.cancel()
             self._part()
 
-    def _hear_lines(self) -> None:
+    def _read_lines(self) -> None:
         leaving = InterruptToLeave()
         while not self.left:
             try:
@@ -120,16 +120,16 @@ class ChatSession:
         self.attached.clear()
         self.files.clear()
         try:
-            with self.face.answering() as hear:
-                turn = answer.wait(hear)
+            with self.face.answering() as on_event:
+                turn = answer.wait(on_event)
         finally:
             self.thread = answer.thread_id or self.thread
         if turn.error is not None:
             self.face.note(f"{turn.error.message} {turn.error.hint}".rstrip())
         elif turn.outcome == "incomplete":
             self.face.note(why_incomplete(self._work, turn.turn_id))
-        if (told := offer(turn)) is not None:
-            self.face.note(told)
+        if (notice := offer(turn)) is not None:
+            self.face.note(notice)
         if (took := account(turn, monotonic() - began)) is not None:
             self.face.kept(took)
 
@@ -185,11 +185,11 @@ class ChatSession:
         named = next(b for b in self.do(self.client.threads.branches(thread)) if b.branch_id == shown.branch_id)
         turns = counted(named.last_turn_seq, "turn")
         title = f"“{one_line(one.title)}”, " if one.title else ""
-        self.face.note(f"Session {short(thread)}: {title}{turns}, branch {commands.name_of(named)}.")
+        self.face.note(f"Conversation {short(thread)}: {title}{turns}, branch {commands.name_of(named)}.")
         for turn, most in zip(shown.turns, RECALLED[-len(shown.turns) :], strict=False):
             self.face.recall(one_line(turn.user, 400), turn.assistant, most)
-        if shown.turns and (told := offer(shown.turns[-1])) is not None:
-            self.face.note(told if shown.turns[-1].error is None else f"{shown.turns[-1].error.message} {told}")
+        if shown.turns and (notice := offer(shown.turns[-1])) is not None:
+            self.face.note(notice if shown.turns[-1].error is None else f"{shown.turns[-1].error.message} {notice}")
 
     def _offers(self, text: str) -> Iterable[tuple[str, str]]:
         try:
@@ -203,7 +203,7 @@ class ChatSession:
             return
         branch = self.how.get("branch_id")
         there = "" if branch is None else f" --branch {short(branch)}"
-        self.face.note(f"Session {self.thread}; continue with --session last{there}")
+        self.face.note(f"Conversation {self.thread}; continue with --session last{there}")
 
 
 def _as_typed(message: str) -> str:

@@ -43,61 +43,61 @@ def name_of(branch: ShownBranch) -> str:
 # --- the conversation ---
 
 
-def _model(talk: ChatSession, name: str) -> None:
+def _model(chat: ChatSession, name: str) -> None:
     from contextinfinity.cli.weights_download import prepare
 
-    models = talk.do(talk.client.conversations.models())
+    models = chat.do(chat.client.conversations.models())
     if not name:
-        now = talk.how.get("model") or models[0]
-        return talk.face.note("\n".join(f"{'*' if model == now else ' '} {model}" for model in models))
+        now = chat.how.get("model") or models[0]
+        return chat.face.note("\n".join(f"{'*' if model == now else ' '} {model}" for model in models))
     check_model(name, models)
-    prepare(talk.means, name, greet=True)
-    talk.how["model"] = name
-    return talk.face.note(f"{name} answers from now on.")
+    prepare(chat.means, name, greet=True)
+    chat.how["model"] = name
+    return chat.face.note(f"{name} answers from now on.")
 
 
-def _new(talk: ChatSession, _: str) -> None:
-    talk.go(NEW)
-    talk.face.note("Your next message begins a new conversation; the current one is kept.")
+def _new(chat: ChatSession, _: str) -> None:
+    chat.go(NEW)
+    chat.face.note("Your next message begins a new conversation; the current one is kept.")
 
 
-def _sessions(talk: ChatSession, reference: str) -> None:
+def _sessions(chat: ChatSession, reference: str) -> None:
     if reference:
-        talk.go(talk.do(talk.client.threads.find(reference, talk.means.owner)).thread_id)
-        return talk.recall()
-    found = talk.do(talk.client.threads.list(talk.means.owner, limit=LISTED))
+        chat.go(chat.do(chat.client.threads.find(reference, chat.means.owner)).thread_id)
+        return chat.recall()
+    found = chat.do(chat.client.threads.list(chat.means.owner, limit=LISTED))
     rows = ((short(one.thread_id), moment(one.updated_at), str(one.turns), one_line(one.about)) for one in found)
     return print_table(("id", "last", "turns", "title"), rows)
 
 
-def _retry(talk: ChatSession, _: str) -> None:
-    turn = talk.turn()
+def _retry(chat: ChatSession, _: str) -> None:
+    turn = chat.turn()
     if turn.outcome is None:
         raise InvalidInput("The last question is still being answered.", hint="Wait until it is answered.")
     if turn.outcome in ("failed", "incomplete"):
-        return talk.ask(turn.user, retry_of=turn.turn_id)
-    talk.rewind(turn.turn_seq - 1)
-    talk.face.note("Asking again on a new branch; the earlier answer stays on its branch.")
-    return talk.ask(turn.user)
+        return chat.ask(turn.user, retry_of=turn.turn_id)
+    chat.rewind(turn.turn_seq - 1)
+    chat.face.note("Asking again on a new branch; the earlier answer stays on its branch.")
+    return chat.ask(turn.user)
 
 
-def _edit(talk: ChatSession, seq: str) -> None:
-    talk.change(talk.turn(_number(seq, "/edit 3") if seq else None))
-    talk.face.note("Change the question and send it; it starts a new branch. Ctrl-C cancels.")
+def _edit(chat: ChatSession, seq: str) -> None:
+    chat.change(chat.turn(_number(seq, "/edit 3") if seq else None))
+    chat.face.note("Change the question and send it; it starts a new branch. Ctrl-C cancels.")
 
 
 # --- its branches ---
 
 
-def _branches(talk: ChatSession, reference: str) -> None:
-    thread, branch = talk.here()
+def _branches(chat: ChatSession, reference: str) -> None:
+    thread, branch = chat.here()
     if reference:
-        wanted = talk.do(talk.client.threads.find_branch(thread, reference)).branch_id
-        talk.go(thread, talk.do(talk.client.threads.switch(thread, wanted)).branch_id)
-        return talk.recall()
+        wanted = chat.do(chat.client.threads.find_branch(thread, reference)).branch_id
+        chat.go(thread, chat.do(chat.client.threads.switch(thread, wanted)).branch_id)
+        return chat.recall()
     rows = (
         ("*" if one.branch_id == branch or (branch is None and one.active) else "", *_branch_row(one))
-        for one in talk.do(talk.client.threads.branches(thread))
+        for one in chat.do(chat.client.threads.branches(thread))
     )
     return print_table(("", "branch", "turns", "begins"), rows)
 
@@ -107,142 +107,142 @@ def _branch_row(branch: ShownBranch) -> tuple[str, str, str]:
     return name_of(branch), str(branch.last_turn_seq), origin
 
 
-def _fork(talk: ChatSession, seq: str) -> None:
-    thread, branch = talk.here()
+def _fork(chat: ChatSession, seq: str) -> None:
+    thread, branch = chat.here()
     at = _number(seq, "/fork 3") if seq else None
-    made = talk.do(talk.client.threads.fork(thread, at=at, branch_id=branch))
-    talk.go(thread, made.branch_id)
-    talk.face.note(f"On branch {name_of(made)} now, after turn {made.fork_seq}; /branches lists the others.")
+    made = chat.do(chat.client.threads.fork(thread, at=at, branch_id=branch))
+    chat.go(thread, made.branch_id)
+    chat.face.note(f"On branch {name_of(made)} now, after turn {made.fork_seq}; /branches lists the others.")
 
 
-def _rollback(talk: ChatSession, seq: str) -> None:
-    talk.rewind(_number(seq, "/rollback 3"))
-    talk.face.note(f"Back after turn {int(seq)}, on a new branch; later turns stay on the old branch.")
+def _rollback(chat: ChatSession, seq: str) -> None:
+    chat.rewind(_number(seq, "/rollback 3"))
+    chat.face.note(f"Back after turn {int(seq)}, on a new branch; later turns stay on the old branch.")
 
 
 # --- what the model sees ---
 
 
-def _pin(talk: ChatSession, fact: str) -> None:
+def _pin(chat: ChatSession, fact: str) -> None:
     if not fact:
         raise InvalidInput("A pin needs a fact.", hint="Write /pin Answer in German.")
-    if talk.thread == NEW:
-        talk.go(talk.do(talk.client.threads.create(NewSession(owner=talk.means.owner))).thread_id)
-    thread, branch = talk.here()
-    print_pins(talk.do(talk.client.pins.add(thread, fact, branch_id=branch)))
+    if chat.thread == NEW:
+        chat.go(chat.do(chat.client.threads.create(NewSession(owner=chat.means.owner))).thread_id)
+    thread, branch = chat.here()
+    print_pins(chat.do(chat.client.pins.add(thread, fact, branch_id=branch)))
 
 
-def _pins(talk: ChatSession, _: str) -> None:
-    thread, branch = talk.here()
-    print_pins(talk.do(talk.client.pins.list(thread, branch_id=branch)))
+def _pins(chat: ChatSession, _: str) -> None:
+    thread, branch = chat.here()
+    print_pins(chat.do(chat.client.pins.list(thread, branch_id=branch)))
 
 
-def _unpin(talk: ChatSession, number: str) -> None:
-    thread, branch = talk.here()
-    print_pins(talk.do(talk.client.pins.remove(thread, _number(number, "/unpin 1"), branch_id=branch)))
+def _unpin(chat: ChatSession, number: str) -> None:
+    thread, branch = chat.here()
+    print_pins(chat.do(chat.client.pins.remove(thread, _number(number, "/unpin 1"), branch_id=branch)))
 
 
-def _context(talk: ChatSession, turn: str) -> None:
-    turn_id = talk.turn(int(turn) if turn else None).turn_id if not turn or turn.isdecimal() else turn
-    print_explained(talk.do(talk.client.conversations.explain(turn_id)))
+def _context(chat: ChatSession, turn: str) -> None:
+    turn_id = chat.turn(int(turn) if turn else None).turn_id if not turn or turn.isdecimal() else turn
+    print_explained(chat.do(chat.client.conversations.explain(turn_id)))
 
 
-def _fold(talk: ChatSession, what: str) -> None:
-    thread, branch = talk.here()
-    folds = talk.client.folds
+def _fold(chat: ChatSession, what: str) -> None:
+    thread, branch = chat.here()
+    folds = chat.client.folds
     if what not in ("", "preview", "undo"):
         raise InvalidInput(f"/fold {what} is not a fold command.", hint="Write /fold, /fold preview or /fold undo.")
     if what == "undo":
-        shown = talk.do(folds.undo(thread, branch_id=branch))
+        shown = chat.do(folds.undo(thread, branch_id=branch))
     else:
-        shown = talk.do(folds.fold(thread, preview=what == "preview", branch_id=branch))
+        shown = chat.do(folds.fold(thread, preview=what == "preview", branch_id=branch))
     print_fold(shown, by="/fold", undone_by="/fold undo")
 
 
 # --- the rest ---
 
 
-def _help(talk: ChatSession, _: str) -> None:
+def _help(chat: ChatSession, _: str) -> None:
     names = [f"/{command.name} {command.takes}".rstrip() for command in COMMANDS]
     width = max(map(len, names)) + 2
     between = "\n  " if get_terminal_size().columns < 2 * width else ""  # too narrow for two columns
     lines = [f"{name:{0 if between else width}}{between}{one.says}" for name, one in zip(names, COMMANDS, strict=True)]
-    talk.face.note("\n".join([*lines, "", KEYS]))
+    chat.face.note("\n".join([*lines, "", KEYS]))
 
 
-def _search(talk: ChatSession, words: str) -> None:
+def _search(chat: ChatSession, words: str) -> None:
     if not words:
         raise InvalidInput("The search query is empty.", hint="Write /search the name of the dog.")
-    hits = talk.do(talk.client.past.search(words, user_id=talk.means.user))
-    talk.found = tuple(hit.chunk_id for hit in hits.hits)
+    hits = chat.do(chat.client.past.search(words, user_id=chat.means.user))
+    chat.found = tuple(hit.chunk_id for hit in hits.hits)
     print_hits(hits, numbered=True)
     if hits.hits:
-        talk.face.note("/attach 1 attaches the first hit to your next message.")
+        chat.face.note("/attach 1 attaches the first hit to your next message.")
 
 
-def _attach(talk: ChatSession, what: str) -> None:
+def _attach(chat: ChatSession, what: str) -> None:
     if what and not what.isdecimal():
-        return talk.attach(dragged_file(what) or Path(what).expanduser())
+        return chat.attach(dragged_file(what) or Path(what).expanduser())
     wanted = _number(what, "/attach 1, or /attach notes.md")
-    if not 1 <= wanted <= len(talk.found):
+    if not 1 <= wanted <= len(chat.found):
         raise InvalidInput(f"There is no hit {wanted}.", hint="/search WORDS lists hits.")
-    talk.attached.append(talk.found[wanted - 1])
-    return talk.face.note("It is attached to your next message.")
+    chat.attached.append(chat.found[wanted - 1])
+    return chat.face.note("It is attached to your next message.")
 
 
-def _editor(talk: ChatSession, begun: str) -> None:
+def _editor(chat: ChatSession, begun: str) -> None:
     from contextinfinity.cli.chat.editor import written_in_editor
 
-    message = written_in_editor(begun, talk.folder)
+    message = written_in_editor(begun, chat.folder)
     if not message.strip():
-        return talk.face.note("The message is empty; nothing was sent.")
-    talk.face.note(message)
-    return talk.ask(message)
+        return chat.face.note("The message is empty; nothing was sent.")
+    chat.face.note(message)
+    return chat.ask(message)
 
 
-def _copy(talk: ChatSession, number: str) -> None:
+def _copy(chat: ChatSession, number: str) -> None:
     from contextinfinity.cli.clipboard import copy_to_clipboard
 
-    turn = talk.turn(_number(number, "/copy 3") if number else None)
+    turn = chat.turn(_number(number, "/copy 3") if number else None)
     if not turn.assistant:
         raise InvalidInput(f"Turn {turn.turn_seq} has no answer.", hint="/copy 3 copies the answer of turn 3.")
     copy_to_clipboard(turn.assistant)
-    talk.face.note(f"Copied the answer of turn {turn.turn_seq} ({len(turn.assistant):,} characters).")
+    chat.face.note(f"Copied the answer of turn {turn.turn_seq} ({len(turn.assistant):,} characters).")
 
 
-def _save(talk: ChatSession, name: str) -> None:
+def _save(chat: ChatSession, name: str) -> None:
     if not name:
         raise InvalidInput("There is no file to save to.", hint="Write /save notes.md or /save everything.cix.jsonl.")
     file = Path(name).expanduser()
     if file.exists():
         raise InvalidInput(f"{file} exists already.", hint="Name a new file.")
-    size = talk.save(file)
-    talk.face.note(f"Wrote {size:,} bytes to {file}.")
+    size = chat.save(file)
+    chat.face.note(f"Wrote {size:,} bytes to {file}.")
 
 
-def _quit(talk: ChatSession, _: str) -> None:
-    talk.left = True
+def _quit(chat: ChatSession, _: str) -> None:
+    chat.left = True
 
 
 # --- what Tab offers ---
 
 
-def _model_names(talk: ChatSession) -> Iterator[Offer]:
-    for name in talk.do(talk.client.conversations.models()):
+def _model_names(chat: ChatSession) -> Iterator[Offer]:
+    for name in chat.do(chat.client.conversations.models()):
         yield name, name
 
 
-def _session_ids(talk: ChatSession) -> Iterator[Offer]:
-    for one in talk.do(talk.client.threads.list(talk.means.owner, limit=LISTED)):
+def _session_ids(chat: ChatSession) -> Iterator[Offer]:
+    for one in chat.do(chat.client.threads.list(chat.means.owner, limit=LISTED)):
         yield short(one.thread_id), f"{short(one.thread_id)}  {one_line(one.about, 40)}"
 
 
-def _branch_names(talk: ChatSession) -> Iterator[Offer]:
-    for branch in talk.do(talk.client.threads.branches(talk.here()[0])):
+def _branch_names(chat: ChatSession) -> Iterator[Offer]:
+    for branch in chat.do(chat.client.threads.branches(chat.here()[0])):
         yield name_of(branch), name_of(branch)
 
 
-def _fold_words(talk: ChatSession) -> Iterator[Offer]:
+def _fold_words(chat: ChatSession) -> Iterator[Offer]:
     yield from (("preview", "preview"), ("undo", "undo"))
 
 
@@ -310,12 +310,12 @@ KEYS = (
 MEANT = {"exit": "quit", "q": "quit", "bye": "quit", "regenerate": "retry", "switch": "branches", "undo": "rollback"}
 
 
-def run(talk: ChatSession, line: str) -> None:
+def run(chat: ChatSession, line: str) -> None:
     """Run a slash command."""
     name, _, rest = line[1:].strip().partition(" ")
     for command in COMMANDS:
         if command.name == name:
-            return command.run(talk, rest.strip())
+            return command.run(chat, rest.strip())
     near = [MEANT[name]] if name in MEANT else get_close_matches(name, [one.name for one in COMMANDS], n=1)
     meant = f" Did you mean /{near[0]}?" if near else ""
     raise InvalidInput(
@@ -324,7 +324,7 @@ def run(talk: ChatSession, line: str) -> None:
     )
 
 
-def offers(talk: ChatSession, text: str) -> Iterator[Offer]:
+def offers(chat: ChatSession, text: str) -> Iterator[Offer]:
     """Return the completions of the last word of a line: command names, or arguments of the command."""
     name, space, rest = text.removeprefix("/").partition(" ")
     if not text.startswith("/") or " " in rest or "\n" in text:
@@ -335,7 +335,7 @@ def offers(talk: ChatSession, text: str) -> Iterator[Offer]:
         return
     for command in COMMANDS:
         if command.name == name and command.offers is not None:
-            yield from (offer for offer in command.offers(talk) if offer[0].startswith(rest))
+            yield from (offer for offer in command.offers(chat) if offer[0].startswith(rest))
 
 
 def _number(text: str, example: str) -> int:

@@ -105,13 +105,13 @@ class Input:
 
     def _begin(self) -> None:
         self._set_typed(False)
-        _leave_when_told()
+        _forward_sigterm()
 
     def _set_typed(self, typed: bool) -> None:
         self.typed = typed
 
 
-def _leave_when_told() -> None:
+def _forward_sigterm() -> None:
     """Deliver SIGTERM to the prompt, which then restores the terminal."""
     app, loop = get_app(), asyncio.get_running_loop()
     for number in ENDING:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ class Live:
         """Convert lines to terminal output; only styles become escape sequences."""
         with self._console.capture() as captured:
             for line in lines:
-                line.plain = tame(line.plain.replace("\n", " "))
+                line.plain = printable(line.plain.replace("\n", " "))
                 self._console.print(line, soft_wrap=True, end="\n")
         written = captured.get().split("\n")
         return [(one, line.cell_len) for one, line in zip(written, lines, strict=False)]

@@ -53,7 +53,7 @@ def offer(turn: FinishedTurn | ShownTurn) -> str | None:
     return "The model waits for its tools." if turn.outcome == "paused" else None
 
 
-async def tell_of_folds(events: AsyncIterator[CompactionEvent]) -> None:
+async def print_fold_notices(events: AsyncIterator[CompactionEvent]) -> None:
     """Print notices of folds as they happen; a quick one is printed once."""
     begun: dict[str, asyncio.TimerHandle] = {}
     async for event in events:

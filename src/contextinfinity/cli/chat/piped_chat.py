@@ -59,7 +59,7 @@ class PipedChat:
         answer = Answer(self._work, self._thread, content_of(line, self._files), self._how)
         self._files.clear()
         try:
-            turn = answer.wait(None if self._as_json else PlainAnswer().hear)
+            turn = answer.wait(None if self._as_json else PlainAnswer().on_event)
         except ContextInfinityError as error:  # the next line may do better
             return self._failed(error)
         if answer.stopped:

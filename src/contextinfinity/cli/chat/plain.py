@@ -13,7 +13,7 @@ from contextinfinity.cli.output import remark, say
 from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.answer_output import Hear
+    from contextinfinity.cli.answer_output import EventHandler
 
 
 class PlainView:
@@ -35,13 +35,13 @@ class PlainView:
         """Store nothing: the plain prompt has no history."""
 
     @contextmanager
-    def answering(self) -> Iterator[Hear]:
+    def answering(self) -> Iterator[EventHandler]:
         """Print an answer as it arrives."""
         from contextinfinity.cli.answer_output import PlainAnswer
 
         plainly = PlainAnswer()
         try:
-            yield plainly.hear
+            yield plainly.on_event
         finally:
             if plainly.in_line:
                 say("\n")

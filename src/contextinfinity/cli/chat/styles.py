@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from contextinfinity.cli.chat.keyboard import is_dumb
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.answer_output import Hear
+    from contextinfinity.cli.answer_output import EventHandler
 
 PROMPT = "> "
 NARROW = 30
@@ -38,7 +38,7 @@ class ChatView(Protocol):
         """Store what was typed since the last call, with its conversation where known."""
         ...
 
-    def answering(self) -> AbstractContextManager[Hear]:
+    def answering(self) -> AbstractContextManager[EventHandler]:
         """Show an answer from the events inside the ``with``; it is complete on the screen at its end."""
         ...
 

@@ -14,11 +14,11 @@ from rich.text import Text
 from contextinfinity.cli.chat.live import Live, undivided
 from contextinfinity.cli.chat.styles import PROMPT
 from contextinfinity.text.plurals import counted
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.answer_output import Hear
+    from contextinfinity.cli.answer_output import EventHandler
     from contextinfinity.cli.chat.input import Input
     from contextinfinity.domain.events import Event
 
@@ -50,18 +50,18 @@ class TerminalView:
         self._input.keep_typed(thread)
 
     @contextmanager
-    def answering(self) -> Iterator[Hear]:
+    def answering(self) -> Iterator[EventHandler]:
         """Draw an answer as it arrives; other output goes above it."""
         drawing = TerminalDrawing(self._console)
         with self._input.reading_ahead(), redirect_stderr(_Above(drawing.live)):
             try:
-                yield drawing.hear
+                yield drawing.on_event
             finally:
                 drawing.end()
 
     def note(self, text: str) -> None:
         """Print a notice in a dim style."""
-        self._console.print(Text(tame(text), style="dim"))
+        self._console.print(Text(printable(text), style="dim"))
 
     def kept(self, account: str) -> None:
         """Print the cost of an answer, after the mark that it is stored."""
@@ -73,7 +73,7 @@ class TerminalView:
         written.add(answer)
         lines = written.lines(live.width, over=True)[0]
         more = [Text(f"… {counted(len(lines) - most, 'more line')}", style="dim")] if len(lines) > most else []
-        asked = Text.assemble((PROMPT, "cyan"), (tame(question), "bold"))
+        asked = Text.assemble((PROMPT, "cyan"), (printable(question), "bold"))
         live.draw([Text(), *asked.wrap(self._console, live.width), *lines[:most], *more], [])
 
 
@@ -87,7 +87,7 @@ class TerminalDrawing:
         self._shown = self._safe = 0  # bytes of what the model says now, between two of its tools
         self._drawn = 0.0
 
-    def hear(self, event: Event, more: bool) -> None:
+    def on_event(self, event: Event, more: bool) -> None:
         """Process an event and redraw; events close together are drawn together."""
         with undivided():
             finished = self._take(event)
@@ -118,7 +118,7 @@ class TerminalDrawing:
             self._shown = self._safe = 0
         elif isinstance(event, ToolCalled | Retrying):
             said, width = self._written.lines(self.live.width, over=True)[0], self.live.width
-            return [*said, *Text(tame(aside(event)), style="dim").wrap(self._console, width)]
+            return [*said, *Text(printable(aside(event)), style="dim").wrap(self._console, width)]
         return []
 
     def _draw(self, finished: list[Text]) -> None:
@@ -139,5 +139,5 @@ class _Above(TextIOBase):
     def write(self, text: str) -> int:
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
-            self._live.above(tame(line))
+            self._live.above(printable(line))
         return len(text)

@@ -18,44 +18,44 @@ LISTED = 20
 PRIVATE = "private"
 
 
-def workspace_of(talk: ChatSession) -> WorkspaceConversations:
+def workspace_of(chat: ChatSession) -> WorkspaceConversations:
     """Return the workspace of a chat."""
     from contextinfinity.client.workspace_client import WorkspaceConversations
 
-    if not isinstance(talk.client.conversations, WorkspaceConversations):
+    if not isinstance(chat.client.conversations, WorkspaceConversations):
         raise InvalidInput("This chat has no workspace.", hint="Start it with `cix chat --workspace DIR`.")
-    return talk.client.conversations
+    return chat.client.conversations
 
 
-def add(talk: ChatSession, path: str) -> None:
+def add(chat: ChatSession, path: str) -> None:
     """Open a file, or attach an image."""
-    there = workspace_of(talk)
+    there = workspace_of(chat)
     if not path:
         raise InvalidInput("No file is named.", hint="Write /add src/main.py.")
     if not there.add(path):
         raise NotFound(f"There is no file {path} in {there.workspace.root}.", hint="Tab completes paths.")
     is_open = there.workspace.files.has_file(path)
-    talk.face.note(f"{path} goes with your next message{'s' if is_open else ''}.")
+    chat.face.note(f"{path} goes with your next message{'s' if is_open else ''}.")
 
 
-def drop(talk: ChatSession, path: str) -> None:
+def drop(chat: ChatSession, path: str) -> None:
     """Close a file or a page, or all of them."""
-    workspace = workspace_of(talk).workspace
+    workspace = workspace_of(chat).workspace
     if not path:
         workspace.files.clear()
         workspace.pages.clear()
-        return talk.face.note("No file is open now.")
+        return chat.face.note("No file is open now.")
     if workspace.pages.pop(path, None) is None and not workspace.files.remove_file(path):
         raise NotFound(f"{path} is not open.", hint="/files lists the open ones.")
-    return talk.face.note(f"{path} is closed.")
+    return chat.face.note(f"{path} is closed.")
 
 
-def files(talk: ChatSession, _: str) -> None:
+def files(chat: ChatSession, _: str) -> None:
     """List the open files."""
-    shown = workspace_of(talk).workspace.breakdown()
+    shown = workspace_of(chat).workspace.breakdown()
     rows = [*map(_row, shown["files"].items()), *map(_row, shown["urls"].items())]
     if not rows:
-        return talk.face.note("No file is open. /add opens one.")
+        return chat.face.note("No file is open. /add opens one.")
     return print_table(("file", "tokens"), rows)
 
 
@@ -63,49 +63,49 @@ def _row(counted: tuple[str, int]) -> tuple[str, str]:
     return counted[0], str(counted[1])
 
 
-def show_map(talk: ChatSession, path: str) -> None:
+def show_map(chat: ChatSession, path: str) -> None:
     """Print the symbols of the repository, or of files whose path begins so."""
-    workspace = workspace_of(talk).workspace
+    workspace = workspace_of(chat).workspace
     workspace.refresh()
     chosen = [one for one in sorted(workspace.symbols.files) if one.startswith(path)] if path else []
     shown = "\n\n".join(filter(None, map(workspace.symbols.render, chosen))) if path else workspace.symbol_map()
-    talk.face.note(shown or "No symbols were found.")
+    chat.face.note(shown or "No symbols were found.")
 
 
-def url(talk: ChatSession, address: str) -> None:
+def url(chat: ChatSession, address: str) -> None:
     """Fetch a page and show it to the model as data; ``private`` before it allows addresses of the own network."""
     from contextinfinity.workspace.urls import fetch_page
 
-    workspace = workspace_of(talk).workspace
+    workspace = workspace_of(chat).workspace
     if not address:
         raise InvalidInput("No address is named.", hint="Write /url https://example.com/page.")
     first, _, rest = address.partition(" ")
     page = fetch_page(rest.strip(), allow_private=True) if first == PRIVATE else fetch_page(address)
     workspace.pages[page.url] = page.text
-    talk.face.note(f"{page.title or page.url}: {len(page.text)} characters go with your next messages, as data.")
+    chat.face.note(f"{page.title or page.url}: {len(page.text)} characters go with your next messages, as data.")
 
 
-def tiers(talk: ChatSession, _: str) -> None:
+def tiers(chat: ChatSession, _: str) -> None:
     """Show what is in each cache tier, and what moved last."""
-    shown = workspace_of(talk).workspace.breakdown()
+    shown = workspace_of(chat).workspace.breakdown()
     rows = (
         (name, str(len(tier["items"])), str(tier["tokens"]), one_line(" ".join(tier["items"]), 60))
         for name, tier in shown["tiers"].items()
     )
     print_table(("tier", "items", "tokens", "what"), rows)
     for move in shown["moves"][:LISTED]:
-        talk.face.note(f"{move['key']}: {move['source'] or '–'} → {move['target'] or '–'}, {move['reason']}")
+        chat.face.note(f"{move['key']}: {move['source'] or '–'} → {move['target'] or '–'}, {move['reason']}")
 
 
-def history(talk: ChatSession, session_id: str) -> None:
+def history(chat: ChatSession, session_id: str) -> None:
     """List the sessions of the repository, or continue one."""
-    store = workspace_of(talk).store
+    store = workspace_of(chat).store
     if session_id:
         found = [one["session_id"] for one in store.list_sessions() if one["session_id"].startswith(session_id)]
         if len(found) != 1:
-            raise NotFound(f"There is no session {session_id}.", hint="/history lists them.")
-        talk.go(store.continue_session(found[0]))
-        return talk.face.note(f"On with session {found[0]}.")
+            raise NotFound(f"There is no conversation {session_id}.", hint="/history lists them.")
+        chat.go(store.continue_session(found[0]))
+        return chat.face.note(f"Continuing conversation {found[0]}.")
     rows = []
     for one in store.list_sessions(LISTED):
         when = moment(datetime.fromisoformat(one["timestamp"]))
@@ -113,23 +113,23 @@ def history(talk: ChatSession, session_id: str) -> None:
     return print_table(("session", "last", "messages", "begins"), rows)
 
 
-def paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
+def paths(chat: ChatSession) -> Iterator[tuple[str, str]]:
     """Return the files of the repository, as completions."""
-    workspace = workspace_of(talk).workspace
+    workspace = workspace_of(chat).workspace
     if not workspace.symbols.paths:
         workspace.refresh()
     yield from ((path, path) for path in workspace.symbols.paths)
 
 
-def open_paths(talk: ChatSession) -> Iterator[tuple[str, str]]:
+def open_paths(chat: ChatSession) -> Iterator[tuple[str, str]]:
     """Return the open files and pages, as completions."""
-    workspace = workspace_of(talk).workspace
+    workspace = workspace_of(chat).workspace
     yield from ((path, path) for path in (*workspace.files.get_files(), *sorted(workspace.pages)))
 
 
-def session_ids(talk: ChatSession) -> Iterator[tuple[str, str]]:
+def session_ids(chat: ChatSession) -> Iterator[tuple[str, str]]:
     """Return the sessions of the repository, as completions."""
-    for one in workspace_of(talk).store.list_sessions(LISTED):
+    for one in workspace_of(chat).store.list_sessions(LISTED):
         yield one["session_id"], f"{one['session_id']}  {one_line(one['preview'], 40)}"
 
 

@@ -71,7 +71,7 @@ class RemoteConversations:
         self, thread_id: str, content: Content, *, deltas: bool = True, **how: Unpack[SendFields]
     ) -> AsyncGenerator[StampedEvent]:
         """Send a message and yield its events, from ``TurnStarted`` to ``TurnDone``."""
-        return _told(self._send(thread_id, content, how), deltas)
+        return _filtered(self._send(thread_id, content, how), deltas)
 
     async def _send(self, thread_id: str, content: Content, how: SendFields) -> AsyncGenerator[StampedEvent]:
         owner, body, key = _message(content, how)
@@ -105,7 +105,7 @@ class RemoteConversations:
 
     def watch(self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True) -> AsyncGenerator[StampedEvent]:
         """Yield the events of a running or finished turn, from its first step or after an event id."""
-        return _told(self._watch(turn_id, after), deltas)
+        return _filtered(self._watch(turn_id, after), deltas)
 
     async def _watch(self, turn_id: TurnId, after: str | None, owner: Owner = LOCAL) -> AsyncGenerator[StampedEvent]:
         place, tries = path("threads", ANY, "turns", turn_id, "stream"), 0
@@ -166,7 +166,7 @@ class RemoteConversations:
         return (await self._line.get("/models", _ModelNames)).models
 
 
-async def _told(events: AsyncGenerator[StampedEvent], deltas: bool) -> AsyncGenerator[StampedEvent]:
+async def _filtered(events: AsyncGenerator[StampedEvent], deltas: bool) -> AsyncGenerator[StampedEvent]:
     """Yield all events, or only the first and the last."""
     async with aclosing(events):
         async for stamped in events:
@@ -193,22 +193,22 @@ async def _stamped(blocks: AsyncIterator[tuple[str, bytes, str | None]]) -> Asyn
             yield StampedEvent(event=msgspec.convert({**said, "type": name}, kind), id=event_id)
 
 
-def _turn(thread_id: SessionId, asked: _Side, told: _Side) -> ShownTurn:
+def _turn(thread_id: SessionId, asked: _Side, answer: _Side) -> ShownTurn:
     return ShownTurn(
         thread_id=thread_id,
-        branch_id=told.branch_id,
-        turn_id=told.turn_id,
-        turn_seq=told.turn_seq,
-        phase=told.phase,
-        outcome=told.outcome,
-        text=told.content,
-        usage=told.usage or Usage(),
-        model=told.model or "",
-        created_at=told.created_at,
-        error=told.error,
+        branch_id=answer.branch_id,
+        turn_id=answer.turn_id,
+        turn_seq=answer.turn_seq,
+        phase=answer.phase,
+        outcome=answer.outcome,
+        text=answer.content,
+        usage=answer.usage or Usage(),
+        model=answer.model or "",
+        created_at=answer.created_at,
+        error=answer.error,
         user=asked.content,
-        assistant=told.content,
-        latency_ms=told.latency_ms or {},
+        assistant=answer.content,
+        latency_ms=answer.latency_ms or {},
         images=asked.images,
-        tool_calls=told.tool_calls,
+        tool_calls=answer.tool_calls,
     )

@@ -218,7 +218,7 @@ class ServerConnection:
             request.headers["last-event-id"] = after
         async with self._answer(request) as answer:
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-                raise _not_ours(answer.status_code)
+                raise _not_a_server(answer.status_code)
             yield _blocks(answer)
 
 
@@ -259,18 +259,18 @@ async def _blocks(answer: httpx2.Response) -> AsyncIterator[tuple[str, bytes, st
 def error_of(body: bytes, status: int) -> ContextInfinityError:
     """Return the error that a problem document describes."""
     try:
-        told = msgspec.json.decode(body, type=_ProblemBody)
+        problem = msgspec.json.decode(body, type=_ProblemBody)
     except msgspec.DecodeError:
-        return _not_ours(status)
-    kind = BY_CODE.get(told.code, NotFound if status == 404 else Refused)
+        return _not_a_server(status)
+    kind = BY_CODE.get(problem.code, NotFound if status == 404 else Refused)
     if kind is QueueFull:
-        return QueueFull(told.detail, running=told.running, hint=told.hint)
+        return QueueFull(problem.detail, running=problem.running, hint=problem.hint)
     if kind is HeadMoved:
-        return Refused(told.detail, hint=told.hint)
-    return kind(told.detail, hint=told.hint)
+        return Refused(problem.detail, hint=problem.hint)
+    return kind(problem.detail, hint=problem.hint)
 
 
-def _not_ours(status: int) -> ServerAway:
+def _not_a_server(status: int) -> ServerAway:
     kind = Unreachable if status >= 500 else ServerAway
     return kind(f"What answered with status {status} is not a ContextInfinity server.", hint="Check the address.")
 
@@ -279,7 +279,7 @@ def _read(answer: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer, type=kind)
     except msgspec.DecodeError:
-        raise _not_ours(200) from None
+        raise _not_a_server(200) from None
 
 
 class _ProblemBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ class InvalidField(Exception):
         self.steps: list[str | int] = list(steps)
         self.hint = hint
 
-    def told(self) -> InvalidInput:
+    def error(self) -> InvalidInput:
         """Return the error for the caller, with the path of the value."""
         place = ".".join(map(str, reversed(self.steps)))
         return InvalidInput(f"{place}: {self.what}", hint=self.hint)

@@ -73,7 +73,7 @@ def _read(body: bytes, *, to_count: bool) -> IncomingRequest:
     try:
         return _incoming(asked, to_count)
     except InvalidField as wrong:
-        raise wrong.told() from None
+        raise wrong.error() from None
 
 
 def _decoded(body: bytes) -> dict[str, Json]:
@@ -106,8 +106,8 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
         response_format=_response_format(asked),
         stream=stream,
         with_usage=stream,
-        end_user=under("metadata", lambda told: optional_text(told, "user_id"), metadata),
-        thread_id=under("metadata", lambda told: optional_text(told, "thread_id"), metadata) or None,
+        end_user=under("metadata", lambda inner: optional_text(inner, "user_id"), metadata),
+        thread_id=under("metadata", lambda inner: optional_text(inner, "thread_id"), metadata) or None,
         ignored=_ignored(asked, tools),
         option_names=OPTION_NAMES,
         form=MESSAGES,
@@ -194,7 +194,7 @@ def _response_format(asked: dict[str, Json]) -> Json:
     """Return the schema of the answer; ``output_format`` is its older name."""
     config = object_in(asked, "output_config")
     if config.get("format") is not None:
-        return under("output_config", lambda told: under("format", _schema, told["format"]), config)
+        return under("output_config", lambda inner: under("format", _schema, inner["format"]), config)
     given = asked.get("output_format")
     return None if given is None else under("output_format", _schema, given)
 

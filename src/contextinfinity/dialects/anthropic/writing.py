@@ -62,8 +62,8 @@ def usage(used: Usage) -> dict[str, Json]:
 def error(problem: Problem, status: int, request_id: str | None = None) -> Json:
     """Write an error: the message and hint for people, and our error code for programs."""
     said = f"{problem.message} {problem.hint}".rstrip()
-    told = {"type": _error_type(problem, status), "message": said, "details": {"error_code": problem.code}}
-    return {"type": "error", "error": told, "request_id": request_id}
+    body = {"type": _error_type(problem, status), "message": said, "details": {"error_code": problem.code}}
+    return {"type": "error", "error": body, "request_id": request_id}
 
 
 def _error_type(problem: Problem, status: int) -> str:
@@ -227,8 +227,8 @@ class MessageWriter:
 
     def fail(self, problem: Problem, status: int) -> bytes:
         """Write a final error event."""
-        told = error(problem, status, _named("req_", self._begun.id))
-        return _event("error", error=told["error"], request_id=told["request_id"])
+        body = error(problem, status, _named("req_", self._begun.id))
+        return _event("error", error=body["error"], request_id=body["request_id"])
 
 
 def _event(kind: str, **fields: Json) -> bytes:

@@ -48,7 +48,7 @@ def read_embeddings(body: bytes) -> EmbeddingsRequest:
         model, texts = field(asked, "model", a_name), field(asked, "input", _texts)
         return EmbeddingsRequest(model=model, texts=texts, packed=packed, dimensions=dimensions)
     except InvalidValue as wrong:
-        raise wrong.told() from None
+        raise wrong.error() from None
 
 
 def write_embeddings(asked: EmbeddingsRequest, rows: Rows, tokens: int) -> Json:

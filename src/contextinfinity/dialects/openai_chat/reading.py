@@ -106,7 +106,7 @@ def read(body: bytes) -> IncomingRequest:
     try:
         return _incoming(asked)
     except InvalidValue as wrong:
-        raise wrong.told() from None
+        raise wrong.error() from None
 
 
 def _incoming(asked: dict[str, Json]) -> IncomingRequest:
@@ -203,11 +203,11 @@ def _functions(value: Json) -> list[ToolSpec]:
 
 
 def _function(value: Json) -> ToolSpec:
-    told = an_object(value)
+    inner = an_object(value)
     return ToolSpec(
-        name=field(told, "name", a_name),
-        description=wanted(told, "description", a_text) or "",
-        parameters=wanted(told, "parameters", a_schema) or NO_PARAMETERS,
+        name=field(inner, "name", a_name),
+        description=wanted(inner, "description", a_text) or "",
+        parameters=wanted(inner, "parameters", a_schema) or NO_PARAMETERS,
     )
 
 
@@ -240,7 +240,7 @@ def _format(value: Json) -> Json:
         return None
     if kind == "json_object":
         return ANY_OBJECT
-    return field(form, "json_schema", lambda told: wanted(an_object(told), "schema", a_schema)) or ANY_OBJECT
+    return field(form, "json_schema", lambda inner: wanted(an_object(inner), "schema", a_schema)) or ANY_OBJECT
 
 
 def _with_usage(value: Json) -> bool:

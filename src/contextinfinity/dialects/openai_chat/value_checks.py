@@ -44,7 +44,7 @@ class InvalidValue(Exception):
             self.path = (f"[{place}]" if isinstance(place, int) else f".{place[:LONGEST_SHOWN]}") + self.path
         return self
 
-    def told(self) -> InvalidInput:
+    def error(self) -> InvalidInput:
         """Return the error for the caller."""
         return InvalidInput(f"{self.path.removeprefix('.') or 'the body'}: {self.said}.", hint=self.hint)
 
@@ -211,4 +211,4 @@ def _no_text(found: _Found | None) -> InvalidInput:
     wrong = InvalidValue("it holds a NUL character, which is not allowed", "Leave it out.")
     while found is not None and found[0] is not None:
         wrong, found = wrong.inside(found[1]), found[0]
-    return wrong.told()
+    return wrong.error()

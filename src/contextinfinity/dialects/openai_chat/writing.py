@@ -141,28 +141,28 @@ class ChatWriter:
 
     def _called(self, place: int, call: ToolUseBlock) -> bytes:
         """Write a whole call in two chunks: the tool, then its arguments."""
-        told = _call(call)
-        function = told["function"]
-        begun = {"index": place, **told, "function": {**function, "arguments": ""}}
+        body = _call(call)
+        function = body["function"]
+        begun = {"index": place, **body, "function": {**function, "arguments": ""}}
         rest = {"index": place, "function": {"arguments": function["arguments"]}}
         return b"".join([self._chunk(_encode({"tool_calls": [piece]})) for piece in (begun, rest)])
 
     def _chunk(self, delta: bytes, finish: bytes = b"null", logprobs: Json = None) -> bytes:
         written = b"null" if logprobs is None else _encode(logprobs)
-        told = (self._front, self._choice, delta, written, finish)
-        return unbroken(b'%b%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}\n\n' % told)
+        body = (self._front, self._choice, delta, written, finish)
+        return unbroken(b'%b%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}\n\n' % body)
 
 
 def error(problem: Problem, status: int) -> Json:
     """Write an error. If its message starts with a path and a colon, that is the parameter."""
     path = _PATH.match(problem.message) if problem.code in ("invalid_input", "not_found") else None
-    told = {
+    body = {
         "message": f"{problem.message} {problem.hint}".rstrip(),
         "type": _error_type(problem.code, status),
         "param": path[1] if path else None,
         "code": NOT_FOUND.get(path[1] if path else "") or CODES.get(problem.code, problem.code),
     }
-    return {"error": told}
+    return {"error": body}
 
 
 def size_error(tokens: int, limit: int, tools: int) -> dict[str, Json]:

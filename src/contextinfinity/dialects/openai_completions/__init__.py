@@ -44,7 +44,7 @@ class OpenAICompletions:
                     raise InvalidValue("it is not supported", f"Leave {name} out.").inside(name)
             wanted(asked, "stream", a_flag)
         except InvalidValue as wrong:
-            raise wrong.told() from None
+            raise wrong.error() from None
         others = {name: value for name, value in asked.items() if name not in NOT_OF_CHAT}
         return reading.read(_encode({**others, "messages": [{"role": "user", "content": prompt}]}))
 

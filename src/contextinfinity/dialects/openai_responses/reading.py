@@ -116,7 +116,7 @@ def read_object(asked: dict[str, Json]) -> ResponsesRequest:
     try:
         return _asked(asked)
     except InvalidValue as wrong:
-        raise wrong.told() from None
+        raise wrong.error() from None
 
 
 def _asked(asked: dict[str, Json]) -> ResponsesRequest:
@@ -268,7 +268,7 @@ def end_user(asked: dict[str, Json]) -> str:
         metadata = wanted(asked, "metadata", a_metadata) or {}
         return _text_in(asked, "user") or _text_in(asked, "safety_identifier") or _text_in(metadata, "user_id")
     except InvalidValue as wrong:
-        raise wrong.told() from None
+        raise wrong.error() from None
 
 
 def _text_in(owner: dict[str, Json] | dict[str, str], name: str) -> str:

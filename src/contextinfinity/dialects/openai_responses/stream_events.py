@@ -67,9 +67,9 @@ class ResponseWriter:
             written = self._event("response.output_item.added", output_index=self._place, item=self._named(begun))
             written += self._event("response.content_part.added", **self._part("message"), part=text_part(""))
         self._text.append(text)
-        told = (logprobs or {}).get("content") or []
-        self._logprobs += told
-        return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=told)
+        fields = (logprobs or {}).get("content") or []
+        self._logprobs += fields
+        return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=fields)
 
     def call(self, piece: CallPiece) -> bytes:
         """Write a piece of a call, after closing the item before it; the input of a custom tool is written whole."""
@@ -122,8 +122,8 @@ class ResponseWriter:
         item, self._call = {**self._call, "status": "completed"}, None
         item["arguments"] = item["arguments"] or "{}"
         at = {"item_id": item["id"], "output_index": self._place}
-        told = {"arguments": item["arguments"], "name": item["name"]}
-        written = self._event("response.function_call_arguments.done", **at, **told)
+        fields = {"arguments": item["arguments"], "name": item["name"]}
+        written = self._event("response.function_call_arguments.done", **at, **fields)
         written += self._event("response.output_item.done", output_index=self._place, item=item)
         self._items.append(item)
         return written
@@ -158,16 +158,16 @@ class ResponseWriter:
         begun, pieces = _pieces(item)
         written = [self._event("response.output_item.added", output_index=self._place, item={**item, **begun})]
         at = {"item_id": item["id"], "output_index": self._place}
-        written += [self._event(f"response.{name}", **at, **told) for name, told in pieces]
+        written += [self._event(f"response.{name}", **at, **fields) for name, fields in pieces]
         written.append(self._event("response.output_item.done", output_index=self._place, item=item))
         self._items.append(item)
         return b"".join(written)
 
-    def _event(self, kind: str, **told: Json) -> bytes:
+    def _event(self, kind: str, **fields: Json) -> bytes:
         number, self._number = self._number, self._number + 1
         if number <= self._after:
             return b""
-        data = _encode({"type": kind, "sequence_number": number, **told})
+        data = _encode({"type": kind, "sequence_number": number, **fields})
         return unbroken(b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n")
 
 
@@ -179,13 +179,13 @@ def _pieces(item: Item) -> tuple[Item, list[tuple[str, Item]]]:
         case "function_call":
             written = item["arguments"]
             name = "function_call_arguments"
-            told = [(f"{name}.delta", {"delta": written}), (f"{name}.done", {"arguments": written})]
-            return {"arguments": "", "status": "in_progress"}, told
+            fields = [(f"{name}.delta", {"delta": written}), (f"{name}.done", {"arguments": written})]
+            return {"arguments": "", "status": "in_progress"}, fields
         case "custom_tool_call":
             written = item["input"]
             name = "custom_tool_call_input"
-            told = [(f"{name}.delta", {"delta": written}), (f"{name}.done", {"input": written})]
-            return {"input": "", "status": "in_progress"}, told
+            fields = [(f"{name}.delta", {"delta": written}), (f"{name}.done", {"input": written})]
+            return {"input": "", "status": "in_progress"}, fields
         case "reasoning":
             return {"summary": []}, list(_summaries(item["summary"]))
     return {}, []

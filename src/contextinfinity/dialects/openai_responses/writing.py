@@ -162,8 +162,8 @@ def reasoning_item(block: ReasoningBlock, shown: ResponseView) -> Item:
 
 
 def _thought(block: ReasoningBlock, raw: Item) -> str:
-    told = block.summary or raw.get("thinking") or raw.get("text")
-    return told if isinstance(told, str) else ""
+    described = block.summary or raw.get("thinking") or raw.get("text")
+    return described if isinstance(described, str) else ""
 
 
 def answer_item(words: Sequence[TextBlock], status: str) -> Item:
@@ -207,11 +207,11 @@ def _is_citation(mark: Json) -> bool:
 def input_items(turn_id: TurnId, message: Message, layout: Json) -> list[Item]:
     """Write the message of a turn as its original items, which ``layout`` describes."""
     items, left = list[Item](), list(message.blocks) if message.role in ("user", "tool") else []
-    for kind, told in _known(layout):
-        if isinstance(told, str):
-            items.append(_said(kind, [{"type": "input_text", "text": told}]))
+    for kind, described in _known(layout):
+        if isinstance(described, str):
+            items.append(_said(kind, [{"type": "input_text", "text": described}]))
         else:
-            blocks, left = left[:told], left[told:]
+            blocks, left = left[:described], left[described:]
             items.extend(_brought(kind, blocks))
     if left:
         items.extend(_brought("message", left))

@@ -53,8 +53,8 @@ class Graph:
     def numbers_in_file(self, name: str, shape: Sequence[int], file: str, start: int, length: int) -> None:
         """Add a constant whose data stays in a file, at a byte offset."""
         places = {"location": file, "offset": str(start), "length": str(length)}
-        told = [field(13, field(1, key) + field(2, value)) for key, value in places.items()]
-        self._constants.append(b"".join([_tensor(name, FLOAT, shape), *told, field(14, _EXTERNAL)]))
+        location = [field(13, field(1, key) + field(2, value)) for key, value in places.items()]
+        self._constants.append(b"".join([_tensor(name, FLOAT, shape), *location, field(14, _EXTERNAL)]))
 
     def written(self, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> bytes:
         """Return the whole file; inputs and outputs are made with ``value``."""

@@ -57,16 +57,16 @@ def finished(whole: Json, abilities: Abilities) -> Finished:
 
 
 def _items(block: Json) -> Iterator[TranscriptItem]:
-    told = wire_values.dict_of(block)
-    kind = told.get("type")
-    if kind == "text" and isinstance(told.get("text"), str):
-        if told["text"]:
-            citations = tuple(wire_values.list_of(told.get("citations")))
-            yield AssistantItem(blocks=(TextBlock(text=told["text"], annotations=citations),))
-    elif kind == "tool_use" and isinstance(told.get("name"), str):
-        yield ToolCallItem(call_id=wire_values.text_of(told.get("id")), name=told["name"], arguments=told.get("input"))
+    raw = wire_values.dict_of(block)
+    kind = raw.get("type")
+    if kind == "text" and isinstance(raw.get("text"), str):
+        if raw["text"]:
+            citations = tuple(wire_values.list_of(raw.get("citations")))
+            yield AssistantItem(blocks=(TextBlock(text=raw["text"], annotations=citations),))
+    elif kind == "tool_use" and isinstance(raw.get("name"), str):
+        yield ToolCallItem(call_id=wire_values.text_of(raw.get("id")), name=raw["name"], arguments=raw.get("input"))
     elif isinstance(kind, str) and kind in THINKING:
-        yield reasoning_item(told)
+        yield reasoning_item(raw)
     else:
         yield UnknownItem(provider=PROVIDER, raw=block)
 
@@ -79,10 +79,10 @@ def _notes(whole: dict[str, Json]) -> Iterator[tuple[str, Json]]:
     yield "service_tier", wire_values.dict_of(whole.get("usage")).get("service_tier")
 
 
-def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
+def _usage(raw: dict[str, Json], abilities: Abilities) -> Usage:
     """Add up the tokens: Anthropic reports cache reads and cache writes separately from other input."""
-    written, cached = told.get("cache_creation_input_tokens"), told.get("cache_read_input_tokens")
-    whole = sum(wire_values.count_of(count) for count in (told.get("input_tokens"), written, cached))
+    written, cached = raw.get("cache_creation_input_tokens"), raw.get("cache_read_input_tokens")
+    whole = sum(wire_values.count_of(count) for count in (raw.get("input_tokens"), written, cached))
     return wire_values.usage_of(
-        abilities, prompt=whole, answer=told.get("output_tokens"), cached=cached, written=written
+        abilities, prompt=whole, answer=raw.get("output_tokens"), cached=cached, written=written
     )

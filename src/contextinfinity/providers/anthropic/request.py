@@ -90,8 +90,8 @@ def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]
     prompt = request.prompt
     system, tools = prompt.sent.get("system"), prompt.sent.get("tools")
     if added := [{"type": "text", "text": text} for text in prompt.system[1:]]:
-        told = [{"type": "text", "text": system}] if isinstance(system, str) and system.strip() else system
-        system = [*(told or ()), *added]
+        own = [{"type": "text", "text": system}] if isinstance(system, str) and system.strip() else system
+        system = [*(own or ()), *added]
     return {
         **wire_values.configured(request),
         **wire_values.dict_of(sent.get("params")),

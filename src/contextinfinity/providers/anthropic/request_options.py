@@ -12,11 +12,11 @@ from contextinfinity.providers.request_options import (
     Offer,
     as_option,
     choice_offer,
+    converted_options,
     forces_call,
     level_of,
     nearest_level,
     parallel_offer,
-    wished_options,
 )
 
 LEAST_BUDGET = BUDGETS["minimal"]
@@ -47,9 +47,9 @@ def for_messages(wishes: RequestOptions, able: Abilities, *, parallel: bool) -> 
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
     if not (forced and able.reasoning and able.guidance.thinking == "budget"):
-        return wished_options(wishes, offers, in_part)
+        return converted_options(wishes, offers, in_part)
     # The vendor rejects thinking together with a forced tool call.
-    options, left_out = wished_options(wishes, offers, in_part)
+    options, left_out = converted_options(wishes, offers, in_part)
     return AppliedOptions(joined(options, {"thinking": {"type": "disabled"}}), left_out)
 
 
@@ -69,12 +69,12 @@ def _claude_thought(wishes: RequestOptions, able: Abilities, *, forced: bool) ->
         return None
     if level == "none" and guidance.unthinking:
         return {"thinking": {"type": guidance.unthinking}}
-    told: dict[str, Json] = {}
+    effort_option: dict[str, Json] = {}
     if guidance.efforts:
-        told["output_config"] = {"effort": nearest_level(level, guidance.efforts)}
+        effort_option["output_config"] = {"effort": nearest_level(level, guidance.efforts)}
     if guidance.thinking == "adaptive":
-        return told if forced else {"thinking": {"type": "adaptive"}, **told}
+        return effort_option if forced else {"thinking": {"type": "adaptive"}, **effort_option}
     if forced or able.max_output_tokens <= LEAST_BUDGET:
         return None
     tokens = wishes.thinking_tokens or BUDGETS[level]
-    return {"thinking": {"type": "enabled", "budget_tokens": max(tokens, LEAST_BUDGET)}, **told}
+    return {"thinking": {"type": "enabled", "budget_tokens": max(tokens, LEAST_BUDGET)}, **effort_option}

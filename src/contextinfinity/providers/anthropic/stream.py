@@ -39,21 +39,21 @@ class MessageAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Process one event and return what it adds; raise ``ProviderError`` for an error event."""
-        told = wire_values.dict_of(data)
-        kind = told.get("type") or event
+        payload = wire_values.dict_of(data)
+        kind = payload.get("type") or event
         given: Sequence[StreamedPiece] | None
         if kind == "content_block_delta":
-            given = self._delta(told)
+            given = self._delta(payload)
         elif kind == "content_block_stop":
-            given = self._stop(told)
+            given = self._stop(payload)
         elif kind == "content_block_start":
-            given = self._start(told)
+            given = self._start(payload)
         elif kind == "message_start":
-            given = self._begin(told)
+            given = self._begin(payload)
         elif kind == "message_delta":
-            given = self._end(told)
+            given = self._end(payload)
         elif kind == "error":
-            raise failure_in_stream(PROVIDER, told)
+            raise failure_in_stream(PROVIDER, payload)
         else:
             self.ended = self.ended or kind == "message_stop"
             given = () if kind in ("message_stop", "ping") else None
@@ -72,15 +72,15 @@ class MessageAccumulator:
             whole["unknown_events"] = list(self._unknown)
         return whole
 
-    def _begin(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
-        message = told.get("message")
+    def _begin(self, payload: dict[str, Json]) -> Sequence[TextDelta] | None:
+        message = payload.get("message")
         if not isinstance(message, dict):
             return None
         self._message = {**message, "usage": wire_values.dict_of(message.get("usage"))}
         return ()
 
-    def _start(self, told: dict[str, Json]) -> Sequence[StreamedPiece] | None:
-        index, block = _index(told), told.get("content_block")
+    def _start(self, payload: dict[str, Json]) -> Sequence[StreamedPiece] | None:
+        index, block = _index(payload), payload.get("content_block")
         if index is None or not isinstance(block, dict):
             return None
         self._blocks[index] = block
@@ -90,8 +90,8 @@ class MessageAccumulator:
         text = block.get("text") if block.get("type") == "text" else ""
         return (TextDelta(text=text),) if text and isinstance(text, str) else ()
 
-    def _delta(self, told: dict[str, Json]) -> Sequence[StreamedPiece] | None:
-        index, delta = _index(told), wire_values.dict_of(told.get("delta"))
+    def _delta(self, payload: dict[str, Json]) -> Sequence[StreamedPiece] | None:
+        index, delta = _index(payload), wire_values.dict_of(payload.get("delta"))
         if index is None or index not in self._blocks:
             return None
         kind = delta.get("type")
@@ -109,16 +109,16 @@ class MessageAccumulator:
             return (CallPiece(place=index, arguments=text),) if text else ()
         return (TextDelta(text=text),) if text and kind == "text_delta" else ()
 
-    def _stop(self, told: dict[str, Json]) -> Sequence[StreamedPiece]:
-        index = _index(told)
+    def _stop(self, payload: dict[str, Json]) -> Sequence[StreamedPiece]:
+        index = _index(payload)
         block = self._block(index) if index is not None and index in self._blocks else {}
         return (
             (ReasoningDone(item=reasoning_item(block)),) if wire_values.text_of(block.get("type")) in THINKING else ()
         )
 
-    def _end(self, told: dict[str, Json]) -> Sequence[TextDelta]:
-        usage = {name: count for name, count in wire_values.dict_of(told.get("usage")).items() if count is not None}
-        said = {name: value for name, value in wire_values.dict_of(told.get("delta")).items() if value is not None}
+    def _end(self, payload: dict[str, Json]) -> Sequence[TextDelta]:
+        usage = {name: count for name, count in wire_values.dict_of(payload.get("usage")).items() if count is not None}
+        said = {name: value for name, value in wire_values.dict_of(payload.get("delta")).items() if value is not None}
         self._message = {**self._message, **said, "usage": {**wire_values.dict_of(self._message.get("usage")), **usage}}
         return ()
 
@@ -137,6 +137,6 @@ class MessageAccumulator:
         return block
 
 
-def _index(told: dict[str, Json]) -> int | None:
-    index = told.get("index")
+def _index(payload: dict[str, Json]) -> int | None:
+    index = payload.get("index")
     return index if isinstance(index, int) and not isinstance(index, bool) else None

@@ -30,7 +30,7 @@ class GeminiWire:
         """Return a request in Gemini's JSON."""
         return request.body(asked, abilities, self.provider_tools)
 
-    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to Gemini's options."""
         return for_gemini(wishes, abilities)
 

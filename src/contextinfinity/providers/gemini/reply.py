@@ -53,12 +53,12 @@ class GeminiAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[TextDelta]:
         """Process one event and return the text it adds; raise ``ProviderError`` for an error event."""
-        told = wire_values.dict_of(data)
-        if "error" in told:
-            raise failure_in_stream(PROVIDER, told)
-        self._top |= {key: value for key, value in told.items() if key != "candidates"}
-        self.ended = self.ended or _block_reason(told) != ""
-        candidate = _candidate(told)
+        payload = wire_values.dict_of(data)
+        if "error" in payload:
+            raise failure_in_stream(PROVIDER, payload)
+        self._top |= {key: value for key, value in payload.items() if key != "candidates"}
+        self.ended = self.ended or _block_reason(payload) != ""
+        candidate = _candidate(payload)
         if candidate is None:
             return ()
         self._candidate |= {key: value for key, value in candidate.items() if key != "content"}
@@ -78,22 +78,22 @@ class GeminiAccumulator:
         return {**self._top, "candidates": [candidate]}
 
     def _take_part(self, part: Json) -> list[TextDelta]:
-        told = wire_values.dict_of(part)
-        text = wire_values.text_of(told.get("text"))
-        if self._continues(told):
+        payload = wire_values.dict_of(part)
+        text = wire_values.text_of(payload.get("text"))
+        if self._continues(payload):
             self._texts[-1].append(text)
-            self._parts[-1] |= {key: value for key, value in told.items() if key != "text"}
+            self._parts[-1] |= {key: value for key, value in payload.items() if key != "text"}
         else:
-            self._parts.append(dict(told))
+            self._parts.append(dict(payload))
             self._texts.append([text])
-        return [TextDelta(text=text)] if text and not told.get("thought") else []
+        return [TextDelta(text=text)] if text and not payload.get("thought") else []
 
-    def _continues(self, told: dict[str, Json]) -> bool:
+    def _continues(self, payload: dict[str, Json]) -> bool:
         """Return whether a text continues the last part: both are plain text, and no signature ended that one."""
-        if not self._parts or not isinstance(told.get("text"), str) or not told.keys() <= TEXT_KEYS:
+        if not self._parts or not isinstance(payload.get("text"), str) or not payload.keys() <= TEXT_KEYS:
             return False
         last = self._parts[-1]
-        same_kind = bool(last.get("thought")) == bool(told.get("thought"))
+        same_kind = bool(last.get("thought")) == bool(payload.get("thought"))
         return isinstance(last.get("text"), str) and last.keys() <= TEXT_KEYS and SIGNATURE not in last and same_kind
 
 
@@ -104,12 +104,12 @@ def finished(whole: Json, abilities: Abilities) -> Finished:
         for each in whole:
             events.take("", each)
         whole = events.whole()
-    told = wire_values.dict_of(whole)
-    if "error" in told:
-        raise failure_in_stream(PROVIDER, told)
-    candidate = _candidate(told)
+    payload = wire_values.dict_of(whole)
+    if "error" in payload:
+        raise failure_in_stream(PROVIDER, payload)
+    candidate = _candidate(payload)
     if candidate is None:
-        if reason := _block_reason(told):
+        if reason := _block_reason(payload):
             raise failure_in_stream(
                 PROVIDER, {"code": "content_filter", "message": f"the prompt was blocked: {reason}"}
             )
@@ -117,34 +117,34 @@ def finished(whole: Json, abilities: Abilities) -> Finished:
     annotations = tuple(_citations(candidate))
     parts = wire_values.list_of(wire_values.dict_of(candidate.get("content")).get("parts"))
     items = wire_values.joined(item for part in parts for item in _items(part, annotations))
-    items = wire_values.with_own_ids(items, wire_values.text_of(told.get("responseId")))
+    items = wire_values.with_own_ids(items, wire_values.text_of(payload.get("responseId")))
     calls = any(isinstance(item, ToolCallItem) for item in items)
     return Finished(
         outcome=_outcome(wire_values.text_of(candidate.get("finishReason")), calls=calls),
-        items=(*items, *wire_values.notes(_notes(told, candidate))),
-        usage=_usage(wire_values.dict_of(told.get("usageMetadata")), abilities),
+        items=(*items, *wire_values.notes(_notes(payload, candidate))),
+        usage=_usage(wire_values.dict_of(payload.get("usageMetadata")), abilities),
         response=wire_values.compact(whole, PROVIDER),
     )
 
 
-def _candidate(told: dict[str, Json]) -> dict[str, Json] | None:
+def _candidate(payload: dict[str, Json]) -> dict[str, Json] | None:
     """Return the first candidate; its index may be left out."""
-    found = (each for each in wire_values.list_of(told.get("candidates")) if isinstance(each, dict))
+    found = (each for each in wire_values.list_of(payload.get("candidates")) if isinstance(each, dict))
     return next((each for each in found if each.get("index") in (0, None)), None)
 
 
-def _block_reason(told: dict[str, Json]) -> str:
-    return wire_values.text_of(wire_values.dict_of(told.get("promptFeedback")).get("blockReason"))
+def _block_reason(payload: dict[str, Json]) -> str:
+    return wire_values.text_of(wire_values.dict_of(payload.get("promptFeedback")).get("blockReason"))
 
 
 def _items(part: Json, annotations: tuple[Json, ...]) -> Iterator[TranscriptItem]:
-    told = wire_values.dict_of(part)
+    payload = wire_values.dict_of(part)
     text, call, signature = (
-        told.get("text"),
-        wire_values.dict_of(told.get("functionCall")),
-        wire_values.text_of(told.get(SIGNATURE)),
+        payload.get("text"),
+        wire_values.dict_of(payload.get("functionCall")),
+        wire_values.text_of(payload.get(SIGNATURE)),
     )
-    if isinstance(text, str) and told.get("thought"):
+    if isinstance(text, str) and payload.get("thought"):
         yield ReasoningItem(encrypted_content=signature or None, raw=part)
         return
     is_call = isinstance(call.get("name"), str)
@@ -185,23 +185,23 @@ def _outcome(reason: str, *, calls: bool) -> StepOutcome:
     return Incomplete(reason="filter" if reason in FILTERED else reason.lower())
 
 
-def _notes(told: dict[str, Json], candidate: dict[str, Json]) -> Iterator[tuple[str, Json]]:
-    yield "response_id", told.get("responseId")
-    yield "model", told.get("modelVersion")
+def _notes(payload: dict[str, Json], candidate: dict[str, Json]) -> Iterator[tuple[str, Json]]:
+    yield "response_id", payload.get("responseId")
+    yield "model", payload.get("modelVersion")
     yield "stop_reason", candidate.get("finishReason")
     yield "stop_message", candidate.get("finishMessage")
 
 
-def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
+def _usage(payload: dict[str, Json], abilities: Abilities) -> Usage:
     """Add up the tokens: Gemini reports thoughts and the results of its own tools separately."""
-    if not told:
+    if not payload:
         return Usage()
     prompt, answer = (
-        sum(wire_values.count_of(told.get(name)) for name in names)
+        sum(wire_values.count_of(payload.get(name)) for name in names)
         for names in (
             ("promptTokenCount", "toolUsePromptTokenCount"),
             ("candidatesTokenCount", "thoughtsTokenCount"),
         )
     )
-    cached = told.get("cachedContentTokenCount")
+    cached = payload.get("cachedContentTokenCount")
     return wire_values.usage_of(abilities, prompt=prompt, answer=answer, cached=cached, written=0)

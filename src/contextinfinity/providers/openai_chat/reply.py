@@ -81,8 +81,8 @@ def _words(content: Json, annotations: tuple[Json, ...], vendor: str) -> Iterato
 
 def _logprobs(choice: dict[str, Json]) -> tuple[Json, ...]:
     """Return the log probabilities of the tokens as an annotation, if they were requested."""
-    told = wire_values.dict_of(choice.get("logprobs"))
-    return ({"type": LOGPROBS, **told},) if told else ()
+    raw = wire_values.dict_of(choice.get("logprobs"))
+    return ({"type": LOGPROBS, **raw},) if raw else ()
 
 
 def _annotations(message: dict[str, Json], completion: dict[str, Json]) -> tuple[Json, ...]:
@@ -96,17 +96,17 @@ def _annotations(message: dict[str, Json], completion: dict[str, Json]) -> tuple
 
 
 def _call(call: Json, vendor: str) -> Iterator[TranscriptItem]:
-    told = wire_values.dict_of(call)
-    function = wire_values.dict_of(told.get("function"))
+    raw = wire_values.dict_of(call)
+    function = wire_values.dict_of(raw.get("function"))
     name = wire_values.text_of(function.get("name"))
     if not name:
         yield UnknownItem(provider=vendor, raw=call)
         return
-    extra = call_extra(told)
+    extra = call_extra(raw)
     if extra:
         yield UnknownItem(provider=vendor, raw={CALL_EXTRA: extra})
     arguments = arguments_of(function.get("arguments"))
-    yield ToolCallItem(call_id=wire_values.text_of(told.get("id")), name=name, arguments=arguments)
+    yield ToolCallItem(call_id=wire_values.text_of(raw.get("id")), name=name, arguments=arguments)
 
 
 def _outcome(finish: str, calls: bool) -> StepOutcome:
@@ -125,14 +125,14 @@ def _notes(completion: dict[str, Json], finish: str) -> Iterator[tuple[str, Json
     yield "system_fingerprint", completion.get("system_fingerprint")
 
 
-def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
-    if not told:
+def _usage(raw: dict[str, Json], abilities: Abilities) -> Usage:
+    if not raw:
         return Usage()
-    details = wire_values.dict_of(told.get("prompt_tokens_details"))
+    details = wire_values.dict_of(raw.get("prompt_tokens_details"))
     return wire_values.usage_of(
         abilities,
-        prompt=told.get("prompt_tokens"),
-        answer=told.get("completion_tokens"),
-        cached=details.get("cached_tokens") or told.get("prompt_cache_hit_tokens"),
+        prompt=raw.get("prompt_tokens"),
+        answer=raw.get("completion_tokens"),
+        cached=details.get("cached_tokens") or raw.get("prompt_cache_hit_tokens"),
         written=details.get("cache_write_tokens"),
     )

@@ -118,8 +118,8 @@ def _as_sent(request: ProviderRequest, how: ChatRequestSettings, sent: dict[str,
 
 
 def _tool(tool: ToolSpec) -> Json:
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": told}
+    fields = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": fields}
 
 
 def _format(prompt: Prompt) -> Json:
@@ -268,9 +268,9 @@ def _say(role: str, content: Json) -> dict[str, Json]:
 
 
 def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
-    told = {"name": wire_values.safe_name(call.name), "arguments": wire_values.arguments_text(call.input)}
-    told = {**wire_values.dict_of(extra.get("function")), **told}
-    return {**extra, "id": call.tool_use_id, "type": "function", "function": told}
+    fields = {"name": wire_values.safe_name(call.name), "arguments": wire_values.arguments_text(call.input)}
+    fields = {**wire_values.dict_of(extra.get("function")), **fields}
+    return {**extra, "id": call.tool_use_id, "type": "function", "function": fields}
 
 
 def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
@@ -288,8 +288,8 @@ def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
 
 
 def _reasoning(raw: Json) -> dict[str, Json]:
-    told = wire_values.dict_of(raw)
-    return {} if "type" in told else {key: told[key] for key in REASONING_KEYS if told.get(key)}
+    fields = wire_values.dict_of(raw)
+    return {} if "type" in fields else {key: fields[key] for key in REASONING_KEYS if fields.get(key)}
 
 
 def _alternating(messages: list[dict[str, Json]]) -> list[dict[str, Json]]:

@@ -11,11 +11,11 @@ from contextinfinity.providers.request_options import (
     Offer,
     as_option,
     choice_offer,
+    converted_options,
     effort_of,
     level_of,
     nearest_level,
     parallel_offer,
-    wished_options,
 )
 
 MOST_STOPS = 4
@@ -46,7 +46,7 @@ def for_chat(
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
     in_part |= {"tool_choice"} if local and _named_tool(wishes) else set()
-    return wished_options(wishes, offers, in_part)
+    return converted_options(wishes, offers, in_part)
 
 
 def _named(key: str, value: Json) -> dict[str, Json] | None:

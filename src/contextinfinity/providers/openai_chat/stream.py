@@ -48,11 +48,13 @@ class ChatAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Process one chunk and return what it adds; raise ``ProviderError`` for an error chunk."""
-        told = wire_values.dict_of(data)
-        if event == "error" or told.get("object") == "error" or told.get("error"):
-            raise failure_in_stream(self._vendor, told.get("error") or data)
-        self._top.update({key: each for key, each in told.items() if each is not None and key not in NOT_OF_THE_WHOLE})
-        choice = _first_choice(told)
+        payload = wire_values.dict_of(data)
+        if event == "error" or payload.get("object") == "error" or payload.get("error"):
+            raise failure_in_stream(self._vendor, payload.get("error") or data)
+        self._top.update(
+            {key: each for key, each in payload.items() if each is not None and key not in NOT_OF_THE_WHOLE}
+        )
+        choice = _first_choice(payload)
         if choice is None:
             return ()
         delta = self._delta(choice)
@@ -97,10 +99,13 @@ class ChatAccumulator:
                 self._keep(key, value)
         return shown
 
-    def _with_logprobs(self, pieces: list[StreamedPiece], told: dict[str, Json]) -> list[StreamedPiece]:
+    def _with_logprobs(self, pieces: list[StreamedPiece], payload: dict[str, Json]) -> list[StreamedPiece]:
         """Add the log probabilities of a chunk to its first text; some servers send them in a chunk without text."""
-        if told:
-            self._logprobs, self._next_logprobs = _joined(self._logprobs, told), _joined(self._next_logprobs, told)
+        if payload:
+            self._logprobs, self._next_logprobs = (
+                _joined(self._logprobs, payload),
+                _joined(self._next_logprobs, payload),
+            )
         for place, piece in enumerate(pieces):
             if isinstance(piece, TextDelta) and self._next_logprobs:
                 pieces[place] = replace(piece, logprobs=self._next_logprobs)
@@ -133,10 +138,10 @@ class ChatAccumulator:
             self._others[key] = list(value) if isinstance(value, list) else value
 
 
-def call_extra(told: dict[str, Json]) -> dict[str, Json]:
+def call_extra(payload: dict[str, Json]) -> dict[str, Json]:
     """Return the unknown fields of a call: a server may require them back, as Google does with its signatures."""
-    extra = {key: each for key, each in told.items() if key not in OF_A_CALL and each is not None}
-    function = wire_values.dict_of(told.get("function"))
+    extra = {key: each for key, each in payload.items() if key not in OF_A_CALL and each is not None}
+    function = wire_values.dict_of(payload.get("function"))
     inner = {key: each for key, each in function.items() if key not in OF_A_FUNCTION and each is not None}
     return {**extra, "function": inner} if inner else extra
 
@@ -161,14 +166,14 @@ class _Calls:
         """Process the call pieces of a chunk; return those that can be shown: of calls with id and name."""
         shown: list[CallPiece] = []
         for piece in wire_values.list_of(pieces):
-            told = wire_values.dict_of(piece)
-            function = wire_values.dict_of(told.get("function"))
-            index = told["index"] if type(told.get("index")) is int else None
+            payload = wire_values.dict_of(piece)
+            function = wire_values.dict_of(payload.get("function"))
+            index = payload["index"] if type(payload.get("index")) is int else None
             arguments = function.get("arguments")
             if not isinstance(arguments, str):
                 arguments = "" if arguments is None else msgspec.json.encode(arguments).decode()
-            call_id, name = wire_values.text_of(told.get("id")), wire_values.text_of(function.get("name"))
-            place, is_new = self._take(_StreamedCall(index, call_id, name, [arguments], call_extra(told)))
+            call_id, name = wire_values.text_of(payload.get("id")), wire_values.text_of(function.get("name"))
+            place, is_new = self._take(_StreamedCall(index, call_id, name, [arguments], call_extra(payload)))
             if is_new and call_id and name:
                 self._shown.add(place)
                 shown.append(CallPiece(place=place, call_id=call_id, name=name))
@@ -205,9 +210,13 @@ class _Calls:
         return None
 
 
-def _joined(before: dict[str, Json], told: dict[str, Json]) -> dict[str, Json]:
+def _joined(before: dict[str, Json], payload: dict[str, Json]) -> dict[str, Json]:
     """Append the lists of one object to those of another."""
-    return {**before, **told, **{key: [*before.get(key, ()), *each] for key, each in told.items() if _is_list(each)}}
+    return {
+        **before,
+        **payload,
+        **{key: [*before.get(key, ()), *each] for key, each in payload.items() if _is_list(each)},
+    }
 
 
 def _is_list(value: Json) -> bool:
@@ -234,8 +243,8 @@ def _begins_another(piece: _StreamedCall, call: _StreamedCall) -> bool:
     return any(piece.arguments) and isinstance(arguments_of("".join(call.arguments) or "…"), dict)
 
 
-def _first_choice(told: dict[str, Json]) -> dict[str, Json] | None:
-    for choice in wire_values.list_of(told.get("choices")):
+def _first_choice(payload: dict[str, Json]) -> dict[str, Json] | None:
+    for choice in wire_values.list_of(payload.get("choices")):
         if isinstance(choice, dict) and choice.get("index") in (0, None):
             return choice
     return None

@@ -47,7 +47,7 @@ class ResponsesWire:
         )
         return request.body(asked, abilities, how)
 
-    def wished(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to OpenAI's options."""
         return for_responses(wishes, abilities, parallel=self.parallel_tools)
 

@@ -97,14 +97,14 @@ def _notes(response: dict[str, Json]) -> Iterator[tuple[str, Json]]:
     yield "service_tier", response.get("service_tier")
 
 
-def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
-    if not told:
+def _usage(reported: dict[str, Json], abilities: Abilities) -> Usage:
+    if not reported:
         return Usage()
-    details = wire_values.dict_of(told.get("input_tokens_details"))
+    details = wire_values.dict_of(reported.get("input_tokens_details"))
     return wire_values.usage_of(
         abilities,
-        prompt=told.get("input_tokens"),
-        answer=told.get("output_tokens"),
+        prompt=reported.get("input_tokens"),
+        answer=reported.get("output_tokens"),
         cached=details.get("cached_tokens"),
         written=details.get("cache_write_tokens"),
     )

@@ -10,9 +10,9 @@ from contextinfinity.providers.request_options import (
     Offer,
     as_option,
     choice_offer,
+    converted_options,
     effort_of,
     parallel_offer,
-    wished_options,
 )
 
 
@@ -30,7 +30,7 @@ def for_responses(wishes: RequestOptions, able: Abilities, *, parallel: bool) ->
         "reasoning_summary": (lambda value: {"reasoning": {"summary": value}}) if able.reasoning else None,
         "thinking_tokens": lambda _: thought,
     }
-    return wished_options(wishes, offers)
+    return converted_options(wishes, offers)
 
 
 def _responses_choice(choice: str) -> Json:

@@ -60,24 +60,24 @@ class ResponsesAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Process one event and return what it adds; raise ``ProviderError`` for an error event."""
-        told = wire_values.dict_of(data)
-        kind = wire_values.text_of(told.get("type")) or event
+        payload = wire_values.dict_of(data)
+        kind = wire_values.text_of(payload.get("type")) or event
         if kind in PIECES:
-            return self._piece(kind, told)
+            return self._piece(kind, payload)
         if kind in WHOLE_TEXTS:
-            return self._whole_text(WHOLE_TEXTS[kind], told)
+            return self._whole_text(WHOLE_TEXTS[kind], payload)
         if kind in ("error", "response.failed"):
-            raise failure_in_stream(PROVIDER, _error(told))
+            raise failure_in_stream(PROVIDER, _error(payload))
         if kind in LAST_EVENTS:
             self.ended = True
             status = kind.removeprefix("response.")
-            self._response = {**self._response, "status": status, **wire_values.dict_of(told.get("response"))}
-        elif isinstance(told.get("response"), dict):
-            self._response = told["response"]
+            self._response = {**self._response, "status": status, **wire_values.dict_of(payload.get("response"))}
+        elif isinstance(payload.get("response"), dict):
+            self._response = payload["response"]
         elif kind in ("response.output_item.added", "response.output_item.done"):
-            return self._item(told, finished=kind.endswith("done"))
+            return self._item(payload, finished=kind.endswith("done"))
         elif kind == "response.output_text.annotation.added":
-            self._marks.setdefault(_place(told, "content_index"), []).append(told.get("annotation"))
+            self._marks.setdefault(_place(payload, "content_index"), []).append(payload.get("annotation"))
         elif not kind.startswith(self._known):
             log.info("openai sent an event of an unknown type: %.80s; it was stored and ignored", kind)
             self._unknown.append(data)
@@ -92,10 +92,10 @@ class ResponsesAccumulator:
             whole["unknown_events"] = list(self._unknown)
         return whole
 
-    def _item(self, told: dict[str, Json], *, finished: bool) -> Sequence[StreamedPiece]:
-        index, _ = _place(told)
+    def _item(self, payload: dict[str, Json], *, finished: bool) -> Sequence[StreamedPiece]:
+        index, _ = _place(payload)
         is_new = index not in self._items
-        item = self._items[index] = wire_values.dict_of(told.get("item"))
+        item = self._items[index] = wire_values.dict_of(payload.get("item"))
         if finished:
             self._finished.add(index)
         if item.get("type") == "function_call":
@@ -112,22 +112,22 @@ class ResponsesAccumulator:
             return ()
         return (CallPiece(place=index, arguments=arguments, **({"call_id": call_id, "name": name} if is_new else {})),)
 
-    def _piece(self, kind: str, told: dict[str, Json]) -> Sequence[StreamedPiece]:
+    def _piece(self, kind: str, payload: dict[str, Json]) -> Sequence[StreamedPiece]:
         field, index_name, part_type, _ = PIECES[kind]
-        index, part = _place(told, index_name)
-        text = wire_values.text_of(told.get("delta"))
+        index, part = _place(payload, index_name)
+        text = wire_values.text_of(payload.get("delta"))
         self._pieces.setdefault((index, part_type or field, part), []).append(text)
         if kind == "response.function_call_arguments.delta":
             is_named = all(self._items.get(index, {}).get(key) for key in ("call_id", "name"))
             return (CallPiece(place=index, arguments=text),) if text and is_named else ()
-        logprobs = wire_values.list_of(told.get("logprobs"))
+        logprobs = wire_values.list_of(payload.get("logprobs"))
         shown = TextDelta(text=text, logprobs={"content": logprobs} if logprobs else None)
         return (shown,) if text and kind in SHOWN else ()
 
-    def _whole_text(self, part_type: str, told: dict[str, Json]) -> Sequence[TextDelta]:
+    def _whole_text(self, part_type: str, payload: dict[str, Json]) -> Sequence[TextDelta]:
         """Return a text that arrived without deltas."""
-        index, part = _place(told, "content_index")
-        text = wire_values.text_of(told.get("text") or told.get("refusal"))
+        index, part = _place(payload, "content_index")
+        text = wire_values.text_of(payload.get("text") or payload.get("refusal"))
         if not text or (index, part_type, part) in self._pieces:
             return ()
         self._pieces[index, part_type, part] = [text]
@@ -157,14 +157,14 @@ class ResponsesAccumulator:
         return item
 
 
-def _place(told: dict[str, Json], index_name: str = "") -> tuple[int, int]:
-    return wire_values.count_of(told.get("output_index")), wire_values.count_of(told.get(index_name))
+def _place(payload: dict[str, Json], index_name: str = "") -> tuple[int, int]:
+    return wire_values.count_of(payload.get("output_index")), wire_values.count_of(payload.get(index_name))
 
 
-def _error(told: dict[str, Json]) -> Json:
+def _error(payload: dict[str, Json]) -> Json:
     """Find the error in an event: under ``error``, in the response, or the event itself."""
-    inner = told.get("error") or wire_values.dict_of(told.get("response")).get("error")
-    return inner or {key: told[key] for key in ("code", "message", "param") if key in told}
+    inner = payload.get("error") or wire_values.dict_of(payload.get("response")).get("error")
+    return inner or {key: payload[key] for key in ("code", "message", "param") if key in payload}
 
 
 def reasoning_item(item: dict[str, Json]) -> ReasoningItem:

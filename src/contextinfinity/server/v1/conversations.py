@@ -137,7 +137,7 @@ def _read(reading: Callable[[], T]) -> T:
     try:
         return reading()
     except InvalidValue as wrong:
-        raise wrong.told() from None
+        raise wrong.error() from None
 
 
 async def _said(client: LocalClient, given: Json, *, needed: bool = False) -> InputItems:

@@ -27,7 +27,7 @@ from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
 from contextinfinity.server.app_state import AppState, door_of
 from contextinfinity.server.problems import problem_of
-from contextinfinity.server.streams import KEEP_ALIVE, EventStream, handfuls, last
+from contextinfinity.server.streams import KEEP_ALIVE, EventStream, event_batches, last
 from contextinfinity.server.v1.request_mapping import MappedRequest
 from contextinfinity.server.v1.vendors import in_own_words
 
@@ -218,7 +218,7 @@ async def pieces(
         for one in (turn, *others):
             done: FinishedTurn | None = None
             events = question.drop_in.watch(one.id, reasoning=len(kinds) > 1)
-            async with aclosing(handfuls(door, events, check=question.acting.check)) as coming:
+            async with aclosing(event_batches(door, events, check=question.acting.check)) as coming:
                 async for handful in coming:
                     done = _end_in(handful) or done
                     said = [stamped.event for stamped in handful if one is turn and isinstance(stamped.event, kinds)]
@@ -243,7 +243,7 @@ async def pieces(
             return
         if isinstance(error, Ending):
             await question.drop_in.note_broken(turn.id)
-        yield writer.fail(*_told(error))
+        yield writer.fail(*_problem_of_error(error))
 
 
 def _written(writer: SseWriter, event: Delta | Reasoned | CallStreamed) -> bytes:
@@ -264,13 +264,13 @@ async def _begin(
     return writer.begin(), writer
 
 
-def _told(error: Exception) -> tuple[Problem, int]:
+def _problem_of_error(error: Exception) -> tuple[Problem, int]:
     """Describe what went wrong in the middle of a stream, where the status is gone."""
     if isinstance(error, UnansweredRequest):
         return error.problem, error.status
     if isinstance(error, ContextInfinityError):
-        told = problem_of(error)
-        return Problem(code=told.code, message=told.detail, hint=told.hint), told.status
+        details = problem_of(error)
+        return Problem(code=details.code, message=details.detail, hint=details.hint), details.status
     log.error("a stream was cut off", exc_info=error)
     return Problem(code="error", message="The stream was cut off.", hint="Send it again."), 500
 

@@ -46,9 +46,9 @@ def gives(what: str, *, stream: bool = False) -> dict[int | str, dict[str, Any]]
     content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
     if stream:
         content["text/event-stream"] = {"schema": {"type": "string"}}
-    told: dict[int | str, dict[str, Any]] = {200: {"description": what, "content": content}}
+    documented: dict[int | str, dict[str, Any]] = {200: {"description": what, "content": content}}
     error = {"application/json": {"schema": {"type": "object"}}}
-    return told | {status: {"description": said, "content": error} for status, said in STATUSES.items()}
+    return documented | {status: {"description": said, "content": error} for status, said in STATUSES.items()}
 
 
 LARGE = 2**21

@@ -38,9 +38,9 @@ class RequestShape(APIRoute):
             except RequestValidationError:
                 return refusal(request.scope, Problem(code="invalid_input", message="A parameter is not valid."), 400)
             except ContextInfinityError as error:
-                told = problem_of(error)
-                status = 400 if told.status == 422 else told.status  # no vendor has such a status
-                problem = Problem(code=told.code, message=told.detail, hint=told.hint)
+                known_problem = problem_of(error)
+                status = 400 if known_problem.status == 422 else known_problem.status  # no vendor has such a status
+                problem = Problem(code=known_problem.code, message=known_problem.detail, hint=known_problem.hint)
                 return refusal(request.scope, problem, status, headers_of(error))
             except ClientDisconnect:  # no one reads the answer, and it is not an error of ours
                 raise

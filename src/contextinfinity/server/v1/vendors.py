@@ -31,7 +31,7 @@ def dialect_of(scope: Scope) -> Dialect:
     return RESPONSES if scope["path"].startswith(f"{PREFIX}/responses") else OPENAI
 
 
-def is_theirs(scope: Scope) -> bool:
+def is_for_vendor(scope: Scope) -> bool:
     """Return whether a request is for this door."""
     path: str = scope["path"]
     return path == PREFIX or path.startswith(f"{PREFIX}/")
@@ -53,12 +53,12 @@ def refusal(
     """Write what went wrong; where a vendor refused (``upstream``), in its own words and with its own names."""
     dialect = dialect_of(scope)
     if dialect is ANTHROPIC:
-        told = ANTHROPIC.error(problem, status, request_id=request_id_of(scope))
+        body = ANTHROPIC.error(problem, status, request_id=request_id_of(scope))
     else:
-        told = dialect.error(problem, status)
-    if upstream and "error" in told:
-        told = {**told, "error": {**told["error"], **in_own_words(dialect, problem, upstream)}}
-    return Response(msgspec.json.encode(told), status, headers, media_type="application/json")
+        body = dialect.error(problem, status)
+    if upstream and "error" in body:
+        body = {**body, "error": {**body["error"], **in_own_words(dialect, problem, upstream)}}
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 
 def in_own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) -> dict[str, Json]:
@@ -67,5 +67,5 @@ def in_own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) 
     if problem.code == "size" and isinstance(tokens, int) and isinstance(limit, int):
         return dialect.size_error(tokens, limit, tools if isinstance(tools, int) else 0)
     is_own = (upstream.get("vendor") == "anthropic") is (dialect is ANTHROPIC)
-    told = {name: upstream[name] for name in ("type", "code", "message") if upstream.get(name)}
-    return told if is_own else {name: value for name, value in told.items() if name == "message"}
+    body = {name: upstream[name] for name in ("type", "code", "message") if upstream.get(name)}
+    return body if is_own else {name: value for name, value in body.items() if name == "message"}

@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 from contextinfinity.errors import LedgerError
 
-Errand: TypeAlias = Callable[[float], float | None]
+FlushRequest: TypeAlias = Callable[[float], float | None]
 """Called with the current time; does what is due and returns the time of its next run (None: no further run)."""
 
-_Agenda: TypeAlias = list[tuple[float, int, Errand]]
+_FlushQueue: TypeAlias = list[tuple[float, int, FlushRequest]]
 
 
 class Flusher:
@@ -28,8 +28,8 @@ class Flusher:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._flushes: _Agenda = []
-        self._syncs: _Agenda = []
+        self._flushes: _FlushQueue = []
+        self._syncs: _FlushQueue = []
         self._tie = count()  # errands due at the same moment are run in the order they came
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -48,36 +48,36 @@ class Flusher:
         if self._thread is not None:
             self._thread.join()
 
-    def plan_flush(self, moment: float, errand: Errand) -> None:
+    def plan_flush(self, moment: float, errand: FlushRequest) -> None:
         """Schedule a flush."""
         self._plan(self._flushes, moment, errand)
 
-    def plan_sync(self, moment: float, errand: Errand) -> None:
+    def plan_sync(self, moment: float, errand: FlushRequest) -> None:
         """Schedule a sync, which may block the thread for a while."""
         self._plan(self._syncs, moment, errand)
 
-    def _plan(self, agenda: _Agenda, moment: float, errand: Errand) -> None:
+    def _plan(self, queue: _FlushQueue, moment: float, errand: FlushRequest) -> None:
         with self._changed:
-            heappush(agenda, (moment, next(self._tie), errand))
-            if agenda[0][2] is errand:  # else the thread wakes early enough as it is
+            heappush(queue, (moment, next(self._tie), errand))
+            if queue[0][2] is errand:  # else the thread wakes early enough as it is
                 self._changed.notify()
 
     def _run(self) -> None:
         while (due := self._next()) is not None:
-            agenda, errand = due
+            queue, errand = due
             with suppress(LedgerError):  # the journal raises its failure at its next use
                 again = errand(time.monotonic())
                 if again is not None:
-                    self._plan(agenda, again, errand)
+                    self._plan(queue, again, errand)
 
-    def _next(self) -> tuple[_Agenda, Errand] | None:
+    def _next(self) -> tuple[_FlushQueue, FlushRequest] | None:
         """Sleep until a task is due and return it; None if the thread should end."""
         with self._changed:
             while not self._stopped:
                 present = time.monotonic()
-                for agenda in (self._flushes, self._syncs):
-                    if agenda and agenda[0][0] <= present:
-                        return agenda, heappop(agenda)[2]
-                moments = [agenda[0][0] for agenda in (self._flushes, self._syncs) if agenda]
+                for queue in (self._flushes, self._syncs):
+                    if queue and queue[0][0] <= present:
+                        return queue, heappop(queue)[2]
+                moments = [queue[0][0] for queue in (self._flushes, self._syncs) if queue]
                 self._changed.wait(min(moments) - present if moments else None)
         return None

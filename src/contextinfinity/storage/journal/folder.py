@@ -95,7 +95,7 @@ class JournalFolder:
         bell, journal, looks, deserted, durable = ChangeSignal(), None, 0, False, -1
         try:
             while True:
-                bell.hush()
+                bell.clear()
                 # Asked before reading, so that what was written until then is still given.
                 over = deserted or self._closed or (journal is not None and journal.failed)
                 journal = self._listen(step_id, bell, journal)

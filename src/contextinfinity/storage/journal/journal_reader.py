@@ -122,24 +122,24 @@ class ChangeSignal:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._event = asyncio.Event()
-        self._rung = False
+        self._is_set = False
 
     def ring(self) -> None:
         """Wake the consumer."""
-        if self._rung:
+        if self._is_set:
             return
-        self._rung = True
+        self._is_set = True
         if threading.get_ident() == self._thread:  # the usual case, and it saves the loop's trip through a pipe
             self._event.set()
         else:
             with suppress(RuntimeError):  # the loop is closed: there is no one to wake
                 self._loop.call_soon_threadsafe(self._event.set)
 
-    def hush(self) -> None:
+    def clear(self) -> None:
         """Clear the signal."""
-        self._rung = False
+        self._is_set = False
         self._event.clear()
 
     async def wait(self) -> None:
         """Wait for a signal since the last clear; always yields to other tasks."""
-        await (asyncio.sleep(0) if self._rung else self._event.wait())
+        await (asyncio.sleep(0) if self._is_set else self._event.wait())

@@ -88,7 +88,7 @@ def remove_turns(connection: Connection, session_id: bytes, turns: Sequence[Dele
     chunks = [row[0] for row in connection.many("select_chunk_keys_of_turns", values)]
     connection.search.drop_vectors(connection, chunks)
     connection.execute("uncount_chunks", {"count": len(chunks)})
-    _unsay(connection, session_id, turns, values["messages"])
+    _uncount(connection, session_id, turns, values["messages"])
     for statement in MADE_FROM_TURNS:
         connection.execute(statement, values)
     if not whole:
@@ -106,7 +106,7 @@ def _forget_in_metadata(connection: Connection, session_id: bytes, gone: Collect
             connection.execute("replace_metadata", values)
 
 
-def _unsay(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope], messages: object) -> None:
+def _uncount(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope], messages: object) -> None:
     """Undo the word counts and blob references of messages."""
     last_said = {key: turn.updated_at for turn in turns for key in turn.messages}
     said: list[tuple[int, str]] = []
@@ -128,11 +128,13 @@ def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[
     """
     branches = [to_branch(row) for row in connection.many("select_branches", (session_id,))]
     seen = [(branch, lineage_of(connection, branch.id)) for branch in branches]
-    hit = [(branch, lineage, first) for branch, lineage in seen if (first := _first_gone(lineage, turns)) is not None]
+    hit = [
+        (branch, lineage, first) for branch, lineage in seen if (first := _first_deleted(lineage, turns)) is not None
+    ]
     heads = {branch.id: head_of(connection, branch.id) for branch, _, _ in hit}
     for branch, lineage, first in hit:
         _return_words(connection, pack(branch.id), [turn.turn_seq for turn in turns])
-        gone = _all_gone(connection, lineage, branch.last_turn_seq)
+        gone = _deleted_up_to(connection, lineage, branch.last_turn_seq)
         values = {"session_id": session_id, "branch_id": pack(branch.id), "first": first, "gone": gone}
         connection.execute("loosen_fronts", values)
         connection.execute("loosen_summaries", values)
@@ -158,14 +160,14 @@ def _move_head(connection: Connection, branch_id: str, head: State, first: int, 
     append_state(connection, drafted_state(draft, head, head.turn_seq))
 
 
-def _first_gone(lineage: Lineage, turns: Collection[DeletionScope]) -> int | None:
+def _first_deleted(lineage: Lineage, turns: Collection[DeletionScope]) -> int | None:
     """Return the turn_seq of the first of these turns in a lineage; None if it has none of them."""
     ends = {pack(part.branch_id): (part.first, part.last or LAST_PLACE) for part in lineage.stretches}
     seen = ((turn.turn_seq, *ends.get(turn.branch_id, (1, 0))) for turn in turns)
     return min((place for place, first, last in seen if first <= place <= last), default=None)
 
 
-def _all_gone(connection: Connection, lineage: Lineage, last_seq: int) -> int:
+def _deleted_up_to(connection: Connection, lineage: Lineage, last_seq: int) -> int:
     """Return the turn_seq up to which a branch has no turns left."""
     for part in lineage.stretches:
         first = connection.one("select_first", (pack(part.branch_id), part.first, part.last or LAST_PLACE))
@@ -289,7 +291,7 @@ def begin_session_deletion(connection: Connection, session_id: SessionId) -> Non
     busy = connection.one("select_unfinished", (key,))
     if busy is not None:
         raise BranchBusy(
-            f"Session {session_id} cannot be deleted: its turn {busy[0]} is {busy[1]}.",
+            f"Conversation {session_id} cannot be deleted: its turn {busy[0]} is {busy[1]}.",
             hint="Wait for the answer, or cancel it.",
         )
     begin(connection, key)
@@ -360,7 +362,7 @@ def read_cutoffs(connection: Connection, sessions: Collection[SessionId]) -> dic
     return {unpack(key): from_millis(moment) for key, moment in rows}
 
 
-def list_doomed_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
+def list_steps_to_delete(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
     """Return the steps whose journals must be deleted."""
     values = {"steps": _hexed(steps), "now": to_millis(now())}
     rows = connection.many("select_known_steps", values)
@@ -399,7 +401,7 @@ class LedgerDeletions(StoreResource):
         return await self._database.write(lambda connection: expire_turns(connection, key, moment, row_limit(limit)))
 
     cutoffs = reads(read_cutoffs)
-    doomed_steps = reads(list_doomed_steps)
+    steps_to_delete = reads(list_steps_to_delete)
     sessions_of = reads(sessions_of_branches)
 
     async def sweep(self, *, steps: int = 16) -> bool:

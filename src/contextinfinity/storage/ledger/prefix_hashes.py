@@ -105,25 +105,25 @@ def placed_here(connection: Connection, branch_id: BranchId, trail: PrefixHashes
 def note_recorded(connection: Connection, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
     """Write the hashes of those recorded turns that have some, and the end of their branch."""
     owner, is_thread = _owner_of(connection, turns[-1])
-    told = zip(turns, exchanges, strict=True)
-    rows = [_told(turn, one, owner) for turn, one in told if one.asked is not None and turn.answer is not None]
+    pairs = zip(turns, exchanges, strict=True)
+    rows = [_hash_row(turn, one, owner) for turn, one in pairs if one.asked is not None and turn.answer is not None]
     answered = [None, *((row or {}).get("answered") for row in rows)]
     brought = zip(rows, answered, strict=False)
     connection.execute_many(
         "insert_trail", [{**(row or {}), "before": last, "body": None, "broken_at": None} for row, last in brought]
     )
     if is_thread:
-        _set_end(connection, turns[-1], _told(turns[-1], exchanges[-1], owner))
+        _set_end(connection, turns[-1], _hash_row(turns[-1], exchanges[-1], owner))
 
 
 def note_logged(connection: Connection, turn: Turn) -> None:
     """Record that a branch ends with a recorded turn that was answered later."""
     owner, is_thread = _owner_of(connection, turn)
     if is_thread:
-        _set_end(connection, turn, _told(turn, Exchange(message=turn.user_message), owner))
+        _set_end(connection, turn, _hash_row(turn, Exchange(message=turn.user_message), owner))
 
 
-def _told(turn: Turn, exchange: Exchange, owner: Owner) -> dict[str, object] | None:
+def _hash_row(turn: Turn, exchange: Exchange, owner: Owner) -> dict[str, object] | None:
     """Return the hashes of a recorded turn; None if it has no answer."""
     if turn.answer is None:
         return None

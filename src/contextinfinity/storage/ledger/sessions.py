@@ -173,14 +173,14 @@ def create_session(connection: Connection, new: NewSession) -> Session:
     if new.id is not None and (there := find_session(connection, new.id)) is not None:
         if (there.owner, there.external_id, there.kind) == (new.owner, new.external_id, new.kind):
             return there
-        raise AlreadyExists(f"There is a session {new.id} already, with different values.")
+        raise AlreadyExists(f"There is a conversation {new.id} already, with different values.")
     if new.id is not None and connection.one("select_deletion", (pack(new.id),)) is not None:
-        raise AlreadyExists(f"The session {new.id} is being deleted.", hint="Try again in a moment.")
+        raise AlreadyExists(f"The conversation {new.id} is being deleted.", hint="Try again in a moment.")
     buried = None if new.id is None else connection.one("select_buried", (pack(new.id),))
     if buried is not None and Owner(org_id=buried[0], user_id=buried[1]) != new.owner:
-        raise AccessDenied(f"The session {new.id} belonged to another user.", hint="Use a new id.")
+        raise AccessDenied(f"The conversation {new.id} belonged to another user.", hint="Use a new id.")
     if new.external_id is not None and find_by_external_id(connection, new.owner, new.external_id) is not None:
-        raise AlreadyExists(f"This owner has a session with the external id {new.external_id!r} already.")
+        raise AlreadyExists(f"This owner has a conversation with the external id {new.external_id!r} already.")
     session_id, branch_id, state_id = new.id or new_id(), new.branch_id or new_id(), new_id()
     moment = to_millis(now())
     connection.execute(

@@ -133,7 +133,7 @@ def connect(
     try:
         set_up(connection, read_only=read_only, patience=patience)
     except BaseException:
-        let_go(connection)
+        close_quietly(connection)
         raise
     return connection
 
@@ -237,7 +237,7 @@ def _turn_on_log(connection: apsw.Connection, busy: BusyHandler) -> None:
             return
 
 
-def let_go(connection: apsw.Connection) -> None:
+def close_quietly(connection: apsw.Connection) -> None:
     """Close a connection and ignore disk errors: everything acknowledged is in the write-ahead log."""
     with suppress(apsw.Error):
         connection.close()
@@ -248,7 +248,7 @@ def leave_untouched(connection: apsw.Connection, path: str) -> None:
     with suppress(apsw.Error, OSError):
         log = Path(f"{path}-wal")
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(log.exists() and log.stat().st_size > 0))
-    let_go(connection)
+    close_quietly(connection)
 
 
 class BusyWaits:

@@ -17,7 +17,7 @@ import apsw
 
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed, LedgerError
-from contextinfinity.storage.sqlite.connection import BusyWaits, let_go, translated
+from contextinfinity.storage.sqlite.connection import BusyWaits, close_quietly, translated
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.migrate import migrate
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
@@ -80,7 +80,7 @@ class MemoryDatabase(SqliteDatabase):
         """Discard all data. Closing twice does nothing."""
         with self._lock:
             if self._connection is not None:
-                let_go(self._connection.raw)
+                close_quietly(self._connection.raw)
                 self._connection = None
 
     def _run(self, work: Callable[[SqliteConnection], T]) -> T:

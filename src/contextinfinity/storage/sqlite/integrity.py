@@ -70,8 +70,8 @@ _PIECE = 1 << 20  # bytes of a raw reply that are decompressed at a time
 
 Progress = Callable[[str, float], None]
 """Called with the current check and the fraction done (0 to 1)."""
-Tell = Callable[[float], None]
-Check = Callable[[apsw.Connection, Tell], Iterable[str]]
+ReportProgress = Callable[[float], None]
+Check = Callable[[apsw.Connection, ReportProgress], Iterable[str]]
 
 
 class IntegrityViolation(Struct, frozen=True):
@@ -161,19 +161,19 @@ class Inspection:
             rows = self._connection.execute(SQL["each_step"], {"ids": json.dumps(list(steps))}).fetchall()
         return {str(step): bool(over) for step, over in rows}
 
-    def offences(self, *, dead: Collection[WorkerId], progress: Progress) -> Iterator[IntegrityViolation]:
+    def violations(self, *, dead: Collection[WorkerId], progress: Progress) -> Iterator[IntegrityViolation]:
         """Run all checks on one snapshot. ``dead``: workers whose lock was found free before."""
         with translated(self._path), self._one_moment():
             known = True
-            for offence in _schema_offences(self._connection):
+            for offence in _schema_violations(self._connection):
                 known = known and offence.code != "schema_tables"
                 yield offence
             damaged: list[str] = []
             checks = _checks(json.dumps(sorted(dead)))
             for number, (code, check) in enumerate(checks.items()):
-                tell = _telling(progress, code, number, len(checks))
+                report = _overall_progress(progress, code, number, len(checks))
                 try:
-                    found = _ask(code, check, self._connection, tell)
+                    found = _ask(code, check, self._connection, report)
                 except (apsw.CorruptError, UnicodeDecodeError) as error:
                     damaged.append(f"while looking for {code}: {error}")
                     continue
@@ -191,7 +191,7 @@ class Inspection:
     def damage(self, *, dead: Collection[WorkerId], progress: Progress) -> Iterator[IntegrityViolation]:
         """Check the file alone, for a ledger of an older release; ``dead`` is not used."""
         with translated(self._path), self._one_moment():
-            found = _ask("file_damaged", _damage, self._connection, _telling(progress, "file_damaged", 0, 1))
+            found = _ask("file_damaged", _damage, self._connection, _overall_progress(progress, "file_damaged", 0, 1))
         if found.count:
             yield found
 
@@ -211,17 +211,17 @@ class Inspection:
                 self._connection.execute("ROLLBACK")
 
 
-def _telling(progress: Progress, code: str, number: int, total: int) -> Tell:
+def _overall_progress(progress: Progress, code: str, number: int, total: int) -> ReportProgress:
     """Convert the progress of one check to overall progress."""
     return lambda part: progress(code, (number + part) / total)
 
 
-def _ask(code: str, check: Check, connection: apsw.Connection, tell: Tell) -> IntegrityViolation:
+def _ask(code: str, check: Check, connection: apsw.Connection, report: ReportProgress) -> IntegrityViolation:
     """Run a check; count its findings and keep the first locations."""
-    tell(0.0)
+    report(0.0)
     places: list[str] = []
     count = 0
-    for place in check(connection, tell):
+    for place in check(connection, report):
         count += 1
         if len(places) < PLACES:
             places.append(place)
@@ -247,7 +247,7 @@ def _checks(dead: str) -> Mapping[str, Check]:
 
 
 def _query(sql: str, values: Mapping[str, str | int]) -> Check:
-    def ask(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+    def ask(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
         for (place,) in connection.execute(sql, values):
             yield str(place)
 
@@ -267,7 +267,7 @@ def _is_text(*values: apsw.SQLiteValue) -> bool:
         return False
 
 
-def _schema_offences(connection: apsw.Connection) -> Iterator[IntegrityViolation]:
+def _schema_violations(connection: apsw.Connection) -> Iterator[IntegrityViolation]:
     ours, wanted = objects(connection), objects_of_migrations()
     tables = list(_differences(ours, wanted, lambda kind: kind not in DERIVED))
     derived = list(_differences(ours, wanted, lambda kind: kind in DERIVED))
@@ -283,52 +283,52 @@ def _differences(ours: Objects, wanted: Objects, concerns: Callable[[str], bool]
             yield f"{kind} {name} {'differs' if (kind, name) in ours else 'is missing'}"
 
 
-def _damage(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _damage(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     for (words,) in connection.execute("PRAGMA integrity_check"):
         if words != "ok":
             yield str(words)
 
 
-def _broken_references(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _broken_references(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         if (table, parent) not in _NAMED:
             yield f"{table}, which refers to a {parent}"
 
 
-def _wrong_messages(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _wrong_messages(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     total = _count(connection, "message")
     for number, (key, session, *content, digest) in enumerate(connection.execute(SQL["each_message"])):
         if number % _EVERY == 0:
-            tell(number / total)
+            report(number / total)
         if not _is_as_hashed(digest, *content):
             yield f"message {key} of session {session}"
 
 
-def _wrong_chunks(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _wrong_chunks(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     total = _count(connection, "chunk")
     last_key, message = None, None
     for number, (uuid, key, *content, start, end, digest) in enumerate(connection.execute(SQL["each_chunk"])):
         if number % _EVERY == 0:
-            tell(number / total)
+            report(number / total)
         if key != last_key:  # chunks are ordered by message, so each message is read once
             last_key, message = key, _read(*content)
         if message is None or wire.text_hash(message.rendered_text[start:end]) != digest:
             yield f"chunk {uuid}"
 
 
-def _wrong_texts(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _wrong_texts(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     for key, body, digest in connection.execute(SQL["each_text"]):
         if hashlib.sha256(body).digest() != digest:
             yield f"text {key}"
 
 
-def _wrong_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _wrong_blobs(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     for name, body, digest in connection.execute(SQL["each_blob"]):
         if hashlib.sha256(body).digest() != digest:
             yield f"blob {name}"
 
 
-def _lost_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _lost_blobs(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     """Yield readable messages whose blobs are missing or have no reference row."""
     for key, session, *content in connection.execute(SQL["each_showing"]):
         message = _read(*content)
@@ -337,7 +337,7 @@ def _lost_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
                 yield f"blob {sha256}, message {key} of session {session}"
 
 
-def _unreadable_responses(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _unreadable_responses(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     for step, body in connection.execute(SQL["each_response"]):
         if not _unpacks(body):
             yield f"response of step {step}"
@@ -356,7 +356,7 @@ def _unpacks(body: bytes) -> bool:
     return True
 
 
-def _circles(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+def _circles(connection: apsw.Connection, report: ReportProgress) -> Iterator[str]:
     """Yield branches whose chain of parents contains a cycle."""
     parents: dict[bytes, bytes] = dict(connection.execute(SQL["each_fork"]).fetchall())  # type: ignore[arg-type]
     walks: dict[bytes, bytes] = {}

@@ -18,7 +18,7 @@ import apsw
 
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerFailed
-from contextinfinity.storage.sqlite.connection import let_go, translated
+from contextinfinity.storage.sqlite.connection import close_quietly, translated
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Readers:
         self._threads.shutdown()
         with self._asking:
             while self._connections:
-                let_go(self._connections.pop())
+                close_quietly(self._connections.pop())
 
     def _work(self, work: Callable[[SqliteConnection], T]) -> T:
         self._check_place()

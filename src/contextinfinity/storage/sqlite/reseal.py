@@ -9,7 +9,7 @@ import apsw
 
 from contextinfinity.errors import LedgerBusy
 from contextinfinity.storage.encryption.cipher import Protection
-from contextinfinity.storage.sqlite.connection import let_go, open_database, translated
+from contextinfinity.storage.sqlite.connection import close_quietly, open_database, translated
 
 
 def copy_database(source: Path, target: Path, protection: Protection) -> None:
@@ -23,7 +23,7 @@ def copy_database(source: Path, target: Path, protection: Protection) -> None:
             _hold_alone(connection, source)
             _vacuum_into(connection, target, protection)
         finally:
-            let_go(connection)
+            close_quietly(connection)
 
 
 def copy_backup(source: Path, target: Path, protection: Protection) -> None:
@@ -36,7 +36,7 @@ def copy_backup(source: Path, target: Path, protection: Protection) -> None:
             connection.execute("PRAGMA temp_store = MEMORY").fetchall()
             _vacuum_into(connection, target, protection)
         finally:
-            let_go(connection)
+            close_quietly(connection)
 
 
 def _vacuum_into(connection: apsw.Connection, target: Path, protection: Protection) -> None:

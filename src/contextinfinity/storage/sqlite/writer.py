@@ -22,7 +22,7 @@ import apsw
 
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
-from contextinfinity.storage.sqlite.connection import TRANSLATED, BusyWaits, let_go, translate
+from contextinfinity.storage.sqlite.connection import TRANSLATED, BusyWaits, close_quietly, translate
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class _Piece(NamedTuple):
         return not self.done.cancelled()
 
 
-_Told = list[tuple["Future[Any] | asyncio.Future[Any]", Any, BaseException | None]]
+_Results = list[tuple["Future[Any] | asyncio.Future[Any]", Any, BaseException | None]]
 
 
 class Writer:
@@ -124,7 +124,7 @@ class Writer:
             self._check()
         except LedgerError:  # the file may be another ledger by now: do not checkpoint this log into it
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        let_go(self._connection)
+        close_quietly(self._connection)
 
     def _run(self) -> None:
         while (piece := self._waiting.get()) is not None:
@@ -159,7 +159,7 @@ class Writer:
         self._note(results)
         if any(piece.wipe for piece in group):
             self._empty_log()
-        _tell(group, results)
+        _resolve_futures(group, results)
 
     def _note(self, results: list[tuple[Any, BaseException | None]]) -> None:
         """Record whether the file accepts writes; errors of a single write's content are ignored."""
@@ -236,12 +236,12 @@ class Writer:
                 self._connection.execute("ROLLBACK")
 
 
-def _tell(group: list[_Piece], results: list[tuple[Any, BaseException | None]]) -> None:
+def _resolve_futures(group: list[_Piece], results: list[tuple[Any, BaseException | None]]) -> None:
     """Resolve the futures of all callers, with one wake-up per event loop."""
-    told: dict[asyncio.AbstractEventLoop | None, _Told] = {}
+    by_loop: dict[asyncio.AbstractEventLoop | None, _Results] = {}
     for piece, (result, failure) in zip(group, results, strict=True):
-        told.setdefault(piece.loop, []).append((piece.done, result, failure))
-    for loop, entries in told.items():
+        by_loop.setdefault(piece.loop, []).append((piece.done, result, failure))
+    for loop, entries in by_loop.items():
         if loop is None:
             _settle(entries)
         else:
@@ -249,7 +249,7 @@ def _tell(group: list[_Piece], results: list[tuple[Any, BaseException | None]]) 
                 loop.call_soon_threadsafe(_settle, entries)
 
 
-def _settle(entries: _Told) -> None:
+def _settle(entries: _Results) -> None:
     for done, result, failure in entries:
         if done.cancelled():
             continue

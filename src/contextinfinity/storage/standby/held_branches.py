@@ -30,7 +30,7 @@ from contextinfinity.storage.invariants import check_new_session
 from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.held_branch import HeldBranch
-from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, Seed, living_state
+from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, Seed, unexpired_state
 from contextinfinity.storage.standby.spool import Record, Spool, Spooled, id_of, refused, written
 from contextinfinity.storage.standby.spool_replay import Replay
 from contextinfinity.telemetry.counters import count, level
@@ -127,9 +127,9 @@ class HeldBranches:
             reason = "The ledger is back; its spool is being replayed."
             return StoreHealth(status="degraded", reason=reason, spool_depth=self.depth)
         for path, reason in refused(self.replay.folder).items():
-            told = f"The ledger did not accept all of {path}, which was acknowledged ({reason or 'see the log'})."
+            described = f"The ledger did not accept all of {path}, which was acknowledged ({reason or 'see the log'})."
             return StoreHealth(
-                status="degraded", reason=f"{told} Run `cix doctor`; remove the file when it is not needed."
+                status="degraded", reason=f"{described} Run `cix doctor`; remove the file when it is not needed."
             )
         return StoreHealth()
 
@@ -200,7 +200,7 @@ class HeldBranches:
                 new = replace(new, id=made.id)
         if (there := self.session(new.id or "") or known) is not None:
             if (there.owner, there.kind) != (new.owner, new.kind) or new.external_id not in (None, there.external_id):
-                raise AlreadyExists(f"There is a session {new.id} already, with different values.")
+                raise AlreadyExists(f"There is a conversation {new.id} already, with different values.")
             return there
         new = replace(new, id=new.id or new_id(), branch_id=new.branch_id or new_id())
         await self.keep([new])
@@ -233,8 +233,8 @@ class HeldBranches:
         session = self.recent.session(session_id)
         user_id = session.owner.user_id if session else user_id
         about = {"operation": verb, "session_id": session_id or "", "user_id": user_id, "error": away.message}
-        told = " ".join(f"{name}={value}" for name, value in about.items())
-        log.error("the ledger is unavailable: %s", told, extra=about)
+        described = " ".join(f"{name}={value}" for name, value in about.items())
+        log.error("the ledger is unavailable: %s", described, extra=about)
 
     async def _hold(self, branch_id: BranchId | None, verb: str, away: LedgerAway) -> HeldBranch:
         """Continue with a branch here, from what can be read or was seen of it; ``LedgerAway`` if nothing is known."""
@@ -248,7 +248,7 @@ class HeldBranches:
         self.report(verb, away, seed.session.id if seed else None)
         if seed is None or seed.state is None:
             raise away
-        return self._begin(seed, living_state(seed.state, seed.session))
+        return self._begin(seed, unexpired_state(seed.state, seed.session))
 
     def _begin(self, seed: Seed, state: State) -> HeldBranch:
         count("fallback_activations")

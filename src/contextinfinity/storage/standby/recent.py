@@ -138,7 +138,7 @@ class Recent:
         return Seed(
             branch_id=branch_id,
             session=session,
-            state=None if known.state is None else living_state(known.state, session),
+            state=None if known.state is None else unexpired_state(known.state, session),
             turns=newest(_without_gaps(known.turns), session, MOST_TURNS),
             plan=known.plan,
             last_seq=max(known.turns, default=0),
@@ -162,7 +162,7 @@ def newest(turns: Iterable[Turn], session: Session, limit: int, before: int | No
     return tuple(living[max(len(living) - limit, 0) :])
 
 
-def living_state(state: State, session: Session) -> State:
+def unexpired_state(state: State, session: Session) -> State:
     """Return a state without a summary that may hold something past its time to live.
 
     In a session that is younger than its time to live nothing can have expired.

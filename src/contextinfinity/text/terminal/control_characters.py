@@ -9,6 +9,6 @@ _DIRECTIONS = (0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x
 _REPLACED = {code: "\N{REPLACEMENT CHARACTER}" for code in (*_CONTROLS, *_DIRECTIONS) if chr(code) not in "\n\t"}
 
 
-def tame(text: str) -> str:
+def printable(text: str) -> str:
     """Replace every character that would control a terminal, one to one, so that offsets are preserved."""
     return text.translate(_REPLACED)

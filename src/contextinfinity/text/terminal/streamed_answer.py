@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.text.terminal.markdown_pieces import (
     MarkdownPiece,
     pieces_of,
@@ -43,7 +43,7 @@ class StreamedAnswer:
 
         Text that is added afterwards starts a new piece.
         """
-        text = tame(self._rest)  # one to one, so offsets stay valid
+        text = printable(self._rest)  # one to one, so offsets stay valid
         text = text if over else without_bare_marks(text)
         pieces = pieces_of(text)
         last = None if over or not pieces else pieces.pop()

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from contextinfinity.domain.message import Json
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.budget_bar import BudgetBar, colour_of
 from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
 from contextinfinity.tui.turn_view import Look, tokens
@@ -49,14 +49,14 @@ def explained_view(explained: Explained, seq: int, look: Look) -> Group:
         Text(_facts(explained), style="dim"),
     ]
     if plan.contextualised:
-        parts.append(_titled("Made explicit", tame(plan.contextualised)))
+        parts.append(_titled("Made explicit", printable(plan.contextualised)))
     for quoted in explained.quoted:
         whose = f"turn {quoted.turn_seq}" if quoted.turn_seq else "another conversation"
         parts.append(_titled(f"Artifact, score {quoted.score:.2f}, {quoted.role}, {whose}", _short(quoted.text)))
     for left in plan.left_out:
-        parts.append(_titled(f"Left out: {left.what} ({left.tokens:,} tokens)", tame(left.reason)))
-    parts.extend(_titled("Shrunk", tame(step)) for step in plan.shrink_steps)
-    parts.extend(_titled("Deleted since", tame(what)) for what in explained.removed)
+        parts.append(_titled(f"Left out: {left.what} ({left.tokens:,} tokens)", printable(left.reason)))
+    parts.extend(_titled("Shrunk", printable(step)) for step in plan.shrink_steps)
+    parts.extend(_titled("Deleted since", printable(what)) for what in explained.removed)
     return Group(*parts)
 
 
@@ -87,9 +87,9 @@ def _facts(explained: Explained) -> str:
         "Rebuilt: identical to what was sent" if explained.matches else "Rebuilt: NOT what was sent",
     ]
     if explained.plan.route is not None:
-        facts.append(f"Route: {tame(explained.plan.route.reason)}")
+        facts.append(f"Route: {printable(explained.plan.route.reason)}")
     if explained.plan.epoch_reason:
-        facts.append(f"New prompt front: {tame(explained.plan.epoch_reason)}")
+        facts.append(f"New prompt front: {printable(explained.plan.epoch_reason)}")
     return "\n".join(facts)
 
 
@@ -98,5 +98,5 @@ def _titled(title: str, text: str) -> Text:
 
 
 def _short(text: str) -> str:
-    words = " ".join(tame(text).split())
+    words = " ".join(printable(text).split())
     return words if len(words) <= QUOTE else f"{words[:QUOTE]}…"

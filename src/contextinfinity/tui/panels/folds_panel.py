@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from contextinfinity.client.results import ShownFold
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import TextPanel
 from contextinfinity.tui.turn_view import tokens
 
@@ -82,9 +82,9 @@ def fold_view(fold: ShownFold) -> Group:
     if fold.by:
         parts.append(Text(f"{fold.tokens_before:,} → {fold.tokens_after:,} tokens, written by {fold.by}", style="dim"))
     if fold.boundary_reason:
-        parts.append(Text(f"Cut at a new topic: {tame(fold.boundary_reason)}", style="dim"))
+        parts.append(Text(f"Cut at a new topic: {printable(fold.boundary_reason)}", style="dim"))
     if fold.notice:
-        parts.append(Text(tame(fold.notice), style="bold yellow"))
+        parts.append(Text(printable(fold.notice), style="bold yellow"))
     if used := tokens(fold.spent):
         parts.append(Text(f"Summaries of this conversation used {used}", style="dim"))
     for title, lines in (
@@ -94,13 +94,13 @@ def fold_view(fold: ShownFold) -> Group:
     ):
         if lines:
             parts.append(Text(f"\n{title}", style="bold"))
-            parts.extend(Text(tame(line), no_wrap=True, overflow="ellipsis") for line in lines[-LISTED:])
+            parts.extend(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines[-LISTED:])
     parts += [Text("\nSummary", style="bold"), *_diff(fold)]
     return Group(*parts)
 
 
 def _diff(fold: ShownFold) -> list[Text]:
-    before, after = tame(fold.summary_before).splitlines(), tame(fold.summary).splitlines()
+    before, after = printable(fold.summary_before).splitlines(), printable(fold.summary).splitlines()
     styles = {"+": "green", "-": "red"}
     lines = [*unified_diff(before, after, lineterm="", n=len(after) + len(before))][3:]  # without the file names
     return [Text(line, style=styles.get(line[:1], "")) for line in lines or [f"  {line}" for line in after]]

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from contextinfinity.client.results import Health
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import TextPanel
 from contextinfinity.tui.turn_view import clock
 
@@ -35,7 +35,7 @@ def health_view(health: Health) -> Group:
     """Draw how an engine is."""
     backlog = health.backlog
     parts: list[RenderableType] = [Text(f"The engine is {health.status}.", style=STYLES[health.status])]
-    parts.extend(Text(f"  {tame(reason)}") for reason in health.reasons)
+    parts.extend(Text(f"  {printable(reason)}") for reason in health.reasons)
     parts += [
         Text("\nJobs", style="bold"),
         Text(f"  {backlog.queued} queued, {backlog.running} running, {backlog.failed} failed"),

@@ -19,7 +19,7 @@ from textual.widgets import OptionList, Static
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import Panel
 from contextinfinity.tui.turn_pages import TurnPages
 from contextinfinity.tui.turn_view import clock
@@ -156,7 +156,7 @@ class HistoryPanel(Panel):
 def turn_line(turn: ShownTurn) -> Text:
     """Write a turn in one line: number, time, how it ended, the question."""
     mark, style = _mark(turn)
-    words = " ".join(tame(turn.user[:400]).split())
+    words = " ".join(printable(turn.user[:400]).split())
     return Text.assemble(
         f"{turn.turn_seq:>6}  ", (f"{clock(turn.created_at)}  ", "dim"), (f"{mark} " if mark else "", style), words
     )

@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList
 
 from contextinfinity.client.results import ShownMemory
 from contextinfinity.domain.session import Owner
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.dialogs import ConfirmDialog, TextDialog
 from contextinfinity.tui.panels.panel import ListPanel
 from contextinfinity.tui.turn_view import clock
@@ -117,6 +117,6 @@ def _line(memory: ShownMemory) -> Text:
     past = "  no longer true" if memory.valid_to is not None or memory.superseded_by is not None else ""
     source = "from a turn" if memory.source_turn is not None else memory.origin
     return Text.assemble(
-        (tame(memory.content), "dim" if past else ""),
+        (printable(memory.content), "dim" if past else ""),
         (f"\n  {memory.kind}, {source}, {', '.join(memory.tags)}, {clock(memory.created_at)}{past}", "dim"),
     )

@@ -7,7 +7,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import ListPanel
 from contextinfinity.tui.turn_view import clock
 
@@ -34,7 +34,7 @@ class PendingPanel(ListPanel):
             Text.assemble(
                 f"turn {turn.turn_seq}  ",
                 (f"{turn.phase.value}, {turn.outcome}, {clock(turn.created_at)}\n", "dim"),
-                " ".join(tame(turn.user[:200]).split()),
+                " ".join(printable(turn.user[:200]).split()),
             )
             for turn in pending
         )

@@ -7,7 +7,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.dialogs import TextDialog
 from contextinfinity.tui.panels.panel import ListPanel
 
@@ -30,7 +30,7 @@ class PinsPanel(ListPanel):
         )
         if not pins.pins:
             return self.show_nothing("Nothing is pinned. Press a to pin a fact.")
-        return self.show_lines(Text(f"{pin.n}. {tame(pin.fact)}") for pin in pins.pins)
+        return self.show_lines(Text(f"{pin.n}. {printable(pin.fact)}") for pin in pins.pins)
 
     def action_add(self) -> None:
         """Ask for a fact and pin it."""

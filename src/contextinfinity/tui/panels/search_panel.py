@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Input, OptionList
 
 from contextinfinity.domain.search import Hit
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import ListPanel
 from contextinfinity.tui.turn_view import clock
 
@@ -116,7 +116,7 @@ class SearchPanel(ListPanel):
 
 
 def _line(hit: Hit, attached: bool) -> Text:
-    words = " ".join(tame(hit.text[:LONGEST]).split())
+    words = " ".join(printable(hit.text[:LONGEST]).split())
     score = f"{hit.score:.2f} " if hit.score else ""
     return Text.assemble(
         ("attached  " if attached else "", "bold cyan"),

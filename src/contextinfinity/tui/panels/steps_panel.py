@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from contextinfinity.client.results import ShownStep, TurnAccount
-from contextinfinity.text.terminal.control_characters import tame
+from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
 from contextinfinity.tui.turn_view import tokens
 
@@ -39,7 +39,7 @@ def account_view(account: TurnAccount) -> Group:
         Text(f"Turn {account.turn_seq}: {account.phase.value}, {account.outcome or 'running'}{degraded}"),
     ]
     if account.error is not None:
-        parts.append(Text(tame(f"{account.error.message} {account.error.hint}"), style="bold red"))
+        parts.append(Text(printable(f"{account.error.message} {account.error.hint}"), style="bold red"))
     for step in account.steps:
         parts.extend(_step(step))
     if not account.steps:
@@ -58,15 +58,17 @@ def _step(step: ShownStep) -> list[RenderableType]:
     took = "" if step.ended_at is None else f", {(step.ended_at - step.started_at).total_seconds():.2f} s"
     lines: list[RenderableType] = [
         Text(f"\nStep {step.step_index + 1}: {step.provider} {step.model}", style="bold"),
-        Text(f"  {outcome}{f' ({tame(reason)})' if reason else ''}{took}"),
+        Text(f"  {outcome}{f' ({printable(reason)})' if reason else ''}{took}"),
         Text(f"  durable/displayed {step.durable_bytes:,}/{step.displayed_bytes:,} bytes"),
     ]
     if used := tokens(step.usage):
         lines.append(Text(f"  {used}"))
     for call in step.calls:
-        lines.append(Text(tame(f"  calls {call.name} {_json(call.arguments)}"), style="cyan"))
+        lines.append(Text(printable(f"  calls {call.name} {_json(call.arguments)}"), style="cyan"))
         if call.output is not None:
-            lines.append(Text(tame(f"    {'failed' if call.is_error else 'gave'} {_short(call.output)}"), style="dim"))
+            lines.append(
+                Text(printable(f"    {'failed' if call.is_error else 'gave'} {_short(call.output)}"), style="dim")
+            )
     return lines
 
 
