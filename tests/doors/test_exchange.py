@@ -78,7 +78,7 @@ def test_messages_and_markdown_are_written_and_read_back(cix: Cix, other: Cix, t
     assert text.startswith("# Raised beds on a balcony\n")
     assert text.count("## Branch ") == 2
     assert "Potatoes need 40 cm" in text.split("## Branch ")[0]
-    assert len(list(folder.iterdir())) == 3
+    assert len(list(folder.iterdir())) == 4
 
 
 @pytest.mark.req("CLI-3")
@@ -113,9 +113,9 @@ def test_a_server_imports_a_file_and_exports_only_what_is_the_users(server: Serv
     http = server.http
     data = (SAMPLES / "claude.zip").read_bytes()
     done = http.post("/import", content=data, params={"user_id": "importer"}).json()["sessions"]
-    assert [one["added"] for one in done] == [1, 6]
+    assert [one["added"] for one in done] == [2, 1, 6, 4]
     again = http.post("/import", content=data, params={"user_id": "importer"}).json()["sessions"]
-    assert [one["added"] for one in again] == [0, 0]
+    assert [one["added"] for one in again] == [0, 0, 0, 0]
     mine = http.get("/export", params={"user_id": "importer", "format": "markdown"})
     assert mine.headers["content-type"] == "text/markdown; charset=utf-8"
     assert "# Sourdough timing" in mine.text

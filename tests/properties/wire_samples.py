@@ -127,7 +127,7 @@ PLAN = Plan(
     retrieved=(Retrieved(chunk_id=CHUNK, similarity=0.8125, rank=1),),
     left_out=(LeftOut(what="turns 3–4", reason="a line each", tokens=400),),
     shrunk=SHRUNK,
-    shrink_steps=("artifacts: 1 of 2 kept", "turns 3–4: one line each"),
+    shrink_steps=("artifacts: 1 of 2 kept", "turns 3–4: a line each"),
     contextualised="Where is Rex, Ann's dog?",
     candidates=("Rex", "Bello"),
     redactions="12" * 32,
@@ -136,7 +136,7 @@ PLAN = Plan(
     request_sha256="ef" * 32,
 )
 FALLBACK = Fallback(model="small", window=8192)
-CONSIDERED = Considered(model="large", by="rule 1", against="it does not support images")
+CONSIDERED = Considered(model="large", by="rule 1", against="it cannot see pictures")
 FINISHED = FinishedTurn(
     thread_id=SESSION,
     branch_id=BRANCH,

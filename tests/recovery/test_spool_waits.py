@@ -11,6 +11,7 @@ import pytest
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Phase
+from contextinfinity.errors import LedgerBusy
 from contextinfinity.storage.replay import ReplayedTurn
 from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.recent import Recent
@@ -65,4 +66,19 @@ async def test_a_session_that_is_spooled_during_a_replay_lands_before_its_turns(
     assert await store.turns.get(turn_id) is None, "its session came too late for this replay"
     await replay.run()
     assert (await store.turns.get(turn_id)) is not None
+    await store.close()
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_a_ledger_that_is_away_does_not_stop_the_recovery_of_a_spool(tmp_path: Path) -> None:
+    dead, store = new_id(), open_store(tmp_path / "ledger.db")
+    spool = Spool(tmp_path, dead)
+    await spool.append([written(ReplayedTurn(turn_id=new_id(), new=new_turn(new_id(), "hello", dead)))])
+    spool.close()
+    writes = CircuitBreaker(store.held_up, lambda: None, 1.0)
+    writes.open(LedgerBusy("Another process holds the ledger."))
+    replay = Replay(tmp_path, store, writes, Spooled(), Recent())
+    assert not await replay.retire(dead)
+    assert await replay.take_blockers(dead, new_id()) == ()
+    assert spool.path.exists()
     await store.close()

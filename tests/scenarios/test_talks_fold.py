@@ -18,6 +18,7 @@ from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import ABILITIES, ScriptedReply, ToolCall
 from tests.scenarios.chatter import Chatter, threads
 from tests.scenarios.desk import Desk
+from tests.scenarios.test_folding import Watching
 
 SMALL = Ceilings(summary=300)
 WINDOW = replace(ABILITIES, context_limit=2048)
@@ -79,9 +80,9 @@ async def test_folding_never_parts_a_call_from_its_result(tmp_path: Path, kept: 
 
 @pytest.mark.req("API-7")
 async def test_what_is_shown_as_a_line_can_be_quoted_before_it_is_folded(tmp_path: Path) -> None:
-    """A client may be quicker than the fold, which runs in the background."""
+    """A client may be quicker than a fold by a model, which runs in the background."""
     never = timedelta(hours=1)
-    setup = Setup(ceilings=SMALL, retrieval=RetrievalParts(embedders=Embedders(built_in)))
+    setup = Setup(ceilings=SMALL, librarian=Watching(), retrieval=RetrievalParts(embedders=Embedders(built_in)))
     async with Desk(tmp_path, setup=setup, abilities=WINDOW, fold_pause=never) as desk:
         client = Chatter(desk)
         await client.send(f"{LONG} The code word for the lighthouse is marmalade. {LONG}")

@@ -143,13 +143,19 @@ class Replay:
         return True
 
     async def take_blockers(self, dead: WorkerId, by: WorkerId) -> tuple[TurnId, ...]:
-        """Take over the interrupted turns of an ended process that the turns in its spool wait for."""
+        """Take over the interrupted turns of an ended process that the turns in its spool wait for; none while the
+        ledger is away.
+        """
         path = self.folder / f"{dead}{SUFFIX}"
         with taken(path) as is_mine:
             _, spooled = self._read.get(path.name, ((0, 0), Spooled()))
             if not is_mine or not spooled.turns:
                 return ()
-            return await self._through(lambda: self._ledger.landings.take_blockers(tuple(spooled.turns), dead, by))
+            try:
+                return await self._through(lambda: self._ledger.landings.take_blockers(tuple(spooled.turns), dead, by))
+            except NOT_NOW as error:
+                log.info("the turns before the spool %s cannot be taken over yet: %s", path, error)
+                return ()
 
     def finish(self, path: Path, ids: set[str], damaged: int = 0) -> None:
         """Remove a spool whose content has landed; one with something that was refused is kept as such."""
