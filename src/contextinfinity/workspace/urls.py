@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -51,12 +51,22 @@ def addresses_in(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def fetch_page(url: str, *, allow_private: bool = False, seconds: float = MAX_SECONDS) -> Page:
-    """Fetch a page and return its text; ``Refused`` with the reason if it cannot or must not be fetched."""
+def fetch_page(
+    url: str,
+    *,
+    allow_private: bool = False,
+    seconds: float = MAX_SECONDS,
+    allowed: Callable[[Address], bool] | None = None,
+) -> Page:
+    """Fetch a page and return its text; ``Refused`` with the reason if it cannot or must not be fetched.
+
+    ``allowed`` tells which addresses may be connected to; by default those that are public.
+    """
     deadline = time.monotonic() + seconds
+    may_reach = allowed or (any_address if allow_private else is_public)
     for _ in range(MAX_REDIRECTS + 1):
         parts = _checked(url)
-        status, headers, body = _get(parts, deadline, allow_private=allow_private)
+        status, headers, body = _get(parts, deadline, may_reach)
         location = headers.get("location")
         if status in (301, 302, 303, 307, 308) and location:
             url = urljoin(url, location)
@@ -82,11 +92,13 @@ def _checked(url: str) -> SplitResult:
     return parts
 
 
-def _get(parts: SplitResult, deadline: float, *, allow_private: bool) -> tuple[int, http.client.HTTPMessage, bytes]:
+def _get(
+    parts: SplitResult, deadline: float, may_reach: Callable[[Address], bool]
+) -> tuple[int, http.client.HTTPMessage, bytes]:
     """Send one request to the checked address; redirects are not followed here."""
     host = str(parts.hostname)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    addresses = _resolved(host, port, allow_private=allow_private)
+    addresses = _resolved(host, port, may_reach)
     try:
         sock = _connected(addresses, port, deadline)
         ends = threading.Timer(_left(deadline), _shut_down, [sock])
@@ -155,17 +167,22 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _resolved(host: str, port: int, *, allow_private: bool) -> list[Address]:
-    """Return the addresses of a host; refused if any of them is not public."""
+def _resolved(host: str, port: int, may_reach: Callable[[Address], bool]) -> list[Address]:
+    """Return the addresses of a host; refused if one of them must not be reached."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Refused(f"{host} cannot be resolved: {error}.", hint="Check the address.") from error
     addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
-    if not allow_private and not all(map(is_public, addresses)):
+    if not all(map(may_reach, addresses)):
         hint = "Write /url private ADDRESS, or give allow_private=True, if you trust it."
         raise Refused(f"{host} is not a public address.", hint=hint)
     return list(dict.fromkeys(addresses))
+
+
+def any_address(_: Address) -> bool:
+    """Allow every address."""
+    return True
 
 
 def is_public(address: Address) -> bool:

@@ -5,14 +5,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
 from contextinfinity import ContextManager
 from contextinfinity.errors import InvalidInput, Refused
-from contextinfinity.workspace import urls
-from contextinfinity.workspace.urls import addresses_in, fetch_page, is_public
+from contextinfinity.workspace.urls import MAX_REDIRECTS, addresses_in, fetch_page, is_public
 from tests.cases import each
 from tests.unit.workspace.rooms import MODEL, machine
 
@@ -76,11 +76,11 @@ def test_private_addresses_are_refused_also_behind_a_redirect(site: str) -> None
 
 
 @pytest.mark.req("FILES-4")
-def test_a_public_page_cannot_redirect_to_a_private_address(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(urls, "is_public", lambda address: str(address) == "127.0.0.1")
-    assert fetch_page(f"{site}/redirect?to=/page").title == "A page"
+def test_a_public_page_cannot_redirect_to_a_private_address(site: str) -> None:
+    public = {IPv4Address("127.0.0.1")}
+    assert fetch_page(f"{site}/redirect?to=/page", allowed=public.__contains__).title == "A page"
     with pytest.raises(Refused, match=r"127\.0\.0\.2 is not a public address"):
-        fetch_page(f"{site}/redirect?to={site.replace('.1:', '.2:')}/page")
+        fetch_page(f"{site}/redirect?to={site.replace('.1:', '.2:')}/page", allowed=public.__contains__)
 
 
 @pytest.mark.req("FILES-4")
@@ -98,12 +98,12 @@ def test_a_name_is_resolved_once_all_its_addresses_are_checked_and_the_reachable
 
     real = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    monkeypatch.setattr(urls, "is_public", lambda address: str(address) != "127.0.0.9")
-    assert fetch_page(f"http://name.example:{port}/page").title == "A page"
+    public = set(map(IPv4Address, answers))
+    assert fetch_page(f"http://name.example:{port}/page", allowed=public.__contains__).title == "A page"
     assert asked == ["name.example"], "a second look-up could lead elsewhere"
     answers.append("127.0.0.9")
     with pytest.raises(Refused, match="not a public address"):
-        fetch_page(f"http://name.example:{port}/page")
+        fetch_page(f"http://name.example:{port}/page", allowed=public.__contains__)
 
 
 @pytest.mark.req("FILES-4")
@@ -157,4 +157,4 @@ def test_a_page_stands_in_the_prompt_as_data_and_settles_into_a_tier(site: str, 
 def test_addresses_are_found_in_a_message() -> None:
     said = "See https://a.example/x?y=1, (http://b.example/z) and https://a.example/x?y=1."
     assert addresses_in(said) == ["https://a.example/x?y=1", "http://b.example/z"]
-    assert urls.MAX_REDIRECTS == 5
+    assert MAX_REDIRECTS == 5
