@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import threading
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +13,7 @@ import pytest
 from anthropic import Anthropic
 from openai import BadRequestError, OpenAI
 
-from contextinfinity_testing.vendors import Answer, Call, Trouble
+from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
 from contextinfinity_testing.vendors.wire import sign
 from tests.doors.cix import Cix
 from tests.doors.v1.upstream import Desk
@@ -526,3 +528,52 @@ def test_who_runs_a_server_without_tokens_sees_the_conversations_of_all_its_end_
     assert [one["user_id"] for one in cix.json("sessions", "--user", names[0])["sessions"]] == names[:1]
     shown = desk.server.http.get("/threads", params={"user_id": names[0]}).json()["threads"]
     assert [one["user_id"] for one in shown] == names[:1], "over HTTP each sees their own"
+
+
+@pytest.mark.req("API-16")
+@pytest.mark.parametrize("model", ["gpt", "sonnet", "open"])
+@pytest.mark.parametrize("client", ["chat", "messages", "responses"])
+def test_the_first_arguments_of_a_call_arrive_while_the_model_still_writes_them(
+    desk: Desk, client: str, model: str
+) -> None:
+    """The vendor is held after the first piece (Anthropic's is empty, so after two) until the client has it."""
+    gate, owner = asyncio.Event(), {"user_id": str(uuid4())}
+    call = Call(name="weather", arguments={"city": "Rome, which is in Italy"})
+    desk.say(Answer(tool_calls=(call,), delivery=Delivery(gate=gate, hold_after=2 if model == "sonnet" else 1)))
+    asked: list[Any] = [{"role": "user", "content": "How is the weather?"}]
+    openai = OpenAI(base_url=desk.openai_url, api_key="x", default_query=owner)
+    function: Any = {"name": "weather", "parameters": WEATHER}
+    tool: Any = {"name": "weather", "input_schema": WEATHER}
+    stream: Any
+    if client == "chat":
+        offered: Any = [{"type": "function", "function": function}]
+        stream = openai.chat.completions.create(model=model, messages=asked, tools=offered, stream=True)
+    elif client == "messages":
+        anthropic = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query=owner)
+        stream = anthropic.messages.create(model=model, max_tokens=99, messages=asked, tools=[tool], stream=True)
+    else:
+        offered = [{"type": "function", "strict": False, **function}]
+        stream = openai.responses.create(model=model, input=asked, tools=offered, stream=True)
+    late = threading.Timer(30, desk.vendors.release, [gate])  # a stream that waits for the end fails, and does not hang
+    late.start()
+    written, is_early = "", False
+    for event in stream:
+        piece = _arguments_in(event)
+        is_early = is_early or bool(piece and not gate.is_set())
+        written += piece
+        if is_early:
+            desk.vendors.release(gate)
+    late.cancel()
+    assert is_early
+    assert json.loads(written) == call.arguments
+
+
+def _arguments_in(event: Any) -> str:
+    """Return the piece of a call's arguments that an event of any of the three streams holds."""
+    told = event.to_dict()
+    if choices := told.get("choices"):
+        calls = choices[0]["delta"].get("tool_calls") or [{}]
+        return str(calls[0].get("function", {}).get("arguments") or "")
+    if told["type"] == "response.function_call_arguments.delta":
+        return str(told["delta"])
+    return str(told["delta"].get("partial_json", "")) if told["type"] == "content_block_delta" else ""
