@@ -1,7 +1,8 @@
 """``python -m benchmarks.clients [NAME …]``: hold a session with every client, straight and through ``cix serve``.
 
 It prints a table: what reached the vendor through the server, compared with the same client sent straight. It ends with
-1 if a client failed, if what reached the vendor differs, or if more conversations are listed than a person would name.
+1 if a client failed, if what reached the vendor differs otherwise than known, or if more conversations are listed than
+a person would name.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Row:
     @property
     def well(self) -> bool:
         """Whether nothing has to be looked at."""
-        return not self.failed and not self.differs and self.threads == self.client.threads
+        return not self.failed and self.differs == self.client.differs and self.threads == self.client.threads
 
     def __str__(self) -> str:
         wire = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}[self.client.model]
@@ -175,7 +176,7 @@ def _differences(straight: Sequence[Any], through: Sequence[Any]) -> Iterator[st
         for name in {*one, *other} - ADDED:
             if _plain(one.get(name)) != _plain(other.get(name)):
                 found[name] = None
-    yield from found
+    yield from sorted(found)
 
 
 def _plain(value: Any) -> str:

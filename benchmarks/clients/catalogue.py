@@ -57,6 +57,8 @@ class Client:
     """How many conversations a person would list."""
     goes_on: bool = True
     """Whether its requests are one conversation."""
+    differs: tuple[str, ...] = ()
+    """The parameters that are known to differ upstream from the same session sent straight."""
     is_compared: bool = True
     """Whether the same session is also held straight with the vendor."""
 
@@ -106,6 +108,18 @@ def opencode(session: Session) -> None:
         session.run(program, "run", *again, text, OPENCODE_DISABLE_MODELS_FETCH="1", OPENCODE_DISABLE_AUTOUPDATE="1")
 
 
+def codex(session: Session) -> None:
+    """Hold two requests with Codex."""
+    program = from_npm("@openai/codex@0.166.0") / "codex"
+    provider = {"name": "cix", "base_url": session.base, "wire_api": "responses", "env_key": "KEY"}
+    settings = [f'model = "{session.model}"', 'model_provider = "cix"', "[model_providers.cix]"]
+    (session.folder / "config.toml").write_text("\n".join([*settings, *(f'{k} = "{v}"' for k, v in provider.items())]))
+    _git(session)
+    for again, text in (((), FIRST), (("resume", "--last"), SECOND)):
+        command = (program, "exec", "--skip-git-repo-check", "-s", "danger-full-access", *again, text)
+        session.run(*command, CODEX_HOME=str(session.folder), KEY="x")
+
+
 def aider(session: Session) -> None:
     """Have aider edit a file three times; it commits each edit."""
     program = from_pip("aider-chat==0.86.2") / "aider"
@@ -131,6 +145,7 @@ def program(name: str, *packages: str, first: tuple[str, ...] = ()) -> Callable[
 _LITELLM = ("litellm[proxy]==1.106.2",)
 CLIENTS = (
     Client(name="Claude Code 2.1.197", model=MESSAGES, talk=claude_code, requests=3),
+    Client(name="Codex 0.166.0", model=RESPONSES, talk=codex, differs=("input", "tools")),
     Client(name="qwen-code 0.15.10", model=CHAT, talk=qwen_code, requests=3),
     Client(name="opencode 1.18.33", model=CHAT, talk=opencode),
     Client(name="aider 0.86.2", model=CHAT, talk=aider, requests=3),

@@ -21,10 +21,10 @@ from contextinfinity_testing.vendors.troubles import openai_error
 from contextinfinity_testing.vendors.wire import Refused, names, unsealed
 
 PARAMETERS = names(
-    "background context_management conversation include input instructions max_output_tokens max_tool_calls metadata"
-    " model moderation parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options"
-    " prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options temperature text"
-    " tool_choice tools top_logprobs top_p truncation user"
+    "background client_metadata context_management conversation include input instructions max_output_tokens"
+    " max_tool_calls metadata model moderation parallel_tool_calls previous_response_id prompt prompt_cache_key"
+    " prompt_cache_options prompt_cache_retention reasoning safety_identifier service_tier store stream"
+    " stream_options temperature text tool_choice tools top_logprobs top_p truncation user"
 )
 INCLUDABLE = (
     "file_search_call.results",

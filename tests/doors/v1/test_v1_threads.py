@@ -114,6 +114,19 @@ def test_a_client_that_trims_goes_on_in_its_thread_and_loses_nothing(desk: Desk,
     assert (told.thread, told.text) == (begun.thread, "mango")
 
 
+@pytest.mark.req("API-13")
+def test_a_trimmed_conversation_of_few_words_is_not_recognised(desk: Desk, client: Client) -> None:
+    """Two exchanges of a few words may be the end of anybody's conversation: 200 characters by the user are needed."""
+    begun = client.ask("The code word for the mill is sack.")
+    for number in range(4):
+        client.ask(f"Go on, {number}.")
+    client.messages = client.messages[-6:]
+    told = client.ask("Yes, please.")
+    assert told.thread != begun.thread
+    assert desk.kept(told.thread, user_id=client.user)[-1] == "Yes, please."
+    assert "sack" not in desk.shown
+
+
 def test_a_client_that_summarises_goes_on_in_its_thread(desk: Desk, client: Client) -> None:
     begun = client.ask("The code word for the boat is anchor.")
     for number in range(3):

@@ -75,7 +75,7 @@ SILENT = frozenset(
 WRITTEN = frozenset(
     {
         *("model", "input", "instructions", "tools", "tool_choice", "stream", "stream_options", "store", "background"),
-        *("conversation", "previous_response_id", "metadata", "user_id", "client_metadata", "prompt"),
+        *("conversation", "previous_response_id", "metadata", "user_id", "prompt"),
     }
 )
 """Parameters that the engine writes itself, even for a model of the same API."""
