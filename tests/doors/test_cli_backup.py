@@ -116,7 +116,7 @@ def test_an_encrypted_backup_needs_its_key_and_is_never_written_in_plain_text(
     plain = empty(outside)
     plain.echo()
     monkeypatch.setenv(VARIABLE, "another passphrase, as long")
-    assert "does not open" in _in_a_new_process(plain, "restore", str(file))
+    assert "does not decrypt" in _in_a_new_process(plain, "restore", str(file))
     assert not (plain.folder / "ledger.db").exists()
     monkeypatch.setenv(VARIABLE, KEY)
     assert plain.json("restore", str(file))["turns"] == 1

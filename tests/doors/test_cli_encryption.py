@@ -43,7 +43,7 @@ def test_a_data_dir_is_encrypted_rekeyed_and_decrypted_at_the_command_line(cix: 
     (keys / "two").write_text("another passphrase, as long\n")
     with cix.start("show", "last") as process:
         code, _, told = process.end()
-    assert (code, "does not open" in told) == (1, True)
+    assert (code, "does not decrypt" in told) == (1, True)
     (keys / "two").write_text(key)
     assert cix("decrypt").exit_code == 2
     assert holding(cix.folder) == []

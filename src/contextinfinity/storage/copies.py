@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -135,7 +137,7 @@ def external_backups(backups: Path) -> list[Path]:
 def note_external_backup(backups: Path, path: Path) -> None:
     """Record that a backup was written to another place, so that a deletion can list it."""
     make_private(backups)
-    with (backups / ELSEWHERE).open("a", encoding="utf-8") as file:
+    with open(backups / ELSEWHERE, "a", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
         file.write(f"{path.absolute()}\n")
 
 

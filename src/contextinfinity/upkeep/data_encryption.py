@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, Refused, SettingsError
 from contextinfinity.settings import Settings
@@ -22,7 +23,15 @@ from contextinfinity.storage import workspace_registry
 from contextinfinity.storage.copies import ELSEWHERE, external_backups
 from contextinfinity.storage.encryption import folder_swap
 from contextinfinity.storage.encryption.cipher import PLAIN, Cipher, Protection, opened, sealed
-from contextinfinity.storage.encryption.header import HEADER, Header, create_header, fits, new_data_key, write_header
+from contextinfinity.storage.encryption.header import (
+    HEADER,
+    Header,
+    create_header,
+    fits,
+    new_data_key,
+    read_header,
+    write_header,
+)
 from contextinfinity.storage.encryption.key_sources import KeySource, remove_key
 from contextinfinity.storage.encryption.protection import Unlocked, forget, unlocked_header
 from contextinfinity.storage.folders import make_private
@@ -62,8 +71,7 @@ def decrypt(settings: Settings, progress: Progress) -> Conversion:
     with exclusive_data_dir(settings):
         unlocked = _unlocked(settings)
         done = _convert(settings, unlocked.cipher, None, b"", progress)
-    remove_key(unlocked.header.source)
-    return done
+    return _without_key(settings, unlocked.header, done)
 
 
 def rekey(settings: Settings, source: KeySource, key: str) -> None:
@@ -85,9 +93,17 @@ def reencrypt(settings: Settings, source: KeySource, key: str, progress: Progres
         unlocked = _unlocked(settings)
         data_key = new_data_key()
         done = _convert(settings, unlocked.cipher, create_header(data_key, key, source), data_key, progress)
-    if unlocked.header.source != source:
-        remove_key(unlocked.header.source)
-    return done
+    return done if unlocked.header.source == source else _without_key(settings, unlocked.header, done)
+
+
+def _without_key(settings: Settings, header: Header, done: Conversion) -> Conversion:
+    """Remove the key of a header from the keyring, unless the history of a workspace is still encrypted with it."""
+    folders = dict.fromkeys(one.folder for one in workspace_registry.registrations(settings.data_dir))
+    kept = [folder for folder in folders if (known := read_header(folder / HEADER)) and known.id == header.id]
+    if not kept:
+        remove_key(header.source)
+    notes = (f"The history in {folder} stays encrypted; its key is kept in {header.source}." for folder in kept)
+    return replace(done, notes=(*done.notes, *notes))
 
 
 def is_encrypted(settings: Settings) -> Header | None:

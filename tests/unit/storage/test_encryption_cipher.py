@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import stat
 from io import BytesIO
 from pathlib import Path
@@ -15,11 +16,17 @@ from hypothesis import strategies as st
 from keyring.backend import KeyringBackend
 from msgspec.structs import replace
 
+from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import EncryptionKeyMissing, EncryptionKeyWrong, InvalidInput, Refused
+from contextinfinity.settings import General, Settings
 from contextinfinity.storage.encryption import cipher
 from contextinfinity.storage.encryption.cipher import Cipher, opened, sealed
 from contextinfinity.storage.encryption.header import create_header, new_data_key, unwrap
 from contextinfinity.storage.encryption.key_sources import KeySource, new_key, read_key, remove_key, store_key
+from contextinfinity.storage.workspace_registry import Registration, register
+from contextinfinity.upkeep.data_encryption import decrypt, encrypt
+from contextinfinity.workspace.history_encryption import encrypt_workspace
+from contextinfinity.workspace.prompting import history_folder
 
 OURS, OTHER = Cipher(bytes(32), "chacha20"), Cipher(b"\x01" * 32, "chacha20")
 FILE = KeySource(kind="file", name="key")
@@ -112,5 +119,31 @@ def test_a_key_in_the_keyring_of_the_user_is_found_and_removed() -> None:
         remove_key(source)
         with pytest.raises(EncryptionKeyMissing):
             read_key(source)
+    finally:
+        keyring.set_keyring(before)
+
+
+@pytest.mark.req("SAFE-2")
+def test_decrypting_keeps_a_key_that_a_workspace_is_still_encrypted_with(tmp_path: Path) -> None:
+    before = keyring.get_keyring()
+    keyring.set_keyring(MemoryKeyring())
+    machine = Settings(general=General(data_dir=str(tmp_path / "data")))
+    source = KeySource(kind="keyring", name="/data")
+    folder = history_folder(tmp_path / "repo")
+    try:
+        for is_registered in (False, True):
+            store_key(source, key := new_key())
+            encrypt(machine, source, key, lambda *_: None)
+            encrypt_workspace(tmp_path / "repo", machine.data_dir)
+            if is_registered:
+                register(machine.data_dir, Registration(new_id(), folder, "sess_1"))
+            done = decrypt(machine, lambda *_: None)
+            assert [str(folder) in note for note in done.notes] == [True] * is_registered
+            if is_registered:
+                assert read_key(source) == key
+            else:
+                with pytest.raises(EncryptionKeyMissing):
+                    read_key(source)
+                shutil.rmtree(folder)
     finally:
         keyring.set_keyring(before)
