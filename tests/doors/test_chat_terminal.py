@@ -130,7 +130,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(cix: Cix) -> None:
         chat.type("half a line")
         chat.until("half a line")
         chat.type(CTRL_C)
-        chat.until("Ctrl-C again leaves")
+        chat.until("Press Ctrl-C again")
         chat.until(chat.waits)
         chat.type(CTRL_C)
         assert chat.end() == 1
@@ -218,12 +218,12 @@ def test_a_line_sent_during_an_answer_waits_for_its_end(cix: Cix) -> None:
 def test_ctrl_c_after_typing_clears_the_line_and_does_not_leave(cix: Cix, arguments: list[str]) -> None:
     with talk(cix, *arguments) as chat:
         chat.interrupt()
-        chat.until("Ctrl-C again leaves")
+        chat.until("Press Ctrl-C again")
         chat.until(chat.waits)
         chat.type("a question")
         chat.until("> a question")
         chat.type(CTRL_C)
-        chat.until(lambda: chat.text().count("Ctrl-C again leaves") == 2)
+        chat.until(lambda: chat.text().count("Press Ctrl-C again") == 2)
         chat.interrupt()
         assert chat.end() == 1
 
@@ -239,7 +239,7 @@ def test_messages_of_several_lines_history_and_completion(cix: Cix) -> None:
         chat.type("/fold " + TAB)
         chat.until("preview")
         chat.type(CTRL_C)
-        chat.until("Ctrl-C again leaves")
+        chat.until("Press Ctrl-C again")
         chat.until(chat.waits)
         chat.type(CTRL_D)
         assert chat.end() == 0
@@ -335,7 +335,7 @@ def test_commands_say_what_is_and_what_cannot_be(cix: Cix) -> None:
         chat.type("/edit" + ENTER)
         chat.until("> //etc/hosts")
         chat.type(CTRL_C)
-        chat.until("Ctrl-C again leaves")
+        chat.until("Press Ctrl-C again")
         chat.until(chat.waits)
         assert "> one" in chat.say(f"/sessions {first}")
         assert "Did you mean /quit?" in chat.say("/exit")

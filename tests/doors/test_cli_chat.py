@@ -463,7 +463,7 @@ def test_a_terminal_has_a_prompt_and_its_keys_work(cix: Cix) -> None:
         chat.until("half a line")
         chat.until_it_waits()
         chat.type("\x03")
-        chat.until("Ctrl-C again leaves")
+        chat.until("Press Ctrl-C again")
         chat.until("> ")
         chat.type("/quit\n")
         chat.until("continue with --session last")

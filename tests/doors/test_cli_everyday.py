@@ -79,9 +79,9 @@ def test_a_question_takes_images_files_and_instructions(cix: Cix, tmp_path: Path
     assert "Be brief." in request
     assert "the gnomon" in request
     assert "image" in request
-    assert "no image" in cix("ask", "and this", "--image", str(notes)).stderr
+    assert "is not an image format" in cix("ask", "and this", "--image", str(notes)).stderr
     refused = cix("ask", "more", "--session", "last", "--system", "Be long.")
-    assert (refused.exit_code, "has begun" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "work for new conversations only" in refused.stderr) == (2, True)
 
 
 @pytest.mark.req("CLI-2")
@@ -108,8 +108,8 @@ def test_the_chat_takes_dropped_files_and_messages_from_an_editor(
     monkeypatch.setenv("VISUAL", str(editor))
     with Terminal(cix.folder, "chat") as terminal:
         terminal.until(terminal.waits)
-        assert "my notes.txt goes along" in terminal.say(f"'{tmp_path}/my notes.txt'")
-        assert "heron.png goes along" in terminal.say(f"/attach {tmp_path}/heron.png")
+        assert "my notes.txt is attached to your next message." in terminal.say(f"'{tmp_path}/my notes.txt'")
+        assert "heron.png is attached to your next message." in terminal.say(f"/attach {tmp_path}/heron.png")
         assert "cannot be read" in terminal.say("/attach /nowhere/at/all.txt")
         terminal.say("what are these")
         terminal.say("/editor begun")

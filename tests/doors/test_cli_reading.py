@@ -49,7 +49,7 @@ def test_a_folder_without_a_ledger_stays_as_it_is(cix: Cix, arguments: list[str]
 def test_a_data_dir_that_is_not_there_is_named_and_not_created(tmp_path: Path, arguments: list[str]) -> None:
     done = Cix(tmp_path / "wrong")(*arguments)
     assert (done.exit_code, done.stdout) == (1, "")
-    assert f"There is no folder {tmp_path / 'wrong'}, which --data-dir names. Check its name" in done.stderr
+    assert f"There is no folder {tmp_path / 'wrong'}, which --data-dir names. Check the path" in done.stderr
     assert not (tmp_path / "wrong").exists()
 
 
