@@ -6,11 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.doors.cix import Cix
 
@@ -93,6 +95,40 @@ def test_a_read_only_data_dir_is_listed_shown_and_searched(tmp_path: Path, left:
     assert "cannot be written (Read-only file system)" in asked[2]
     assert "ledger_unreadable" not in looked[1]
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.req("SAFE-8", "CLI-4")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="a read-only mount needs unshare(1)")
+def test_no_command_shows_a_conversation_whose_deletion_was_interrupted(tmp_path: Path) -> None:
+    cix = Cix(tmp_path / "home")
+    cix.folder.mkdir(mode=0o700)
+    cix.echo()
+    doomed = cix.ask("I live in Oslo. Where does the heron nest?")
+    kept = cix.ask("I have two cats. Where does the stork nest?")["thread_id"]
+    with closing(connect(cix.folder / "ledger.db")) as ledger:  # as a process leaves it that is killed in a deletion
+        session = bytes.fromhex(doomed["thread_id"].replace("-", ""))
+        ledger.execute("INSERT INTO deletion (session_id, reason, created_at) VALUES (?, 'session', 0)", (session,))
+    thread, turn = doomed["thread_id"], doomed["turn_id"]
+    named = [[name, thread] for name in ("show", "branches", "pins")]
+    named += [["search", "heron", "--session", thread], ["context", turn], ["export", "--session", thread, "-"]]
+    every = [
+        ["sessions"],
+        ["show", "last"],
+        ["search", "nest"],
+        ["memories", "list"],
+        ["memories", "export"],
+        ["export", "-"],
+    ]
+    commands = [*named, *every]
+    done = run(MOUNTED, str(cix.folder), sys.executable, PROGRAM, json.dumps(commands))
+    for command, (code, out, err) in zip(commands, done, strict=True):
+        assert "heron" not in out + err, command
+        assert "Oslo" not in out + err, command
+        assert code == (1 if command in named else 0), (command, out, err)
+    assert [one["thread_id"] for one in json.loads(done[len(named)][1])["sessions"]] == [kept]
+    assert thread not in [one["thread_id"] for one in cix.json("sessions")["sessions"]]
+    assert cix("cleanup").exit_code == 0
+    assert [file.name for file in cix.folder.rglob("*") if file.is_file() and b"heron" in file.read_bytes()] == []
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="a full disk needs unshare(1)")

@@ -114,9 +114,11 @@ WHERE +m.owner_key = :owner AND (m.valid_to IS NULL OR m.valid_to > :at)
   AND max(m.valid_from, coalesce(m.last_placed_at, 0)) >= :oldest
 
 -- name: select_sources
--- The turns that said them, the last first, the line their session goes on with, and when they are past their time.
+-- The turns that said them, the last first, the line their session goes on with, and when they are past their time:
+-- at once while the session is being deleted.
 SELECT s.memory_key, s.turn_id, s.start, s.end, s.session_id, s.branch_id, s.turn_seq, x.active_branch,
-  (SELECT t.created_at + e.ttl FROM expiry AS e JOIN turn AS t ON t.id = s.turn_id WHERE e.session_id = s.session_id)
+  CASE WHEN EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.session_id) THEN 0 ELSE
+  (SELECT t.created_at + e.ttl FROM expiry AS e JOIN turn AS t ON t.id = s.turn_id WHERE e.session_id = s.session_id) END
 FROM json_each(?) AS k JOIN memory_source AS s ON s.memory_key = k.value JOIN session AS x ON x.id = s.session_id
 ORDER BY s.said_at DESC
 
@@ -130,10 +132,14 @@ FROM json_each(:terms) AS k
 SELECT memory_key FROM memory_word WHERE owner_key = ? AND term = ?
 
 -- name: list_memories
--- The newest, before a place.
+-- The newest, before a place, without those that only conversations said that are being deleted.
 SELECT o.org_id, o.user_id, m.* FROM memory AS m JOIN memory_owner AS o ON o.key = m.owner_key
 WHERE m.owner_key = :owner AND (m.created_at, m.id) < (:before, :id) AND (:thread IS NULL OR m.thread = :thread)
   AND (:superseded OR m.superseded_by IS NULL)
+  AND (m.origin = 'person' OR NOT EXISTS (SELECT 1 FROM memory_source AS s JOIN deletion AS d ON d.session_id = s.session_id
+      WHERE s.memory_key = m.key)
+    OR EXISTS (SELECT 1 FROM memory_source AS s WHERE s.memory_key = m.key
+      AND s.session_id NOT IN (SELECT session_id FROM deletion)))
 ORDER BY m.created_at DESC, m.id DESC LIMIT :limit
 
 -- name: edit_memory

@@ -45,14 +45,20 @@ FROM step AS s LEFT JOIN response AS r ON r.step_id = s.id WHERE s.turn_id = ? O
 SELECT step_index, body FROM plan WHERE turn_id = ? ORDER BY step_index
 
 -- name: select_memories_transfer
--- Memories of an owner, or of one thread, a page of them.
+-- Memories of an owner, or of one thread, a page of them, without those of conversations that are being deleted.
 SELECT key, id, thread, content, kind, about, origin, confidence, weight, created_at, valid_from, valid_to,
   last_placed_at, superseded_by, superseded_at
-FROM memory WHERE owner_key = :owner AND thread = :thread AND id > :after ORDER BY id LIMIT :limit
+FROM memory AS m WHERE owner_key = :owner AND thread = :thread AND id > :after
+  AND (m.origin = 'person' OR NOT EXISTS (SELECT 1 FROM memory_source AS s JOIN deletion AS d ON d.session_id = s.session_id
+      WHERE s.memory_key = m.key)
+    OR EXISTS (SELECT 1 FROM memory_source AS s WHERE s.memory_key = m.key
+      AND s.session_id NOT IN (SELECT session_id FROM deletion)))
+ORDER BY id LIMIT :limit
 
 -- name: select_sources_transfer
 -- The turns that a memory was drawn from.
 SELECT turn_id, session_id, branch_id, turn_seq, start, "end", said_at FROM memory_source WHERE memory_key = ?
+  AND session_id NOT IN (SELECT session_id FROM deletion)
 ORDER BY turn_id
 
 -- name: restore_session

@@ -45,9 +45,11 @@ WHERE m.owner_key = :owner AND m.thread IN (x'', :thread)
 ORDER BY k.key
 
 -- name: select_sources
--- The turns that said them, the last first, the branch their session continues with, and when they are past their time.
+-- The turns that said them, the last first, the branch their session continues with, and when they are past their time:
+-- at once while the session is being deleted.
 SELECT s.memory_key, s.turn_id, s.start, s.end, s.session_id, s.branch_id, s.turn_seq, x.active_branch,
-  (SELECT t.created_at + e.ttl FROM expiry AS e JOIN turn AS t ON t.id = s.turn_id WHERE e.session_id = s.session_id)
+  CASE WHEN EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.session_id) THEN 0 ELSE
+  (SELECT t.created_at + e.ttl FROM expiry AS e JOIN turn AS t ON t.id = s.turn_id WHERE e.session_id = s.session_id) END
 FROM json_each(?) AS k JOIN memory_source AS s ON s.memory_key = k.value::bigint JOIN session AS x ON x.id = s.session_id
 ORDER BY s.said_at DESC
 
