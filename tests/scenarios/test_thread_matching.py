@@ -75,6 +75,19 @@ async def test_what_is_not_the_end_of_a_branch_is_a_thread_of_its_own(tmp_path: 
         assert line == [one.rendered_text for one in client.messages if one.role == "user"]
 
 
+@pytest.mark.parametrize(("characters", "is_joined"), [(199, False), (200, True)])
+async def test_a_trimmed_conversation_needs_200_characters_by_the_user(
+    tmp_path: Path, characters: int, is_joined: bool
+) -> None:
+    async with Desk(tmp_path, *map(str, range(20))) as desk:
+        client = Chatter(desk)
+        for text in ("x" * 300, "y" * 100, "z" * (characters - 100)):
+            last = await client.send(text)
+        client.messages = client.messages[-4:]
+        turn = await client.send("And now?")
+        assert (turn.session_id == last.session_id) is is_joined
+
+
 @pytest.mark.parametrize("role", ["user", "assistant"])
 async def test_a_message_in_front_of_a_whole_conversation_is_shown_to_the_model(tmp_path: Path, role: Role) -> None:
     async with Desk(tmp_path, *map(str, range(20))) as desk:
