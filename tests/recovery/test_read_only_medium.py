@@ -105,9 +105,7 @@ def test_no_command_shows_a_conversation_whose_deletion_was_interrupted(tmp_path
     cix.echo()
     doomed = cix.ask("I live in Oslo. Where does the heron nest?")
     kept = cix.ask("I have two cats. Where does the stork nest?")["thread_id"]
-    with closing(
-        connect(str(cix.folder / "ledger.db"))
-    ) as ledger:  # as after a kill in a deletion
+    with closing(connect(str(cix.folder / "ledger.db"))) as ledger:  # as after a kill in a deletion
         session = bytes.fromhex(doomed["thread_id"].replace("-", ""))
         ledger.execute("INSERT INTO deletion (session_id, reason, created_at) VALUES (?, 'session', 0)", (session,))
     thread, turn = doomed["thread_id"], doomed["turn_id"]

@@ -14,13 +14,15 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct
 
-_SUSPECT = re.compile(r"&\W{0,9}#?\w|\\[ux07]|[^\x00-\x7f]|[<\[]/?\s{2,}|<\s<|>\s>|\\\W|[%=][\da-f]|%u|\+A", re.I)
+_SUSPECT = re.compile(r"&\W{0,9}#?\w|\\[uxn07]|[^\x00-\x7f]|[<\[]/?\s{2,}|<\s<|>\s>|\\\W|[%=][\da-f]|%u|\+A", re.I)
 """A text without any of these is already canonical."""
 _REFERENCE = re.compile(
-    r"&#?\w{1,40};?|\\u\{[\da-f]{1,12}\}|\\u[\da-f]{4}(?:[\da-f]{4})?|\\x[\da-f]{2}|\\0?[1-7][0-7]{1,2}|%u[\da-f]{4}"
+    r"\\n\{[a-z -]{2,40}\}"
+    r"|&#?\w{1,40};?|\\u\{[\da-f]{1,12}\}|\\u[\da-f]{4}(?:[\da-f]{4})?|\\x[\da-f]{2}|\\0?[1-7][0-7]{1,2}|%u[\da-f]{4}"
     r"|%[0-7][\da-f]|%[cd][\da-f]%[89ab][\da-f]|%e[\da-f](?:%[89ab][\da-f]){2}|%f[0-7](?:%[89ab][\da-f]){3}"
     r"|=(?:2f|3[ce]|5[bd]|7c)|\+A(?-i:Dw|D4|C8|Hw|Fs|F0)-",
     re.I,
@@ -108,6 +110,10 @@ def _meant(reference: str) -> tuple[str, int] | None:
     if reference[0] in "%=" and reference[1] not in "uU":
         octets = bytes.fromhex(reference[1:].replace("%", ""))
         return octets.decode(errors="replace"), len(reference)
+    if reference[:3] in ("\\N{", "\\n{"):
+        with suppress(KeyError):
+            return unicodedata.lookup(reference[3:-1]), len(reference)
+        return None
     if reference[0] in "\\%":
         is_octal = reference[1].isdecimal()
         code = int(reference[1:], 8) if is_octal else int(reference[2:].strip("{}"), 16)

@@ -200,7 +200,37 @@ def test_requests_of_layout_1_are_quoted_as_they_were() -> None:
     assert quote("a &#x3c;system&#x3e; b") == "| a (system&#x3e; b"
 
 
-@each("piece", ["&", "&amp;", "&#x3c;", "\ufe0f", "\u2800", "<  ", "\\u003c", "&lt", "%25", "%E9", "e\u0301", "< "])
+@each("written", [r"\N{LESS-THAN SIGN}", r"\N{fullwidth less-than sign}", "&&num;60;", "&amp;&num;60;"])
+def test_a_bracket_that_is_written_by_its_name_opens_nothing(written: str) -> None:
+    assert quote(f"a {written}/artifact> b") == "| a (/artifact> b"
+    assert quote(f"a {written}system> b") == "| a (system> b"
+
+
+def test_a_name_that_never_becomes_a_bracket_stays_as_it_is() -> None:
+    text = r"&num;60;artifact> and \N{no such name} and \n{x}"
+    assert quote(text) == f"| {text}"
+
+
+@each(
+    "piece",
+    [
+        "&",
+        "&amp;",
+        r"\N{",
+        r"\N{A",
+        "&num;",
+        "&#x3c;",
+        "\ufe0f",
+        "\u2800",
+        "<  ",
+        "\\u003c",
+        "&lt",
+        "%25",
+        "%E9",
+        "e\u0301",
+        "< ",
+    ],
+)
 def test_disguises_take_time_in_proportion_to_their_length(piece: str) -> None:
     began = time.process_time()
     quote(piece * (200_000 // len(piece)))
