@@ -179,6 +179,13 @@ def test_a_file_that_holds_no_conversation_is_refused_with_its_name(web: WebPage
     expect(web.page.locator(".toast.error")).to_contain_text("wrong.json: ")
 
 
+@pytest.mark.parametrize("name", ["..", "%", "%2e%2e%2flogin", "<img src=x onerror=alert(1)>"])
+def test_an_address_that_names_no_conversation_leads_to_an_empty_page(web: WebPage, name: str) -> None:
+    web.page.evaluate("(name) => { location.hash = `#/t/${name}`; }", name)
+    expect(web.page.locator(".toast.error")).to_contain_text("There is no such conversation.")
+    web.wait("location.hash === '#/'")
+
+
 INJECTED = """() => [...document.querySelectorAll("body *")].filter((one) =>
   one.matches("script, style, base, iframe, object, embed, form[action], [srcdoc], [style*=url]") ||
   [...one.attributes].some((attribute) => attribute.name.startsWith("on")) ||

@@ -20,18 +20,28 @@ async function route() {
   if (!id) { chat.clear(); $("input").focus(); return; }
   const query = new URLSearchParams(rest ?? "");
   try {
+    const name = threadOf(id);
     let branch = query.get("branch");
     const turnId = query.get("id");
-    if (turnId) branch = await branchOf(id, turnId, Number(query.get("turn")));
-    await chat.open(decodeURIComponent(id), { branch, at: Number(query.get("turn")) || null });
+    if (turnId) branch = await branchOf(name, turnId, Number(query.get("turn")));
+    await chat.open(name, { branch, at: Number(query.get("turn")) || null });
   } catch (error) {
     if (error.status === 404) { toast("There is no such conversation.", "error"); location.hash = "#/"; } else if (error.status !== 401) toast(error.told ?? String(error), "error");
   }
 }
 
+/** Decode the name of a conversation; dots alone would lead out of /threads. */
+function threadOf(id) {
+  try {
+    const name = decodeURIComponent(id);
+    if (!/^\.+$/.test(name)) return name;
+  } catch { /* no text */ }
+  throw new Problem(404, {});
+}
+
 /** Return the branch on which a found turn is seen; null: the active one sees it. */
 async function branchOf(id, turnId, seq) {
-  const { messages } = await get(`/threads/${encodeURIComponent(decodeURIComponent(id))}/messages`, { limit: 2, before: seq + 1 });
+  const { messages } = await get(`/threads/${encodeURIComponent(id)}/messages`, { limit: 2, before: seq + 1 });
   if (messages.some((message) => message.turn_id === turnId)) return null;
   return (await get(`/threads/-/turns/${encodeURIComponent(turnId)}`)).branch_id;
 }
