@@ -264,7 +264,8 @@ class Simulation:
 
 
 def simulate(root: Path, turns: int = 300, seed: int = 7, repository: Path | None = None) -> Simulation:
-    """Work for some turns in an empty folder."""
+    """Work for some turns in an empty folder, which is made if it is missing."""
+    root.mkdir(parents=True, exist_ok=True)
     workspace = Workspace(root, tokens, window=200_000, target=TARGET)
     work: Work = (
         InventedWork(root, workspace, seed) if repository is None else ReplayedWork(root, workspace, seed, repository)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import TextBlock, ToolResultBlock, say
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.plan import Plan, Shrunk
+from contextinfinity.domain.plan import Budget, Plan, Shrunk
 from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
@@ -294,3 +294,18 @@ def test_files_of_a_workspace_are_left_out_largest_first_after_artifacts_and_bef
     assert short.context[0].rendered_text.endswith("\n\na.py: left out, the prompt was too large.")
     assert short.system.endswith("\n\nsrc/a.py: left out, the prompt was too large."), "not taken for a.py"
     assert describe(whole, found)[1] == "files: without b.py, src/a.py, a.py"
+
+
+@pytest.mark.req("BUDGET-7")
+def test_a_prompt_with_a_workspace_takes_at_most_nine_tenths_of_the_window() -> None:
+    block = f"a.py\n```\n{'word ' * 400}\n```"
+    there = WorkspaceText(
+        context=(say("user", f"# Working Files\n\n{block}"), say("assistant", "read")), files=(block,)
+    )
+    whole = sections(workspace=there)
+    window = int(MEASURE.total(whole) / 0.95)
+    budget = Budget(model_limit=window, base_tokens=0, retrieval_budget=0, response_reserve=0, safety_margin=0)
+    made = assemble(whole, Frame(budget=budget, abilities=Abilities()), MEASURE)
+    assert made.plan.shrunk is not None
+    assert made.plan.shrunk.files == ("a.py",), "95% would fit, but more than 90% are not used"
+    assert [left.what for left in made.plan.left_out] == ["file a.py"]

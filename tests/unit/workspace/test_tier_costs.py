@@ -32,7 +32,6 @@ def test_the_history_of_a_git_repository_is_replayed_change_by_change(tmp_path: 
         )
         subprocess.run([*git, "add", "."], check=True)
         subprocess.run([*git, "commit", "-q", "-m", f"change {number}"], check=True)
-    (tmp_path / "work").mkdir()
     simulation = simulate(tmp_path / "work", turns=2, repository=repository)
     assert simulation.actions["open"] >= 1
     assert simulation.actions["edit"] + simulation.actions["ask"] == 2
