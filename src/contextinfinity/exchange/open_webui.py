@@ -1,6 +1,6 @@
 """Open WebUI's chat export: ``chat.history.messages`` by id, each with its parent; ``currentId`` is the one shown.
 
-Reasoning stands in an answer as a ``<details>`` element and is kept as a detail of the message. The text that was
+Reasoning is a ``<details>`` element in an answer and is kept as a detail of the message. The text that was
 extracted from a file stays with the message.
 """
 
