@@ -162,7 +162,7 @@ async def test_the_mouse_selects_opens_and_chooses(example: Path) -> None:
 
 
 async def test_plain_mode_has_words_in_the_place_of_drawings(example: Path) -> None:
-    drawn = set("▌█▒●◌│─└╭╮▊▎")
+    drawn = set("▌█▒●◌│─└╭╮▊▎▔▁🔎")
     async with workbench(example, session="demo-weather-buoy", plain=True) as bench:
         await bench.sees("You, 19", "demo, ", "durable: all")
         assert not drawn & set(bench.picture())
@@ -171,6 +171,9 @@ async def test_plain_mode_has_words_in_the_place_of_drawings(example: Path) -> N
         assert not drawn & set(bench.picture())
         await bench.press("f5")
         await bench.sees("level 1: main", "level 2: ")
+        assert not drawn & set(bench.picture())
+        await bench.press("ctrl+p")
+        await bench.sees("Commit pending now")
         assert not drawn & set(bench.picture())
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MODEL = "demo"
 WINDOW = 8192
 """The window of the demo's model: small, so that the conversation has to be folded."""
+PRICE_INPUT, PRICE_CACHED, PRICE_OUTPUT = 0.4, 0.1, 1.6
+"""What a million tokens of the demo's model would cost, in dollars."""
 MAIN, LOGBOOK = "demo-weather-buoy", "demo-harbour-log"
 FOLDED_AFTER = 11
 """The turn, counted from 0, after which the example is folded: later turns are left for a preview."""
@@ -72,9 +74,7 @@ def tide_table(harbour: str, day: str) -> str:
 
 def _playing(settings: Settings, replies: Path) -> Settings:
     """Return the settings the example is played with: its own model, and summaries by rule."""
-    model = ModelSettings(
-        provider="scripted", path=str(replies), context_limit=WINDOW, tools=True, price_input=0.4, price_output=1.6
-    )
+    model = ModelSettings(provider="scripted", path=str(replies), context_limit=WINDOW, tools=True)
     return replace(
         settings,
         general=replace(settings.general, default_model=MODEL),
@@ -89,7 +89,9 @@ def _replies(script: dict[str, Any]) -> Iterator[dict[str, Any]]:
     turns = [*_ordered(script["turn"]), *(turn for other in script["other"] for turn in other["turn"])]
     for number, turn in enumerate(turns):
         read = 700 + 90 * (number % 40)
-        usage = {"input_tokens": read, "cached_tokens": read * 3 // 4, "output_tokens": len(turn["reply"]) // 4}
+        cached, written = read * 3 // 4, len(turn["reply"]) // 4
+        cost = ((read - cached) * PRICE_INPUT + cached * PRICE_CACHED + written * PRICE_OUTPUT) / 1e6
+        usage = {"input_tokens": read, "cached_tokens": cached, "output_tokens": written, "cost": cost}
         if "tool" in turn:
             yield {"text": "Let me look that up.", "tools": [{**turn["tool"], "call_id": "call-1"}], "usage": usage}
         yield {"text": turn["reply"].strip(), "usage": usage, "hang": bool(turn.get("cut"))}

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import OptionList
 
 from contextinfinity.client.results import ShownBranch
+from contextinfinity.text.plurals import counted
 from contextinfinity.tui.open_conversation import branch_name
 from contextinfinity.tui.panels.panel import ListPanel
 from contextinfinity.tui.turn_view import Look, clock
@@ -102,6 +103,6 @@ def branch_line(branch: ShownBranch, depth: int, is_open: bool, look: Look) -> T
     return Text.assemble(
         (shape, "dim"),
         (branch_name(branch), "bold" if is_open else ""),
-        (f"  {origin}{branch.last_turn_seq:,} turns, state {branch.state}, {clock(branch.created_at)}", "dim"),
+        (f"  {origin}{counted(branch.last_turn_seq, 'turn')}, state {branch.state}, {clock(branch.created_at)}", "dim"),
         (f"  {marks}" if marks else "", "bold cyan"),
     )

@@ -80,10 +80,10 @@ def _source(source: Json) -> str:
 
 def _facts(explained: Explained) -> str:
     share = 100 * explained.shared_bytes / explained.total_bytes if explained.total_bytes else 0
-    cost = "cost unknown" if explained.usage.cost is None else f"cost ${explained.usage.cost:.4f}"
+    cost = "; cost unknown" if explained.usage.cost is None else ""
     facts = [
         f"Prefix reuse: {share:.0f}% of {explained.total_bytes:,} bytes repeat the request before",
-        f"Used: {tokens(explained.usage) or 'no tokens reported'}; {cost}",
+        f"Used: {tokens(explained.usage) or 'no tokens reported'}{cost}",
         "Rebuilt: identical to what was sent" if explained.matches else "Rebuilt: NOT what was sent",
     ]
     if explained.plan.route is not None:
