@@ -86,7 +86,7 @@ def test_a_stream_that_ends_with_its_server_is_answered_anew_in_its_thread(own: 
         own.process.send_signal(how)
         with pytest.raises(APIConnectionError if how == signal.SIGKILL else APIError) as told:
             list(stream)
-        assert how == signal.SIGKILL or "ending" in str(told.value)
+        assert how == signal.SIGKILL or "shutting down" in str(told.value)
     heal(own)
     own.restart()
     with client_of(own) as client, client.chat.completions.create(**asked, extra_headers=RETRY) as stream:
@@ -111,7 +111,7 @@ def test_anthropics_sdk_is_told_in_its_own_shape_that_the_server_ends(own: Serve
                 if heard == HALF:
                     break
             own.process.send_signal(signal.SIGTERM)
-            with pytest.raises(APIStatusError, match="ending"):
+            with pytest.raises(APIStatusError, match="shutting down"):
                 list(stream.text_stream)
 
 
@@ -122,7 +122,7 @@ def test_an_answer_in_one_piece_that_the_server_could_not_wait_for_can_be_asked_
         while "hangs was asked for" not in (own.folder / "log").read_text():
             pause()
         own.process.send_signal(signal.SIGTERM)
-        with pytest.raises(InternalServerError, match="ending") as told:
+        with pytest.raises(InternalServerError, match="shutting down") as told:
             waiting.result()
     assert told.value.status_code == 503
     heal(own)
