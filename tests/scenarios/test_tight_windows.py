@@ -63,7 +63,7 @@ async def test_pins_are_limited_by_the_window_so_that_every_turn_still_fits(tmp_
     async with Desk(tmp_path, abilities=SMALL) as desk:
         await desk.ask("Hello.")
         await desk.engine.pin(desk.thread, "This holds: " + "it is so. " * 20)
-        with pytest.raises(Refused, match="may take 112 tokens"):
+        with pytest.raises(Refused, match="may use 112 tokens"):
             await desk.engine.pin(desk.thread, "This too: " + "it is so. " * 20)
         turn = await desk.engine.ask(desk.thread, "And now?")
         assert turn.outcome == "completed"

@@ -398,7 +398,7 @@ async def test_pins_stand_in_every_prompt_and_have_a_limit(tmp_path: Path) -> No
     async with Desk(tmp_path, setup=Setup(ceilings=Ceilings(pins=30)), abilities=SMALL) as desk:
         await desk.ask("Hello.")
         await desk.engine.pin(desk.thread, "Answers are in metres.")
-        with pytest.raises(Refused, match="may take 30 tokens"):
+        with pytest.raises(Refused, match="may use 30 tokens"):
             await desk.engine.pin(desk.thread, "And one more thing that is rather long. " * 5)
         for number in range(12):
             await desk.ask(f"Question {number}, if I may? " * 12)
