@@ -83,7 +83,7 @@ def test_a_shown_turn_says_how_long_its_stages_took(cix: Cix) -> None:
 def test_a_conversation_is_shown_to_people(cix: Cix, thread: str) -> None:
     lines = cix("show", "last").stdout.splitlines()
     assert lines[0].startswith(f"conversation {thread}, branch ")
-    assert [line for line in lines if not line.startswith(("#", "session")) and line] == [
+    assert [line for line in lines if not line.startswith(("#", "conversation")) and line] == [
         *("> a", "A", "> b", "B", "> c", "C")
     ]
 

@@ -410,7 +410,7 @@ def test_ctrl_c_stops_a_single_question_too(cix: Cix) -> None:
         ask.signal(signal.SIGINT)
         code, output, errors = ask.end()
     assert (code, output) == (1, "\n")
-    assert errors.startswith("[stopped]\nsession ")
+    assert errors.startswith("[stopped]\nconversation ")
     assert [(turn["outcome"], turn["assistant"]) for turn in cix.turns()] == [("cancelled", "one two three")]
 
 

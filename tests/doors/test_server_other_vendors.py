@@ -54,7 +54,7 @@ def test_what_no_route_sees_is_refused_in_the_vendors_shape(tight: Server) -> No
     assert anthropic_error(tight.http.get("/v1/messages"), 405)["details"]["error_code"] == "no_such_method"
     elsewhere = {"host": "evil.example.org"}
     assert openai_error(tight.post("/v1/chat/completions", chat("Hi"), **elsewhere), 400)["code"] == "wrong_host"
-    assert "another host" in anthropic_error(tight.post("/v1/messages", chat("Hi"), **elsewhere), 400)["message"]
+    assert "unknown host" in anthropic_error(tight.post("/v1/messages", chat("Hi"), **elsewhere), 400)["message"]
     large = chat("x" * 5000, max_tokens=5)
     assert openai_error(tight.post("/v1/chat/completions", large), 413)["type"] == "invalid_request_error"
     assert anthropic_error(tight.post("/v1/messages", large), 413)["type"] == "request_too_large"

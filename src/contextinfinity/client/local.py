@@ -254,7 +254,7 @@ class LocalThreads(ClientResource):
                 raise
         fitting = [session.id async for session in self._all(owner) if fits(session.id, reference)]
         return await self.get(
-            the_one("thread", reference, fitting, hint="`cix sessions` lists the conversations."), owner
+            the_one("conversation", reference, fitting, hint="`cix sessions` lists the conversations."), owner
         )
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:

@@ -307,7 +307,7 @@ class CompactionQueue(Broadcast):
         super().__init__()
         self._heard = heard
 
-    def tell(self, event: CompactionEvent) -> None:
+    def notify(self, event: CompactionEvent) -> None:
         """Put an event at the end."""
         self._heard.put(event)
 

@@ -91,7 +91,7 @@ class RemoteThreads:
             if is_id(reference):
                 raise
         fitting = [one.thread_id async for one in self._all(owner) if fits(one.thread_id, reference)]
-        found = the_one("thread", reference, fitting, hint="`cix sessions` lists the conversations.")
+        found = the_one("conversation", reference, fitting, hint="`cix sessions` lists the conversations.")
         return await self.get(found, owner)
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
