@@ -103,8 +103,8 @@ async def test_a_fold_is_previewed_made_and_undone(own_example: Path) -> None:
 async def test_memories_and_models_are_changed_and_turns_edited(own_example: Path) -> None:
     async with workbench(own_example, session="demo-weather-buoy") as bench:
         await bench.press("f7")
-        await bench.type("Tornby")
-        await bench.press("enter", "home", "e")
+        await bench.sees("Ingrid teaches physics")
+        await bench.press("home", "e")
         await bench.sees("Change this memory")
         await bench.press("end")
         await bench.type(" Really.")
@@ -115,6 +115,7 @@ async def test_memories_and_models_are_changed_and_turns_edited(own_example: Pat
         await bench.press("y")
         await bench.until(lambda: "Really." not in bench.picture())
         await bench.press("ctrl+o", "l")
+        await bench.sees("chosen by the router (usually demo)")
         await bench.press("down", "enter")
         await bench.sees("demo answers from now on", "branch main · demo")
         await bench.press("tab", "k", "enter")
