@@ -29,13 +29,20 @@ async def test_a_message_is_answered_and_the_header_says_where_it_stands(own_exa
 
 
 @pytest.mark.req("TUI-2", "STREAM-3")
-async def test_forks_pins_and_found_chunks_reach_the_next_message(own_example: Path) -> None:
+async def test_forks_rollbacks_pins_and_found_chunks_reach_the_next_message(own_example: Path) -> None:
     async with workbench(own_example, size=(140, 45), session="demo-weather-buoy") as bench:
         await bench.sees("A weather buoy", "risk")
         await bench.press("f5")
         await bench.sees("Branches", "from turn 4", "open, active")
         await bench.press("f")
         await bench.sees("from turn 19")
+        await bench.press("shift+tab", "k", "k")
+        await bench.until(lambda: bench.app.conversation.selected == 18)
+        await bench.press("tab", "r")
+        await bench.sees("main  19 turns", "from turn 19, 19 turns", "from turn 18, 18 turns", "Back after turn 18")
+        here = bench.app.conversation
+        branches = await here.call(here.client.threads.branches(str(here.thread_id)))
+        assert [(one.branch_id, one.fork_seq) for one in branches if one.active] == [(here.branch_id, 18)]
         await bench.press("f6")
         await bench.sees("at most 450 EUR")
         await bench.press("a")
@@ -100,20 +107,24 @@ async def test_a_fold_is_previewed_made_and_undone(own_example: Path) -> None:
 
 
 @pytest.mark.req("TUI-2")
-async def test_memories_and_models_are_changed_and_turns_edited(own_example: Path) -> None:
+async def test_memories_are_found_and_changed_models_chosen_and_turns_edited(own_example: Path) -> None:
     async with workbench(own_example, session="demo-weather-buoy") as bench:
         await bench.press("f7")
+        await bench.sees("Ingrid teaches physics", "Ingrid prefers short answers")
+        await bench.press(*"Tornby")
+        await bench.settled()
         await bench.sees("Ingrid teaches physics")
-        await bench.press("home", "e")
+        assert "Ingrid prefers short answers" not in bench.picture()
+        await bench.press("enter", "home", "e")
         await bench.sees("Change this memory")
         await bench.press("end")
         await bench.type(" Really.")
         await bench.press("enter")
-        await bench.sees("Really.")
+        await bench.until(lambda: "Change this memory" not in bench.picture() and "Really." in bench.picture())
         await bench.press("d")
         await bench.sees("No, keep everything")
         await bench.press("y")
-        await bench.until(lambda: "Really." not in bench.picture())
+        await bench.sees("Nothing found for Tornby.")
         await bench.press("ctrl+o", "l")
         await bench.sees("chosen by the router (usually demo)")
         await bench.press("down", "enter")

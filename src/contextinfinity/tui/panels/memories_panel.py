@@ -30,12 +30,13 @@ class MemoriesPanel(ListPanel):
 
     NAME = "memories"
     TITLE = "Memories"
-    KEYS = "a adds · e edits · d deletes permanently"
+    KEYS = "Enter goes to the list · a adds · e edits · d deletes permanently"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "add", "Add"),
         Binding("e", "edit", "Edit"),
         Binding("d,delete", "forget", "Forget"),
     ]
+    _memories: tuple[ShownMemory, ...] = ()
 
     def body(self) -> Iterable[Input | OptionList]:  # type: ignore[override]
         """Return a field above the list."""
@@ -44,14 +45,14 @@ class MemoriesPanel(ListPanel):
 
     async def load(self) -> None:
         """Read and list the memories."""
-        self._memories: tuple[ShownMemory, ...] = ()
         words = self.query_one(Input).value.strip()
         if words:
             await sleep(TYPING_SECONDS)
         memories, owner = self.conversation.client.memories, self.conversation.thread.owner
         self._memories = await self.conversation.call(memories.list(owner, q=words or None, limit=MOST))
         if not self._memories:
-            return self.show_nothing("There are no memories yet. Press a to add a fact.")
+            nothing = "There are no memories yet. Press Enter, then a, to add a fact."
+            return self.show_nothing(f"Nothing found for {words}." if words else nothing)
         return self.show_lines(map(_line, self._memories))
 
     @on(Input.Changed, "#memory-words")

@@ -93,8 +93,11 @@ class Panel(Vertical):
         self._load()
 
     def focus_body(self) -> None:
-        """Return the keyboard to the body at once: ``focus()`` would let keys that were typed ahead go elsewhere."""
-        self.screen.set_focus(self.query_one("OptionList, VerticalScroll"))
+        """Give the keyboard to the field, else to the list or the text.
+
+        It is given at once: ``focus()`` would let keys that were typed ahead go elsewhere.
+        """
+        self.screen.set_focus(self.query("Input, OptionList, VerticalScroll").first())
 
     def action_step(self, step: int) -> None:
         """Show the next turn, or the previous one."""

@@ -29,6 +29,8 @@ class SearchPanel(ListPanel):
     TITLE = "Search and chunks"
     KEYS = "Enter attaches to the next message · o opens the turn · s this or all conversations"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "open_place", "Open"), Binding("s", "toggle_scope", "Scope")]
+    _everywhere = True
+    _hits: tuple[Hit, ...] = ()
 
     class ChunkAttached(Message):
         """A chunk was attached to the next message, or taken off again."""
@@ -41,16 +43,6 @@ class SearchPanel(ListPanel):
         """Return a field above the list."""
         yield Input(placeholder="Search in all conversations", id="search-words", select_on_focus=True)
         yield OptionList(classes="panel-list", markup=False)
-
-    def on_mount(self) -> None:
-        """Search everywhere by default."""
-        self._everywhere = True
-        self._hits: tuple[Hit, ...] = ()
-        super().on_mount()
-
-    def focus_body(self) -> None:
-        """Return the keyboard to the field."""
-        self.screen.set_focus(self.query_one(Input))
 
     async def load(self) -> None:
         """Search for what is typed, or list the chunks of the selected turn."""
