@@ -90,8 +90,25 @@ def test_a_fold_is_previewed_made_and_undone_on_the_page(web: WebPage, served: S
     panel.get_by_text("Fold now").click()
     expect(panel.locator(".ok")).to_have_text("Folded.")
     assert panel.locator("details", has_text="New summary").locator("pre").inner_text() == preview
+    web.ask("Thanks", 13, "Certainly", "talk")
+    expect(panel.locator(".ok")).to_have_text("Folded.")
     panel.get_by_text("Undo the last fold").click()
     expect(panel.locator(".ok")).to_have_text("Undone: the summary before is back.")
+
+
+def test_home_leads_to_the_first_turn_after_scrolling_up(web: WebPage, served: Server) -> None:
+    said = "What was said about the harbour and the ships in it. " * 40
+    lines = [{"role": role, "content": f"{n}: {said}"} for n in range(300) for role in ("user", "assistant")]
+    file = "\n".join(map(json.dumps, lines)).encode()
+    thread = served.http.post("/import", content=file).json()["sessions"][0]["thread_id"]
+    web.page.goto(f"{web.url}/#/t/{thread}")
+    web.answered(300, "harbour")
+    web.page.focus("#scroll")
+    web.page.mouse.move(600, 400)
+    for _ in range(20):
+        web.page.mouse.wheel(0, -900)
+    web.page.keyboard.press("Home")
+    expect(web.turn(1)).to_be_in_viewport()
 
 
 def test_everything_said_is_found_from_the_search_box(web: WebPage) -> None:

@@ -1,8 +1,7 @@
-// The turns of a branch as a virtual list: only the rows near the viewport are in the document.
+// The turns of a branch as a virtual list: only rows near the viewport are in the document.
 //
 // Heights are measured once a row is shown and estimated before. The row at the top of the viewport is the anchor: when
-// heights above it change, the scroll position follows, so that nothing moves under the reader. At the end of the
-// conversation the end is the anchor.
+// heights above it change, the scroll position follows. At the end the end is the anchor.
 
 const OVERSCAN = 500;
 const ESTIMATE = 180;
@@ -20,9 +19,14 @@ export class Feed {
     this.sizes = new ResizeObserver((entries) => this.resized(entries));
     this.sizes.observe(scroller);
     scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    scroller.addEventListener("keydown", (event) => {  // place() would stop a smooth scroll
+      if (event.target !== scroller || event.key !== "Home") return;
+      event.preventDefault();
+      this.show(1);
+    });
   }
 
-  /** Start over with this many turns, at turn `at` or at the end. */
+  /** Start with this many turns, at turn `at` or at the end. */
   reset(count, at = null) {
     for (const row of this.rows.values()) this.drop(row);
     this.rows.clear();
@@ -34,7 +38,7 @@ export class Feed {
     this.draw();
   }
 
-  /** Have room for more turns at the end; turns that were taken back disappear. */
+  /** Change the number of turns. */
   resize(count) {
     if (count === this.count) return;
     const heights = new Float64Array(count).fill(ESTIMATE);
@@ -45,7 +49,7 @@ export class Feed {
     this.draw();
   }
 
-  /** Build the rows of turns again, those that are shown; measure once, because each measurement forces a layout. */
+  /** Build the shown rows of these turns again; measure once, since measuring forces a layout. */
   refresh(...seqs) {
     const shown = seqs.filter((seq) => this.rows.has(seq));
     for (const seq of shown) {
@@ -81,7 +85,7 @@ export class Feed {
     return sum;
   }
 
-  /** Return the turn at a height, and how far into it that is. */
+  /** Return the turn at a height, and the offset in it. */
   at(height) {
     let sum = 0;
     for (let index = 0; index < this.count; index++) {
@@ -97,15 +101,15 @@ export class Feed {
     const { scroller } = this;
     const wanted = this.sticks ? scroller.scrollHeight - scroller.clientHeight : this.top(this.anchor.seq) + this.anchor.offset;
     if (Math.abs(scroller.scrollTop - wanted) > 0.5) {
-      this.placed = true;
       scroller.scrollTop = wanted;
+      this.placed = scroller.scrollTop;
     }
   }
 
   scrolled() {
     const { scroller } = this;
-    if (this.placed) this.placed = false;
-    else {
+    if (scroller.scrollTop !== this.placed) {
+      this.placed = null;
       this.sticks = scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop < NEAR_END;
       this.anchor = this.at(scroller.scrollTop);
     }
@@ -157,7 +161,7 @@ export class Feed {
     if (last >= first) this.want(first, last);
   }
 
-  /** Take the real heights of the rows that are shown, and keep the anchor where it is. */
+  /** Measure the shown rows, and keep the anchor where it is. */
   measure() {
     let first = Infinity, changed = false;
     for (const [seq, row] of this.rows) {

@@ -1,4 +1,4 @@
-// Pinned facts, and folds: what would leave the word-for-word part, doing it, and undoing it.
+// Pinned facts, and folds: preview, fold, undo.
 
 import { call, get, post } from "./api.js";
 import { h, number, toast } from "./dom.js";
@@ -10,8 +10,9 @@ export function show(body, chat) {
   const draw = (pins) => list.replaceChildren(...(pins.length ? pins : [null]).map((pin) => pin
     ? h("li", {}, h("span", { class: "grow" }, pin.fact), h("button", { type: "button", "aria-label": `Unpin ${pin.fact}`, onclick: () => act(() => call("DELETE", `${chat.path}/pins`, { query: { n: pin.n, branch_id: chat.aside } }).then((told) => draw(told.pins))) }, "Unpin"))
     : h("li", { class: "none" }, "Nothing is pinned on this branch.")));
+  let of;
   const load = async () => {
-    fold.replaceChildren();
+    if (of !== (of = `${chat.path} ${chat.aside}`)) fold.replaceChildren();
     if (!chat.thread) return draw([]);
     await act(async () => draw((await get(`${chat.path}/pins`, { branch_id: chat.aside })).pins));
   };
