@@ -78,6 +78,7 @@ def test_a_login_keeps_the_token_where_no_script_and_no_other_site_reads_it(guar
     http = guarded.server.http
     refused = login(guarded, "cix_wrong")
     assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+    assert "cix token create" in refused.json()["hint"]
     answer = login(guarded, guarded.ann["token"])
     told = answer.headers["set-cookie"].lower()
     assert answer.json() == {"user_id": "ann", "org_id": "", "has_token": True}

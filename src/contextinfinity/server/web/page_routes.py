@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, Request
 from msgspec import Struct
 from starlette.responses import Response
 
-from contextinfinity.errors import NotFound, TooLarge
+from contextinfinity.errors import NotFound, TokenNeeded, TooLarge
 from contextinfinity.server.app_state import door_of
 from contextinfinity.server.auth import COOKIE, ActingWith, Asking, acting_with
 from contextinfinity.server.request_bodies import Login, RenderRequest, body_of
@@ -128,7 +128,10 @@ async def log_in(request: Request, body: Annotated[Login, Depends(body_of(Login)
     tokens = door_of(request).tokens
     if not await tokens.needed():
         return answer(LoggedIn(user_id="local", org_id="", has_token=False))
-    owner = (await tokens.check(body.token)).owner
+    try:
+        owner = (await tokens.check(body.token)).owner
+    except TokenNeeded as error:
+        raise TokenNeeded(error.message, hint="Enter a token that `cix token create --user NAME` printed.") from None
     response = answer(LoggedIn(user_id=owner.user_id, org_id=owner.org_id, has_token=True))
     response.set_cookie(COOKIE, body.token, max_age=COOKIE_SECONDS, **_cookie_options(request))
     return response
