@@ -70,8 +70,11 @@ def described(thing: ReferredThing) -> dict[str, Json]:
 
 
 def is_open(asked_at: datetime, now: datetime) -> bool:
-    """Return whether a message may still answer a clarification: it came later, and within the time limit."""
-    return timedelta(0) < now - asked_at <= OPEN_FOR
+    """Return whether a message may still answer a clarification: it did not come before it, and within the time limit.
+
+    Times have milliseconds, and a quick reply may have the same one.
+    """
+    return timedelta(0) <= now - asked_at <= OPEN_FOR
 
 
 def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[str, ...] | UnmatchedReply | None:

@@ -155,7 +155,7 @@ def test_names_of_code_are_known_by_their_parts() -> None:
 @pytest.mark.req("REWRITE-5")
 @pytest.mark.parametrize(
     ("seconds", "still"),
-    [(0, False), (0.001, True), (299, True), (300, True), (301, False), (86_400, False), (-1, False)],
+    [(0, True), (-0.001, False), (0.001, True), (299, True), (300, True), (301, False), (86_400, False), (-1, False)],
 )
 def test_a_question_is_open_for_five_minutes(seconds: float, still: bool) -> None:
     assert is_open(NOON, NOON + timedelta(seconds=seconds)) is still
