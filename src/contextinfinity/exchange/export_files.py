@@ -206,8 +206,8 @@ def _decoded(data: bytes) -> dict[str, Json]:
     try:
         return decoded(data)
     except Unfit:
-        mended = _ESCAPE.sub(lambda found: b"\\ufffd" if found["half"] else found[0], data)
-        if mended == data or _kind(value := decoded(mended)) == "message":
+        repaired = _ESCAPE.sub(lambda found: b"\\ufffd" if found["half"] else found[0], data)
+        if repaired == data or _kind(value := decoded(repaired)) == "message":
             raise
         return value
 
