@@ -53,6 +53,7 @@ class Terminal:
     ) -> None:
         self._keys, its_side = pty.openpty()
         fcntl.ioctl(its_side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.initial_modes = self.modes()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
         inherited.pop("NO_COLOR", None)
         environment = inherited | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(environ or {})
@@ -120,7 +121,7 @@ class Terminal:
         return self._process.wait(timeout=SECONDS)
 
     def modes(self) -> list[object]:
-        """Tell how the terminal is set."""
+        """Return the terminal's current modes."""
         return termios.tcgetattr(self._keys)[:4]
 
     def _prompts(self) -> int:

@@ -396,12 +396,11 @@ def test_the_built_in_model_says_what_it_is_and_answers(cix: Cix, built_in_weigh
 
 def test_a_process_told_to_end_leaves_the_terminal_as_it_was(cix: Cix) -> None:
     with Terminal(cix.folder, "chat") as chat:
-        before = chat.modes()
         chat.until(chat.waits)
-        assert chat.modes() != before
+        assert chat.modes() != chat.initial_modes
         os.kill(chat.pid, signal.SIGTERM)
         assert chat.end() == 1
-        assert chat.modes() == before
+        assert chat.modes() == chat.initial_modes
 
 
 @pytest.mark.req("CLI-1", "CLI-2")
