@@ -1,1 +1,1 @@
-"""Figures, each beside a floor measured in the same run: ``python -m benchmarks``."""
+"""Benchmarks, each with a baseline measured in the same run: ``python -m benchmarks``."""

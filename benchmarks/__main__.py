@@ -97,7 +97,7 @@ async def measure(bench: Bench, names: list[str]) -> list[Row]:
 
 def main() -> None:
     """Read the arguments, run, show."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Figures, each beside a floor.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run benchmarks, each with a baseline.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these: {', '.join(BENCHMARKS)}")
     parser.add_argument("--full", action="store_true", help="with 1,000,000 turns; the ledger is kept and reused")
     parser.add_argument("--markdown", action="store_true", help="print a markdown table")

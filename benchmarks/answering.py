@@ -73,7 +73,7 @@ async def _one_stream(folder: Path, bench: Bench) -> Row:
             heard = sum([isinstance(event, Delta) async for event in engine.send("new", "go")])
             best = max(best, heard / (time.perf_counter() - began))
     return Row(
-        what=f"streamed deltas through journal and events ({pieces:,} in a turn, the turn included)",
+        what=f"streamed deltas through journal and events (one turn of {pieces:,} deltas)",
         figure=f"≥ {DELTAS_PER_SECOND:,}/s",
         measured=f"{best:,.0f}/s, {pieces - heard} lost",
         reached=best >= DELTAS_PER_SECOND and heard == pieces,
@@ -97,7 +97,7 @@ async def _many_streams(folder: Path, bench: Bench) -> Row:
     return Row(
         what=f"{streams} streams at once, {pieces} deltas each",
         figure="none lost",
-        measured=f"{lost} lost, {heard / seconds:,.0f} deltas/s in all",
+        measured=f"{lost} lost, {heard / seconds:,.0f} deltas/s in total",
         reached=lost == 0,
         values={"deltas_per_s": heard / seconds, "lost": lost},
     )
@@ -125,7 +125,7 @@ async def _cpu(folder: Path, bench: Bench, *, is_on: bool) -> Row:
         each = 1000 * (time.process_time() - began) / (talkers * rounds)
     stages = f"rewriting, retrieval and memories {'on' if is_on else 'off'}"
     return Row(
-        what=f"CPU of the engine for an exchange, {talkers} at once, {stages}",
+        what=f"CPU of the engine per exchange, {talkers} conversations at once, {stages}",
         figure=f"≤ {limit:g} ms",
         measured=f"{each:.2f} ms",
         reached=each <= limit,

@@ -187,9 +187,9 @@ def _time(talk: Talk, smallest: Talk) -> Row:
     series, cpu = talk.series, talk.cpu
     growth = series.p95 / smallest.series.p95
     return Row(
-        what=f"context for the next request, {talk.turns:,} turns stored, {talk.session_turns:,} in its session, folds",
-        figure=f"p95 ≤ {limit:g} ms, ≤ {GROWTH:g} × of that at {smallest.turns}",
-        measured=f"{series}, CPU {cpu}, {growth:.2f} × of the smallest; {statistics.mean(talk.tokens):,.0f} tokens",
+        what=f"build the next request, {talk.turns:,} turns stored, {talk.session_turns:,} in the session, with folds",
+        figure=f"p95 ≤ {limit:g} ms, ≤ {GROWTH:g} × the time at {smallest.turns}",
+        measured=f"{series}, CPU {cpu}, {growth:.2f} × the smallest; {statistics.mean(talk.tokens):,.0f} tokens",
         reached=series.p95 <= limit and growth <= GROWTH,
         values={
             "p50_ms": series.p50,
@@ -262,8 +262,8 @@ async def _size(bench: Bench, folder: Path) -> Row:
     await walk.store.close()
     growth = means[1] / means[0] - 1
     return Row(
-        what=f"prompt size from turn {early:,} to {late:,}, mean over {epochs} whole epochs each",
-        figure=f"flat within {FLAT:.0%}",
+        what=f"growth of the prompt from turn {early:,} to {late:,}, mean over {epochs} whole epochs each",
+        figure=f"≤ {FLAT:.0%}",
         measured=f"{growth:+.2%}: {means[0]:,.0f} → {means[1]:,.0f} tokens",
         reached=abs(growth) <= FLAT,
         values={"growth": abs(growth), "early_tokens": means[0], "late_tokens": means[1]},

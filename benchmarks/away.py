@@ -88,7 +88,7 @@ def _rows(before: Series, through: Series, first: Series, later: Series, rate: f
     added = max(0.0, later.p95 - before.p50)
     return [
         Row(
-            what="a message while the ledger is away, beside one while it is there",
+            what="message accepted while the ledger is unavailable; baseline: available",
             figure=f"< {LIMIT_MS:.0f} ms more",
             measured=str(later),
             floor=str(before),
@@ -97,19 +97,19 @@ def _rows(before: Series, through: Series, first: Series, later: Series, rate: f
             values={"away_ms": later.p50, "away_p95_ms": later.p95, "there_ms": before.p50, "added_ms": added},
         ),
         Row(
-            what="  the first one, which finds out (another process is waited for 250 ms)",
+            what="  the first message, which detects the outage (waits 250 ms for another process)",
             measured=f"{first.p50:.0f} ms",
             values={"first_ms": first.p50},
         ),
         Row(
-            what="  for comparison: the ledger is there, with a standby in front of it",
+            what="  for comparison: ledger available, behind the standby store",
             measured=str(through),
             floor=str(before),
             ratio=through.p50 / before.p50,
             values={"standby_ms": through.p50, "plain_ms": before.p50},
         ),
         Row(
-            what="  what was held comes in",
+            what="  replay of the spool",
             measured=f"{rate:,.0f} turns/s",
             values={"turns_per_second": rate},
         ),

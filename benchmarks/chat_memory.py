@@ -105,7 +105,7 @@ def _away(folder: Path, calls: int) -> Row:
     lock.execute("ROLLBACK")
     lock.close()
     memory.close()
-    return _row("store_turn and history while the ledger is away", held, AWAY_MS)
+    return _row("store_turn and history while the ledger is unavailable", held, AWAY_MS)
 
 
 def _row(what: str, series: Series, limit: float) -> Row:

@@ -75,13 +75,13 @@ def _rows(which: str, grown: dict[str, float], limit: float) -> list[Row]:
     shares = [f"{name} {size:.0f}" for name, size in grown.items() if size >= total / 100]
     return [
         Row(
-            what=f"bytes on disk per exchange of 1 KB, {which}",
+            what=f"disk space per exchange of 1 KB, {which}",
             figure=f"≤ {limit:.0f} KB",
             measured=f"{total / KB:.2f} KB",
-            floor="0.98 KB of words",
+            floor="the text: 0.98 KB",
             ratio=total / 1000,
             reached=total <= limit * KB,
             values={name: round(size, 1) for name, size in {"bytes": total, **grown}.items()},
         ),
-        Row(what="  of it", measured=", ".join(shares)),
+        Row(what="  by table", measured=", ".join(shares)),
     ]

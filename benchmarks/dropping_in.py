@@ -37,7 +37,7 @@ from contextinfinity.settings import load_settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 
-ADDED = "added by /v1 before the model is asked"
+ADDED = "time that /v1 adds before the model is called"
 BY_NAME_MS, BY_PREFIX_MS, DELTA_MS, LESS = 10.0, 15.0, 2.0, 0.01
 RESENT = 1_000
 """Exchanges that a client sends again with every message."""
@@ -240,8 +240,8 @@ async def _before(bench: Bench, folder: Path, resent: int) -> list[Row]:
         await alternate(max(2, bench.scale.blocks // 2), sides)
     kept = f"{stored:,} turns stored"
     return [
-        added_row(f"{ADDED}, the thread by its name, {kept}", by_name, floor, BY_NAME_MS),
-        added_row(f"{ADDED}, by what was said, {2 * resent:,} messages resent, {kept}", by_prefix, floor, BY_PREFIX_MS),
+        added_row(f"{ADDED}, thread named by header, {kept}", by_name, floor, BY_NAME_MS),
+        added_row(f"{ADDED}, thread found by {2 * resent:,} resent messages, {kept}", by_prefix, floor, BY_PREFIX_MS),
     ]
 
 
@@ -280,10 +280,10 @@ async def _deltas(bench: Bench, endpoint: Upstream, port: int, folder: Path) -> 
     endpoint.is_slow = False
     added = max(0.0, passed.p95 - straight.p95)
     return Row(
-        what="a word on its way from the model's endpoint through /v1 to the client",
+        what="delta from the model's endpoint through /v1 to the client",
         figure=f"p95 ≤ {DELTA_MS:g} ms",
         measured=str(passed),
-        floor=f"straight from the endpoint: {straight}",
+        floor=f"without /v1: {straight}",
         reached=passed.p95 <= DELTA_MS,
         values={"p50_ms": passed.p50, "p95_ms": passed.p95, "added_p95_ms": added, "straight_p95_ms": straight.p95},
     )
@@ -307,10 +307,10 @@ async def _repeated(endpoint: Upstream, port: int, folder: Path, turns: int) -> 
         native = await _talk(endpoint, turns, lambda said: _say(line, said[-1]["content"]))
         line.close()
     return Row(
-        what=f"bytes of a request that repeat the one before, {turns} turns through /v1, all resent each time",
-        figure="as through the native door",
+        what=f"share of a request that repeats the one before, {turns} turns through /v1, all resent",
+        figure="as over the native API",
         measured=f"{theirs:.1%}",
-        floor=f"native door: {native:.1%}",
+        floor=f"native API: {native:.1%}",
         reached=theirs >= native - LESS,
         values={"share": theirs, "native_share": native},
     )

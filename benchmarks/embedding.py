@@ -81,9 +81,7 @@ async def run(bench: Bench) -> list[Row]:
 
 async def _minilm(hundred: Sequence[str], short: Sequence[str], bench: Bench) -> list[Row]:
     if not are_there(MINILM, MODELS):
-        return [
-            Row(what="the embedder minilm", measured="not measured: its weights are fetched by `cix model get minilm`")
-        ]
+        return [Row(what="embedder minilm", measured="not measured: its weights are fetched by `cix model get minilm`")]
     files = (MODELS / MINILM.file, MODELS / MINILM.beside[0].file)
     embedder = MiniLMEmbedder(*files)
     await embedder.embed(["ready"])
@@ -92,7 +90,7 @@ async def _minilm(hundred: Sequence[str], short: Sequence[str], bench: Bench) ->
     load, imports = _loaded(_LOADING_MINILM, bench.scale.starts, *map(str, files))
     return [
         Row(
-            what="minilm is loaded and has placed a text",
+            what="load minilm and embed a first text",
             measured=f"{load:.2f} s, after {imports:.2f} s of imports",
             values={"load_s": load, "import_s": imports},
         ),
@@ -146,7 +144,7 @@ async def _endpoint(texts: Sequence[str], times: int) -> Row:
 def _size() -> Row:
     size = sum((installed() / name).stat().st_size for name in (WEIGHTS, TOKENIZER)) / 1e6
     return Row(
-        what="files of the built-in embedder",
+        what="size of the built-in embedder's files",
         figure="≤ 30 MB",
         measured=f"{size:.1f} MB",
         reached=size <= 30,
@@ -165,7 +163,7 @@ def _loaded(script: str, starts: int, *arguments: str) -> tuple[float, float]:
 def _loading(starts: int) -> Row:
     load, imports = _loaded(_LOADING, starts)
     return Row(
-        what="the built-in embedder is loaded and has placed a text",
+        what="load the built-in embedder and embed a first text",
         figure="< 0.3 s",
         measured=f"{load:.2f} s, after {imports:.2f} s of imports",
         reached=load < 0.3,

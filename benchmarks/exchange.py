@@ -73,7 +73,7 @@ def _rows(ours: _Times, raw: _Times, waiting: Series) -> list[Row]:
     limit = max(FACTOR * floor, floor + MARGIN)
     whole = Row(
         what="durable exchange, one writer, 4 transactions",
-        figure=f"≤ 1.5 × raw or + 1 ms: {limit:.3g} ms",
+        figure=f"≤ 1.5 × baseline or + 1 ms: {limit:.3g} ms",
         measured=str(ours.whole),
         floor=str(raw.whole),
         ratio=mine / floor,
@@ -82,7 +82,7 @@ def _rows(ours: _Times, raw: _Times, waiting: Series) -> list[Row]:
     )
     each = [
         Row(
-            what=f"  of it: {name}",
+            what=f"  part: {name}",
             measured=str(mine),
             floor=str(theirs),
             ratio=mine.p50 / theirs.p50,
@@ -91,7 +91,7 @@ def _rows(ours: _Times, raw: _Times, waiting: Series) -> list[Row]:
         for name, mine, theirs in zip(NAMES, ours.each, raw.each, strict=True)
     ]
     empty = Row(
-        what="  for comparison: a write of nothing (hand-over to the writer thread and back)",
+        what="  for comparison: an empty write (hand-over to the writer thread and back)",
         measured=str(waiting),
         values={"ours_ms": waiting.p50},
     )

@@ -76,9 +76,9 @@ async def _long_way(folder: Path, turns: int) -> Row:
                 folds, largest = folds + 1, max(largest, count(head.summary))
     growth = times[3].p50 / times[0].p50
     return Row(
-        what=f"{turns:,} turns one by one, {folds} folds: pins lost, largest summary",
+        what=f"{turns:,} turns with {folds} folds: lost pins, largest summary",
         figure="0, ≤ 500 tokens",
-        measured=f"{lost} lost of {len(pins)} pinned, {largest} tokens; the last quarter's turns take {growth:.2f} ×",
+        measured=f"{lost} of {len(pins)} lost, {largest} tokens; turns of the last quarter take {growth:.2f} ×",
         reached=lost == 0 and largest <= 500,
         values={"pins_lost": lost, "largest_tokens": largest, "growth": growth, "folds": folds},
     )
@@ -120,8 +120,8 @@ async def _meanwhile(folder: Path, bench: Bench) -> Row:
     ratio = beside.p50 / alone.p50
     fold_ms = statistics.median(folded.seconds) * 1000
     return Row(
-        what=f"a turn with a model of {MODEL_SECONDS:g} s while folds run without a pause, beside one while none runs",
-        figure=f"no difference beyond noise (≤ {NOISE:g} × in the middle)",
+        what=f"a turn with a model of {MODEL_SECONDS:g} s while folds run without a pause",
+        figure=f"≤ {NOISE:g} × the median without folds",
         measured=f"{beside}, {beside.p50 - alone.p50:+.0f} ms; a fold of {LONG} turns takes {fold_ms:.0f} ms",
         floor=str(alone),
         ratio=ratio,

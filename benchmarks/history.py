@@ -115,7 +115,7 @@ def _rows(side: _Side, small: _Side) -> list[Row]:
         rows.append(_row(side, kind, f"{kind} session, warm", figure, reached, growth))
     if cold := side.pairs["cold"].ours.seconds:
         reached = side.pairs["cold"].ours.p50 <= LIMIT_MS
-        what = f"short session, cold ({len(cold)} read)"
+        what = f"short session, cold ({len(cold)} sessions read)"
         rows.append(_row(side, "cold", what, "≤ 1 ms", reached, None))
     return rows
 
@@ -124,9 +124,9 @@ def _row(side: _Side, kind: str, what: str, figure: str, reached: bool, growth: 
     ours, floor = side.pairs[kind].ours, side.pairs[kind].floor
     values = {"ours_ms": ours.p50, "ours_p95_ms": ours.p95, "floor_ms": floor.p50, "floor_p95_ms": floor.p95}
     return Row(
-        what=f"last 20 messages of a {what}, {side.turns:,} turns stored",
+        what=f"read the last 20 messages, {what}, {side.turns:,} turns stored",
         figure=figure,
-        measured=str(ours) if growth is None else f"{ours}, {growth:.2f} × of the smallest",
+        measured=str(ours) if growth is None else f"{ours}, {growth:.2f} × the smallest",
         floor=str(floor),
         ratio=ours.p50 / floor.p50,
         reached=reached,

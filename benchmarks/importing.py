@@ -67,14 +67,14 @@ def _rows(size: int, kind: str, first: dict[str, float], again: dict[str, float]
             values={"messages_per_s": speed},
         ),
         Row(
-            what="  its memory at most",
+            what="  peak memory",
             figure=f"≤ {MOST_MEGABYTES} MB",
             measured=f"{memory:.0f} MB",
             reached=memory <= MOST_MEGABYTES,
             values={"megabytes": memory},
         ),
         Row(
-            what="  the same file once more: nothing is added",
+            what="  the same file again: nothing is added",
             measured=f"{size / again['seconds']:,.0f} messages/s",
             values={"messages_per_s": size / again["seconds"]},
         ),

@@ -227,9 +227,9 @@ def _waits(crowd: _Crowd) -> list[Row]:
     def row(what: str, waits: list[float], asked: float, floor: str) -> Row:
         worst, middle = max(waits), statistics.median(waits)
         return Row(
-            what=f"{count} journals at once, {RATE} entries/s each: the longest wait for the {what}",
-            figure=f"≤ {asked * SLACK:.3g} s, asked for {asked:g} s",
-            measured=f"{worst:.2f} s (half of them {middle:.2f} s or less)",
+            what=f"{count} journals at once, {RATE} entries/s each: longest delay until on the {what}",
+            figure=f"≤ {asked * SLACK:.3g} s, configured {asked:g} s",
+            measured=f"{worst:.2f} s (median {middle:.2f} s)",
             floor=floor,
             reached=worst <= asked * SLACK,
             values={"worst_s": worst, "median_s": middle},

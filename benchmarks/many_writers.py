@@ -171,7 +171,7 @@ def _rows(ours: _OurSide, floor: _FloorSide, commit: float, writers: int) -> lis
     wanted = BUSY if commit >= BUSY_COMMIT else QUIET
     return [
         Row(
-            what=f"{writers} conversations writing at once (a commit costs {commit:.2g} ms)",
+            what=f"exchanges per second, {writers} conversations at once (a commit costs {commit:.2g} ms)",
             figure=f"≥ {wanted:.0f} × one commit per exchange",
             measured=f"{mine:.0f} exchanges/s",
             floor=f"{theirs:.0f}/s",
@@ -179,15 +179,15 @@ def _rows(ours: _OurSide, floor: _FloorSide, commit: float, writers: int) -> lis
             reached=mine >= wanted * theirs,
             values={"ours_per_s": mine, "floor_per_s": theirs, "commit_ms": commit},
         ),
-        _comparison("  beside one commit per transaction", mine, floor.rate("transaction")),
+        _comparison("  baseline: one commit per transaction", mine, floor.rate("transaction")),
         _grouped(writers, ours.rate("whole"), floor.rate("grouped")),
-        _comparison("  recorded whole, beside one commit per exchange", ours.rate("recorded"), floor.rate("recorded")),
+        _comparison("  each exchange recorded in one transaction", ours.rate("recorded"), floor.rate("recorded")),
     ]
 
 
 def _grouped(writers: int, mine: float, theirs: float) -> Row:
     return Row(
-        what=f"{writers} conversations writing at once, background work included",
+        what=f"exchanges per second, {writers} conversations at once, background work included",
         figure=f"≥ {GROUPED:g} × {writers} exchanges a commit",
         measured=f"{mine:.0f} exchanges/s",
         floor=f"{theirs:.0f}/s",

@@ -137,13 +137,13 @@ def _figures(
     shares = {known: _recall(lives, living, known) for known in (True, False)}
     found, won_share = 100 * min(shares.values()), 100 * sum(won) / max(1, len(won))
     return [
-        Row(what="memories that no turn says", figure="0", measured=f"{ungrounded} of {count}", reached=not ungrounded,
+        Row(what="memories without a source", figure="0", measured=f"{ungrounded} of {count}", reached=not ungrounded,
             values={"ungrounded": ungrounded}),
         Row(what="near-duplicates among memories", figure="≤ 0.5%", measured=f"{doubled:.2f}%", reached=doubled <= 0.5,
             values={"percent": doubled}),
-        Row(what="corrections that win", figure="100%", measured=f"{won_share:.1f}% of {len(won)}", reached=all(won),
+        Row(what="corrections applied", figure="100%", measured=f"{won_share:.1f}% of {len(won)}", reached=all(won),
             values={"percent": won_share}),
-        Row(what="planted facts that are known", figure="≥ 95%", reached=found >= 95, values={"percent": found},
+        Row(what="inserted facts that are known", figure="≥ 95%", reached=found >= 95, values={"percent": found},
             measured=f"{100 * shares[True]:.1f}% in known phrasings, {100 * shares[False]:.1f}% in unseen ones"),
     ]  # fmt: skip
 
@@ -210,7 +210,7 @@ def _chat() -> list[Row]:
             values={"percent": true, "unread": len(verdicts) - len(read)}),
         Row(what=f"{what}: worth keeping", figure="≥ 80%", measured=f"{worth:.1f}% {of}", reached=worth >= 80,
             values={"percent": worth}),
-        Row(what="drawing from a message", measured=str(took), values={"p95_ms": took.p95}),
+        Row(what="extraction from a message", measured=str(took), values={"p95_ms": took.p95}),
     ]  # fmt: skip
 
 

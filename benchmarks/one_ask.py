@@ -145,9 +145,9 @@ async def ask(engine: Engine, thread: str, turns: int, cpu: Cpu) -> None:
 
 def _cpu_row(turns: int, cpu: Cpu) -> Row:
     return Row(
-        what=f"CPU of one ask, all stages, {turns} short turns word for word",
+        what=f"CPU of one ask, all stages, {turns} short verbatim turns",
         figure=f"≤ {CPU_MS:g} ms",
-        measured=f"{cpu.answered.p50:.2f} ms, {cpu.prepared.p50:.2f} ms of it until the model is called",
+        measured=f"{cpu.answered.p50:.2f} ms, of which {cpu.prepared.p50:.2f} ms before the model is called",
         reached=cpu.answered.p50 <= CPU_MS,
         values={"cpu_ms": cpu.answered.p50, "prepared_ms": cpu.prepared.p50},
     )
@@ -155,7 +155,7 @@ def _cpu_row(turns: int, cpu: Cpu) -> Row:
 
 def _trace_row(tracer: Tracer) -> Row:
     return Row(
-        what="code that one ask runs through until its answer is final",
+        what="code that runs for one ask until its answer is final",
         figure=f"≤ {FILES} files",
         measured=f"{len(tracer.files)} files, {len(tracer.functions)} functions, {tracer.changes:,} changes of file",
         reached=len(tracer.files) <= FILES,

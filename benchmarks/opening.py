@@ -28,7 +28,7 @@ async def run(bench: Bench) -> list[Row]:
     await alternate(bench.scale.starts, [partial(side.start, path) for side in (ours, floor)])
     return [
         Row(
-            what=f"opening a ledger of {turns:,} turns in a fresh process, to the first history read",
+            what=f"open a ledger of {turns:,} turns in a new process and read a history",
             figure="< 1 s",
             measured=str(ours.whole),
             floor=str(floor.whole),
@@ -36,7 +36,7 @@ async def run(bench: Bench) -> list[Row]:
             reached=ours.whole.p95 < LIMIT_MS,
             values={"ours_ms": ours.whole.p50, "ours_p95_ms": ours.whole.p95, "floor_ms": floor.whole.p50},
         ),
-        Row(what="  of it", measured=ours.parts(), floor=floor.parts()),
+        Row(what="  by part", measured=ours.parts(), floor=floor.parts()),
     ]
 
 

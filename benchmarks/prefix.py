@@ -267,8 +267,8 @@ def _last_piece(body: Json) -> int:
 def _repeated(written: dict[str, Written]) -> Row:
     within, whole = sum(each.within for each in written.values()), sum(each.whole for each in written.values())
     return Row(
-        what=f"sections 1–6 repeated byte for byte within an epoch ({', '.join(written)})",
-        figure="100 %",
+        what=f"requests of an epoch with byte-identical sections 1–6 ({', '.join(written)})",
+        figure="100%",
         measured=f"{whole / within:.2%}, {whole:,} of {within:,} requests",
         reached=whole == within,
         values={"share": whole / within},
@@ -281,9 +281,9 @@ def _served(sent: Sent) -> Row:
     turns, epochs = len(sent.reasons), sum(reason is not None for reason in sent.reasons)
     ways = {f"the last {WINDOW} messages": window, "memories in front": memories}
     return Row(
-        what=f"input tokens a prefix cache would serve, reference chat of {turns} turns on a 128k model, with folds",
+        what=f"input tokens that a prefix cache can serve, reference chat of {turns} turns on a 128k model, with folds",
         figure=f"≥ {SHARE:.0%}, ≤ 1 epoch in {TURNS_AN_EPOCH} turns",
-        measured=f"{ours.share:.1%}, 1 epoch in {turns / epochs:.0f} turns; {ours.afresh:,.0f} to be read in a request",
+        measured=f"{ours.share:.1%}, 1 epoch in {turns / epochs:.0f} turns; {ours.afresh:,.0f} uncached per request",
         floor="; ".join(f"{way}: {each.share:.1%}, {each.afresh:,.0f}" for way, each in ways.items()),
         reached=ours.share >= SHARE and turns / epochs >= TURNS_AN_EPOCH,
         values={
@@ -303,7 +303,7 @@ def _in_bytes(sent: Sent, written: dict[str, Written]) -> Row:
     marked = served(sent.prompts, by_marks).share
     shares = {form: each.common / each.total for form, each in written.items()}
     return Row(
-        what="the same by its cache marks alone, and in the bytes of each form",
+        what="the same by cache markers alone, and in bytes per wire format",
         measured=f"{marked:.1%}; {', '.join(f'{form} {share:.1%}' for form, share in shares.items())}",
         values={"by_marks": marked, **shares},
     )

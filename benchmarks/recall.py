@@ -264,7 +264,7 @@ def _rows(name: str, shares: Sequence[Shares], took: Series) -> list[Row]:
         )
     for plain in shares[0].plain:
         told = " · ".join(f"{100 * mean(each.plain[plain][at] for each in shares):.1f}" for at in range(len(BUDGETS)))
-        rows.append(Row(what=f"  beside it: {plain}", measured=f"{told} %"))
+        rows.append(Row(what=f"  baseline: {plain}", measured=f"{told} %"))
     ten = [each.user_messages for each in shares if each.user_messages is not None]
     if ten:
         rows.append(Row(what=f"  user's messages among the first ten ({name})", measured=f"{100 * mean(ten):.1f}%"))

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.harness import Row
 
-HEADINGS = ("what", "figure", "measured", "floor", "ratio", "reached")
+HEADINGS = ("measurement", "target", "result", "baseline", "ratio", "met")
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -56,7 +56,7 @@ async def run(bench: Bench) -> list[Row]:
 def _rate(chunks: int, seconds: float) -> Row:
     rate = chunks / seconds
     return Row(
-        what=f"chunks indexed in a second ({chunks:,} of one session)",
+        what=f"chunks indexed per second ({chunks:,} of one session)",
         figure=f"≥ {CHUNKS_A_SECOND}",
         measured=f"{rate:,.0f}",
         reached=rate >= CHUNKS_A_SECOND,
@@ -76,7 +76,7 @@ def _weight(folder: Path) -> list[Row]:
     shares = [f"{name} {size / turns:.0f}" for name, size in sizes.items() if size >= total / 100]
     return [
         Row(
-            what="bytes of the index per exchange of 1 KB",
+            what="index size per exchange of 1 KB",
             figure=f"≤ {TIMES_THE_TEXT} × the text",
             measured=f"{total / turns:,.0f}",
             floor=f"{text / turns:,.0f} of text",
@@ -84,7 +84,7 @@ def _weight(folder: Path) -> list[Row]:
             reached=total <= TIMES_THE_TEXT * text,
             values={"bytes": total / turns, **{name: round(size / turns, 1) for name, size in sizes.items()}},
         ),
-        Row(what="  of it", measured=", ".join(shares)),
+        Row(what="  by part", measured=", ".join(shares)),
     ]
 
 
@@ -135,7 +135,7 @@ async def _searched(bench: Bench, folder: Path, chunks: int) -> list[Row]:
                     await verb(questions if verb == sides.search else questions[: reads // FLOOR_SHARE + 1])
             within = f"within a session of {min(SESSION, chunks):,}" if thread_id else "over everything"
             figure = IN_SESSION if thread_id else EVERYWHERE[chunks]
-            rows.append(_row(f"a search {within}, {chunks:,} chunks in all: p95", figure, sides))
+            rows.append(_row(f"a search {within}, {chunks:,} chunks in total: p95", figure, sides))
     plain.close()
     return rows
 
@@ -181,7 +181,7 @@ async def _facts(bench: Bench) -> Row:
             first = [await _is_found(engine, plant, {"limit": FIRST}) for plant in plants]
     within, among = (100 * sum(found) / len(plants) for found in (packed, first))
     return Row(
-        what=f"{len(plants)} facts planted in {turns:,} turns: found within {BUDGET:,} tokens",
+        what=f"{len(plants)} facts inserted into {turns:,} turns: found within {BUDGET:,} tokens",
         figure=f"≥ {FOUND}%",
         measured=f"{within:.1f}% (among the first {FIRST} hits: {among:.1f}%)",
         reached=within >= FOUND,

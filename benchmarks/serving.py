@@ -24,7 +24,7 @@ from contextinfinity.client.contract import Client
 from contextinfinity.settings import load_settings
 from contextinfinity.wiring import open_client
 
-ADDED = "what the server adds to an exchange"
+ADDED = "time that the server adds to an exchange"
 ADDED_MS, FIRST_EVENT_MS, HISTORY_MS = 3.0, 20.0, 20.0
 PER_SECOND = (350.0, 280.0)
 """Exchanges with retrieval, memories and rewriting off and on."""
@@ -114,7 +114,7 @@ async def _added(bench: Bench, server: CixServer, folder: Path) -> list[Row]:
         await alternate(max(2, bench.scale.blocks // 2), sides)
         line.close()
     return [
-        added_row(f"{ADDED}, answered whole", ours, floor, ADDED_MS),
+        added_row(f"{ADDED}, not streamed", ours, floor, ADDED_MS),
         added_row(f"{ADDED}, streamed", spoken, floor, ADDED_MS),
     ]
 
@@ -149,7 +149,7 @@ async def _first_event(bench: Bench, server: CixServer) -> Row:
     return Row(
         what=f"first event of a new stream while {running} streams run",
         figure=f"p95 ≤ {FIRST_EVENT_MS:g} ms",
-        measured=f"{first}, beside {words:,.0f} words/s",
+        measured=f"{first}, beside {words:,.0f} deltas/s",
         reached=first.p95 <= FIRST_EVENT_MS,
         values={"first_ms": first.p50, "first_p95_ms": first.p95, "words_per_s": words},
     )
@@ -229,7 +229,7 @@ async def _memory(bench: Bench, server: CixServer) -> Row:
         line.close()
     grown = growth(kilobytes)
     return Row(
-        what=f"memory of the server over {done:,} requests, the last half of them",
+        what=f"growth of the server's memory, second half of {done:,} requests",
         figure=f"flat: ≤ {GROWTH:.0%} more",
         measured=f"{kilobytes[0] / 1024:.1f} → {kilobytes[-1] / 1024:.1f} MB ({grown:+.1%})",
         reached=grown <= GROWTH,

@@ -81,7 +81,7 @@ async def _asked(name: str, talks: Sequence[Conversation], aim: float, budgets: 
         last.append(statistics.fmean(recent))
     facts = sum(len(talk.facts) for talk in talks)
     return Row(
-        what=f"summary offline: {facts:,} facts asked for in {name}, told at the end in {_listed(budgets)} tokens",
+        what=f"summary offline: {facts:,} facts asked for in {name}, in the last summary of {_listed(budgets)} tokens",
         measured=f"{' / '.join(f'{share:.0%}' for share in shares)}; {uncovered} turns under no range",
         figure=f"≥ {aim:.0%} at {budgets[-1]:,}, 0 turns",
         floor=f"{' / '.join(f'{share:.0%}' for share in last)} (last sentences)",
@@ -140,7 +140,7 @@ async def _planted(talks: Sequence[Conversation], turns: int) -> Row:
     }
     share = statistics.fmean(is_kept(each, summary) for each in known)
     return Row(
-        what=f"summary offline: {len(known)} facts planted in {turns:,} turns of others' talk, {LATER}+ turns later",
+        what=f"summary offline: {len(known)} facts inserted into {turns:,} turns of other chats, {LATER}+ turns later",
         measured=f"{share:.0%} (user {shares['user']:.0%}, assistant {shares['assistant']:.0%})",
         figure=f"≥ {KEPT:.0%} in {BUDGETS[-1]:,} tokens",
         reached=share >= KEPT,
@@ -166,7 +166,7 @@ async def _changed(talks: Sequence[Conversation], beam: Sequence[Conversation]) 
             newest, old_gone, right = newest + tells, old_gone + lets_go, right + (tells and lets_go)
     share = right / max(1, len(pairs))
     return Row(
-        what=f"summary offline: {len(pairs)} changed facts of BEAM, 200 turns later: newest holds, old does not",
+        what=f"summary offline: {len(pairs)} changed facts of BEAM, 200 turns later: new value present, old one not",
         measured=f"{share:.0%} (newest told {newest} of {len(pairs)}, old one gone or retired {old_gone})",
         figure=f"≥ {CHANGED:.0%}",
         reached=share >= CHANGED,

@@ -97,9 +97,9 @@ def _people(folder: Path) -> list[Row]:
         "TextTiling": Score.of(chats, [text_tiling(chat.texts) for chat in chats]),
     }
     return [
-        _row("F1", "≥ 0.45, above every floor", found, floors, lambda ours, floor: ours >= 0.45 and ours > floor),
-        _row("Pk", "below every floor", found, floors, lambda ours, floor: ours < floor),
-        _row("WindowDiff", "below every floor", found, floors, lambda ours, floor: ours < floor),
+        _row("F1", "≥ 0.45, above every baseline", found, floors, lambda ours, floor: ours >= 0.45 and ours > floor),
+        _row("Pk", "below every baseline", found, floors, lambda ours, floor: ours < floor),
+        _row("WindowDiff", "below every baseline", found, floors, lambda ours, floor: ours < floor),
     ]
 
 

@@ -165,16 +165,16 @@ class Terminal:
 
 def _start_rows(sides: dict[str, list[Terminal]]) -> Iterator[Row]:
     empty = _figures([terminal.seen[0] for terminal in sides["floor"]])
-    for place, what in enumerate(("its screen", "the conversation")):
+    for place, what in enumerate(("its screen is drawn", "the conversation is shown")):
         ours = _figures([terminal.seen[place] for terminal in sides["ours"]])
-        yield _row(f"cix tui, from the command to {what}", ours, empty, 1000)
+        yield _row(f"start of cix tui until {what}", ours, empty, 1000)
 
 
 def _key_rows(sides: dict[str, list[Terminal]], turns: int) -> Iterator[Row]:
     ours, empty = (_figures([key for one in sides[side] for key in one.keys]) for side in ("ours", "floor"))
-    yield _row(f"cix tui, a key press to the screen in {turns:,} turns", ours, empty, 50)
+    yield _row(f"key press until the screen changes, {turns:,} turns", ours, empty, 50)
     folding = _figures(sides["folding"][0].keys)
-    yield _row("  the same right after an import, while the turns are folded and indexed", folding, empty, 50)
+    yield _row("  right after an import, while turns are folded and indexed", folding, empty, 50)
 
 
 def _figures(times: list[tuple[float, float]]) -> tuple[float, float, float]:
@@ -217,21 +217,21 @@ async def _stream_rows(data_dir: Path) -> list[Row]:
     dropped = sum(gap > 2000 * FRAME_SECONDS for gap in gaps)
     return [
         Row(
-            what=f"cix tui, {TOKENS:,} tokens streamed by the engine, {len(frames)} frames: those dropped",
+            what=f"dropped frames, {TOKENS:,} tokens streamed, {len(frames)} frames",
             figure="0",
             measured=f"{dropped}; between two frames {statistics.median(gaps):.0f} ms, at most {max(gaps):.0f}",
             reached=not dropped,
             values={"dropped": float(dropped), "longest_gap_ms": max(gaps)},
         ),
         Row(
-            what="  a frame at its end, CPU of the screen's thread",
+            what="  CPU of a frame at the end, screen thread",
             figure="≤ 50 ms, as at its start",
             measured=f"{late:.1f} ms, {early:.1f} at the start, {max(costs):.1f} the longest",
             reached=max(costs) <= 50,
             values={"early_ms": early, "late_ms": late, "longest_ms": max(costs)},
         ),
         Row(
-            what=f"  memory that is left of each of {ANSWERS} further such answers on the screen",
+            what=f"  memory kept for each of {ANSWERS} further such answers",
             figure="≤ 0.02 MB",
             measured=f"{grown / 1e6:.3f} MB",
             reached=grown <= 20_000,

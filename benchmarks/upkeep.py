@@ -46,7 +46,7 @@ async def _handover(bench: Bench) -> Row:
         await afterwards.stop()
         await store.close()
     return Row(
-        what="hand-over of a job to its handler",
+        what="delay from enqueueing a job to its handler",
         figure=f"≤ {HANDOVER_MS:g} ms",
         measured=str(series),
         reached=series.p95 <= HANDOVER_MS,

@@ -41,7 +41,7 @@ async def run(bench: Bench) -> list[Row]:
         store = SqliteStore(path)
         sessions, rate = await _fill(store, embedder, rng, total)
         rows = [
-            Row(what="vectors written in a second", measured=f"{rate:,.0f}", values={"a_second": rate}),
+            Row(what="vectors written per second", measured=f"{rate:,.0f}", values={"a_second": rate}),
             _weight(path, total),
             await _cold(path, sessions, questions[0], total),
             await _warm(store, sessions[0], questions, min(SESSION, total)),
@@ -87,7 +87,7 @@ def _weight(path: Path, total: int) -> Row:
     size: int = connection.execute("SELECT sum(pgsize) FROM dbstat WHERE name LIKE '%vector%'").get
     connection.close()
     each = size / total
-    return Row(what="bytes of a vector in the ledger", measured=f"{each:.0f}", values={"bytes": each})
+    return Row(what="bytes per vector in the ledger", measured=f"{each:.0f}", values={"bytes": each})
 
 
 async def _cold(path: Path, sessions: Sequence[str], question: bytes, total: int) -> Row:
@@ -118,11 +118,11 @@ async def _everything(store: SqliteStore, folder: Path, questions: Sequence[byte
     right = [np.mean(np.array(ours) >= theirs[-1] - 1e-6) for ours, theirs in zip(found, exact, strict=True)]
     recall = float(np.mean(right))
     return [
-        Row(what=f"a generation of {total:,} made", measured=f"{seconds:.0f} s", values={"s": seconds}),
-        Row(what="bytes of a vector in it", measured=f"{file.stat().st_size / total:.0f}"),
+        Row(what=f"build a generation of {total:,}", measured=f"{seconds:.0f} s", values={"s": seconds}),
+        Row(what="bytes per vector in the generation", measured=f"{file.stat().st_size / total:.0f}"),
         _timed(f"a search of everything, {total:,}: p95", series.p95, 3 if total <= 100_000 else 8, series),
         Row(
-            what="of the ten nearest, found",
+            what="recall of the ten nearest",
             measured=f"{recall:.1%}",
             figure="≥ 98%",
             reached=recall >= 0.98,

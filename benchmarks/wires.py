@@ -237,9 +237,9 @@ async def _written(bench: Bench, vendor: Vendor) -> Row:
         await provider.close()
     kilobytes = len(provider.write(request).body) / 1000
     return Row(
-        what=f"{MESSAGES} messages to bytes at the vendor, CPU: {vendor.provider} ({kilobytes:.0f} KB)",
+        what=f"CPU until {MESSAGES} messages have reached the vendor: {vendor.provider} ({kilobytes:.0f} KB)",
         figure=f"p50 ≤ {WRITTEN_MS:g} ms",
-        measured=f"{ours}, of it writing {writing.p50:.2g}",
+        measured=f"{ours}, of which encoding {writing.p50:.2g}",
         floor=str(bare),
         ratio=ours.p50 / bare.p50,
         reached=ours.p50 <= WRITTEN_MS,
@@ -306,7 +306,7 @@ async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
 
         await alternate(max(1, bench.scale.blocks // 4), [through_the_engine, through_a_stream])
     return Row(
-        what=f"a delta from socket to event: {vendor.provider}",
+        what=f"delta from the vendor's socket to our event: {vendor.provider}",
         figure=f"p95 ≤ {DELTA_MS:g} ms",
         measured=str(ours),
         floor=str(bare),
@@ -391,7 +391,7 @@ async def _rounds(bench: Bench, folder: Path) -> Row:
     shown = [f"{ms:.3g} ms at {kb:.0f} KB" for ms, kb in zip(cost, size, strict=True)]
     growth = max(added[1], 0.0) / max(added[0], 1e-6)
     return Row(
-        what=f"{count} tool rounds in a turn, CPU of a round: what a KB adds to the late ones, by the early ones",
+        what=f"turn with {count} tool rounds: CPU per added KB, late rounds relative to early ones",
         figure=f"≤ {GROWTH:g}",
         measured=f"{growth:.2f}: {', '.join(shown)}",
         floor=", ".join(f"{ms:.2g}" for ms in bare) + " ms",

@@ -101,7 +101,7 @@ def _history(folder: Path, count: int, session: int) -> list[Row]:
 def _prefix(root: Path, turns: int) -> Row:
     bill = simulate(root, turns).bills["tiers"]
     return Row(
-        what=f"prompt that repeats the one before, over {turns} editing turns in cache tiers",
+        what=f"share of a prompt that repeats the one before, {turns} editing turns with cache tiers",
         measured=f"{bill.share:.1%}",
         figure=f"≥ {PREFIX:.0%}",
         reached=bill.share >= PREFIX,
