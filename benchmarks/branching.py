@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import forget, ledger, long_branch
 from contextinfinity.domain.ids import BranchId
-from contextinfinity.storage.ledger.sessions import LedgerBranches
+from contextinfinity.storage.ledger.sessions import Branches
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -76,7 +76,7 @@ class _Ledger(NamedTuple):
     length: int
     branch: BranchId
     database: TimedDatabase
-    branches: LedgerBranches
+    branches: Branches
 
 
 async def _opened(path: Path, turns: int) -> _Ledger:
@@ -86,7 +86,7 @@ async def _opened(path: Path, turns: int) -> _Ledger:
     await store.close()
     assert branch is not None
     database = TimedDatabase(path)
-    return _Ledger(turns, branch.last_turn_seq, branch.id, database, LedgerBranches(database))
+    return _Ledger(turns, branch.last_turn_seq, branch.id, database, Branches(database))
 
 
 def _row(what: str, turns: int, series: list[Series]) -> Row:

@@ -24,10 +24,15 @@ from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import StepId, WorkerId
 from contextinfinity.domain.job import JobResult
 from contextinfinity.domain.message import Json
-from contextinfinity.storage.contract import Branches, Jobs, Sessions, States, Store, Turns, Workers
+from contextinfinity.storage.contract import Store
 from contextinfinity.storage.encryption import protection_of
 from contextinfinity.storage.journal import Journal, JournalFolder
-from contextinfinity.storage.replay import ReplayStore
+from contextinfinity.storage.ledger.jobs import Jobs
+from contextinfinity.storage.ledger.replay import ReplayStore
+from contextinfinity.storage.ledger.sessions import Branches, Sessions
+from contextinfinity.storage.ledger.states import States
+from contextinfinity.storage.ledger.turns import Turns
+from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import StandbyStore

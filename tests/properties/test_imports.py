@@ -13,7 +13,7 @@ from contextinfinity.domain.ids import from_millis, to_millis
 from contextinfinity.exchange.openai_messages import Unfit, said_in
 from contextinfinity.exchange.records import Record, elements_of, lines_of
 from contextinfinity.exchange.times import moment_of
-from contextinfinity.storage.imports import check_arrivals, hash_of
+from contextinfinity.storage.ledger.imports import check_arrivals, hash_of
 from tests.unit.exchange.crumbs import Crumbs
 
 JSON = st.recursive(

@@ -15,7 +15,7 @@ from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.index import weight
+from contextinfinity.storage.ledger.keyword_index import weight
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text.keywords import terms
 from contextinfinity_testing.builders import exchange, new_branch, slice_of

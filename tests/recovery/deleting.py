@@ -30,7 +30,7 @@ from contextinfinity.domain.turn import NewTurn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.settings import load_settings
 from contextinfinity.storage import typed_lines
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.standby.spool import Spooled, rewrite
 from contextinfinity.wiring import open_engine

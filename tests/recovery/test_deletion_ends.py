@@ -20,7 +20,7 @@ from contextinfinity.domain.turn import NewTurn, TurnEnd
 from contextinfinity.engine.cleanup import STILL_THERE
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.copies import note_external_backup
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.standby.spool import Spool, Spooled, rewrite, written
 from contextinfinity.upkeep.safe_repair import examine_and_repair

@@ -21,7 +21,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import AlreadyExists, LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.spool import Spooled, read, rewrite
 from contextinfinity.storage.standby.store import StandbyStore

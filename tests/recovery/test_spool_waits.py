@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import LedgerBusy
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import Spool, Spooled, written

@@ -35,8 +35,8 @@ from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
 from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.errors import NotFound
-from contextinfinity.storage.contract import Turns
 from contextinfinity.storage.journal import CALL_PIECE, END, REASONING, JournalEntry, JournalFolder, event_id
+from contextinfinity.storage.ledger.turns import Turns
 
 LOOK_SECONDS = 0.05
 """The polling interval for a turn that runs in another process."""

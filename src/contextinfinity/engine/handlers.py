@@ -15,7 +15,7 @@ from contextinfinity.engine.folding import fold
 from contextinfinity.engine.job_runner import Handler
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
 from contextinfinity.engine.parts import Parts
-from contextinfinity.storage.index import BORROWED_FROM
+from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.telemetry.stages import timed
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.contract import Contents
+from contextinfinity.storage.ledger.contents import Contents
 
 Blobs: TypeAlias = dict[str, tuple[bytes, str]]
 """The bytes and media types of images, by hash."""

@@ -28,8 +28,8 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
 from contextinfinity.prompt.redact import hidden
 from contextinfinity.retrieval.chunking import ChunkDraft, Speakers, chunks_of
-from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.invariants import ENDED
+from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.telemetry.counters import count
 from contextinfinity.text.keywords import VERSION
 

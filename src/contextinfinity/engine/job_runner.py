@@ -25,7 +25,8 @@ from contextinfinity.domain.job import FOLDING, PROMPT, Job, JobResult, JobType,
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
 from contextinfinity.storage.acting_owner import maintenance_context
-from contextinfinity.storage.contract import Jobs, Store
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.ledger.jobs import Jobs
 from contextinfinity.telemetry.stages import Stage, collect, timed
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from contextinfinity.domain.wire import text_hash
 from contextinfinity.engine.engine_setup import Remembering, Setup
 from contextinfinity.memory.relevance import MOST, ranked
 from contextinfinity.memory.snippet import LONGEST, MemoryLine, besides, fitting, lines, within
-from contextinfinity.storage.memories import Memories
+from contextinfinity.storage.ledger.memories import Memories
 from contextinfinity.text.keywords import terms
 
 DIGEST = 16

@@ -43,7 +43,7 @@ from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_o
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.tasks import goes_on
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
+from contextinfinity.storage.ledger.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
 MANY = 5_000
 """Conversations with more messages are hashed in a thread, to keep the event loop free."""

@@ -21,7 +21,9 @@ from contextinfinity.domain.ids import BranchId, to_millis
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.prompt.prompt_sections import RenderCache
-from contextinfinity.storage.contract import Contents, Store, Turns
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.ledger.contents import Contents
+from contextinfinity.storage.ledger.turns import Turns
 
 PAGE = 100
 """The number of turns that are read at a time."""

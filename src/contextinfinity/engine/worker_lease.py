@@ -18,7 +18,7 @@ from types import TracebackType
 from contextinfinity.domain.ids import WorkerId
 from contextinfinity.domain.job import Worker
 from contextinfinity.errors import LedgerError, WorkerLost
-from contextinfinity.storage.contract import Workers
+from contextinfinity.storage.ledger.workers import Workers
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, Unfit
 from contextinfinity.exchange.records import STDIN
 from contextinfinity.exchange.tally import ImportTally, Tally, result_of
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.imports import hash_of
+from contextinfinity.storage.ledger.imports import hash_of
 
 BATCH = 1000
 LONGEST_BATCH = 1250

@@ -32,8 +32,8 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange.times import moment_of
-from contextinfinity.storage.imports import check_arrivals
 from contextinfinity.storage.invariants import LONGEST_NAME
+from contextinfinity.storage.ledger.imports import check_arrivals
 
 ROLES: dict[str, Role] = {
     "user": "user",

@@ -23,11 +23,11 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import LedgerBusy, LedgerFailed
 from contextinfinity.storage import typed_lines
 from contextinfinity.storage.deletion_scan import DataFiles, FilesScan, scan_files
-from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.journal.entries import END
 from contextinfinity.storage.journal.folder import is_written
 from contextinfinity.storage.journal.journal_reader import open_lines
+from contextinfinity.storage.ledger.deletions import Deletions
 
 if TYPE_CHECKING:
     from contextinfinity.storage.standby.spool import Item, Spooled

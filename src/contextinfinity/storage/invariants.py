@@ -29,14 +29,35 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     TranscriptItem,
 )
-from contextinfinity.domain.session import Branch, NewSession, SessionKind
+from contextinfinity.domain.session import Branch, IdempotencyKey, NewSession, SessionKind
 from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDraft, StateReason
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.domain.vectors import HEAD, dim_of
-from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
-from contextinfinity.storage.idempotency import check_once
+from contextinfinity.errors import HeadMoved, InvalidInput, KeyReused, NotFound, OutOfOrder, TurnLost, WrongPhase
 from contextinfinity.text.plurals import there_are
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def check_hash(field: str, value: str) -> None:
+    """Raise ``InvalidInput`` if a value is not a hash."""
+    if not _SHA256.fullmatch(value):
+        raise InvalidInput(f"{field} is not a hexadecimal SHA-256.")
+
+
+def check_once(once: IdempotencyKey | None) -> None:
+    """Raise ``InvalidInput`` if an idempotency key is malformed; None is valid."""
+    if once is not None:
+        check_hash("once.key", once.key)
+        check_hash("once.asked", once.asked)
+
+
+def check_same_request(once: IdempotencyKey, asked: str) -> None:
+    """Raise ``KeyReused`` if an idempotency key was used for a different request."""
+    if once.asked != asked:
+        raise KeyReused("This idempotency key was used for another request.")
+
 
 LONGEST_NAME = 128
 STEPLESS = frozenset({"clarification", "cancelled"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contextinfinity.domain.ids import SessionId
 from contextinfinity.domain.turn import Turn
-from contextinfinity.storage.deletions import Deletions
+from contextinfinity.storage.ledger.deletions import Deletions
 from contextinfinity.storage.workspace_registry import Registration, registrations
 from contextinfinity.workspace.history_file import HistoryMessage, remove_messages
 

@@ -10,7 +10,7 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import BranchBusy, Gone, NotFound
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity_testing.builders import (
     WORKER,
     broken_off,

@@ -11,7 +11,7 @@ from contextinfinity.domain.session import Branch, NewSession, Owner
 from contextinfinity.domain.turn import Exchange, Phase, PrefixHashes, TurnEnd
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES
+from contextinfinity.storage.ledger.prefix_hashes import MOST_CANDIDATES
 from contextinfinity_testing.builders import (
     WORKER,
     answer_turn,

@@ -18,7 +18,7 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.errors import LedgerClosed, NotFound, OutOfOrder
-from contextinfinity.storage.contract import Turns
+from contextinfinity.storage.ledger.turns import Turns
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn
 from contextinfinity_testing.builders import answer_turn, commit_turn, final_turn, new_turn

@@ -21,7 +21,7 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import TurnEnd
 from contextinfinity.errors import InvalidInput, LedgerFailed
 from contextinfinity.storage.journal.journal_reader import open_lines
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.spool import (
     Record,
     Recorded,

@@ -175,14 +175,19 @@ def _to_chunk(row: Row, text: str) -> Chunk:
     )
 
 
-class LedgerChunks(StoreResource):
-    """``Chunks`` of the contract, on a database."""
+class Chunks(StoreResource):
+    """Chunks: the searchable pieces of turns."""
 
     get = reads(get_chunk)
     of_turn = reads(chunks_of_turn)
 
     async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
-        """TX-C: write chunks, vectors and phase Indexed."""
+        """TX-C: write chunks, vectors and phase Indexed; return all chunks of the turn.
+
+        Idempotent: equal text of one type is stored once per turn regardless of its span, and existing vectors are
+        kept. Raises ``WrongPhase`` before the turn is committed, and ``InvalidInput`` for a span outside its message or
+        a vector whose dimension differs from its namespace.
+        """
 
         def work(connection: Connection) -> tuple[Chunk, ...]:
             index_turn(connection, turn_id, chunks)

@@ -97,13 +97,16 @@ def _key(row: tuple[int, ...] | None) -> int:
 
 
 def read_text(connection: Connection, sha256: str) -> str | None:
-    """Return a text by its hash."""
+    """Return a text."""
     row = connection.one("select_text", (pack_hash(sha256),))
     return None if row is None else row[0]
 
 
 def keep_blob(connection: Connection, body: bytes, media_type: str) -> str:
-    """Store bytes and return their hash."""
+    """Store bytes and return their hash. A message refers to them with the image source ``blob_source(hash)``.
+
+    Writing a message that refers to an unknown blob raises ``InvalidInput``.
+    """
     digest = hashlib.sha256(body).digest()
     values = {"hash": digest, "media_type": media_type, "now": to_millis(now()), "body": body}
     connection.many("keep_blob", values)
@@ -116,11 +119,11 @@ def read_blob(connection: Connection, sha256: str) -> tuple[bytes, str] | None:
     return None if row is None else (row[0], row[1])
 
 
-class LedgerContents(StoreResource):
-    """``Contents`` of the contract, on a database."""
+class Contents(StoreResource):
+    """Content-addressed storage of system texts, tool schemas, images and files, by SHA-256 in hex."""
 
     async def keep_text(self, body: str) -> str:
-        """Store a text and return its hash."""
+        """Store a text and return its hash. Storing an existing text again restarts its age for ``collect``."""
         sha256 = wire.text_hash(body).hex()
         await self._database.write(lambda connection: keep_text(connection, body))
         return sha256

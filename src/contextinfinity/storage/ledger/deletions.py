@@ -1,4 +1,13 @@
-"""Deletions: which turns are deleted and when, and what is deleted with them.
+"""Deletions: the only way in which data leaves a ledger.
+
+A deletion also removes all derived data: summaries, chunks, vectors, index words, plans, raw replies, and texts and
+blobs that nothing else refers to. A tombstone stays (id, position, time, and the owner of a session), so that numbers
+are never reused and a session id is never given to another owner.
+
+Deleting a session starts with an intent row (``begin``), which is durable before anything is removed; from then on the
+session cannot be found. Copies outside the ledger are removed next (see ``cutoffs``, ``steps_to_delete`` and
+``sessions_of``), then the ledger rows, one batch per transaction (``delete``, ``expire``). The last batch removes
+the intent row. If the process is killed, the intent row remains, and ``due`` returns the session to the next process.
 
 Database triggers allow deletes only while a ``deletion`` row exists. ``remove_turns`` is the one place that knows which
 tables hold data of turns: a new table of that kind is emptied there.
@@ -22,16 +31,19 @@ from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import AS_SENT, Phase
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.deletions import BATCH
-from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.invariants import LAST_PLACE, drafted_state, row_limit, ttl_millis
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.idempotency import forget_requests
 from contextinfinity.storage.ledger.jobs import enqueue
+from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, to_branch, to_message, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.ledger.states import append_state, head_of
+
+BATCH = 200
+"""Turns deleted per transaction; this blocks other writers for some ten milliseconds."""
+
 
 MADE_FROM_TURNS = (
     "delete_retrievals",
@@ -182,7 +194,10 @@ WHOLE, EXPIRED, TURN = "deleted", "expired", "turn"
 
 
 def delete_session(connection: Connection, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-    """Delete one batch of a session with everything in it."""
+    """Delete one batch of a session with everything in it; call it until nothing is left.
+
+    The first call begins the deletion if needed, and raises the errors of ``begin``.
+    """
     begin_session_deletion(connection, session_id)
     return go_on(connection, pack(session_id), row_limit(limit))
 
@@ -205,7 +220,7 @@ def delete_turn(connection: Connection, turn_id: TurnId, *, unsettled: bool = Fa
 def count_rows_left(
     connection: Connection, sessions: Collection[SessionId], turns: Collection[TurnId] = ()
 ) -> dict[str, int]:
-    """Count the rows of every table that belong to sessions or turns."""
+    """Count the rows of every table that still belong to sessions or turns; tombstones are not counted."""
     found = dict.fromkeys((*TABLES_OF_SESSIONS, *TABLES_OF_TURNS), 0)
     for statement, ids in (("count_rows_of_sessions", sessions), ("count_rows_of_turns", turns)):
         for table, rows in connection.many(statement, {"ids": _hexed(ids)}) if ids else ():
@@ -214,7 +229,7 @@ def count_rows_left(
 
 
 def list_said(connection: Connection, samples: Collection[str]) -> frozenset[str]:
-    """Return which pieces of text are contained in stored messages, memories or titles."""
+    """Return which of these pieces of text any stored message, memory or title contains; reads all of them."""
 
     def is_said(sample: str) -> bool:
         values = {"sample": sample, "escaped": json.dumps(sample, ensure_ascii=False)[1:-1]}
@@ -224,7 +239,10 @@ def list_said(connection: Connection, samples: Collection[str]) -> frozenset[str
 
 
 def shorten_retention(connection: Connection, hours: float, *, user_id: str | None = None) -> int:
-    """Shorten the time to live of sessions."""
+    """Return every session, or those of a user, at most this time to live; return how many were changed.
+
+    A shorter time of a session's own stays.
+    """
     connection.execute("shorten_retention", {"hours": hours, "user_id": user_id})
     changed = connection.changes()
     if changed:
@@ -233,7 +251,7 @@ def shorten_retention(connection: Connection, hours: float, *, user_id: str | No
 
 
 def list_stray_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
-    """Return unknown steps that may have been deleted."""
+    """Return unknown steps that may have been deleted: something was deleted since they were created."""
     rows = connection.many("select_known_steps", {"steps": _hexed(steps), "now": 0})
     unknown = set(steps) - {unpack(key) for key, _ in rows}
     last = connection.one("select_last_deleted") if unknown else None
@@ -283,7 +301,10 @@ def _was_spoken_in(connection: Connection, session_id: bytes) -> bool:
 
 
 def begin_session_deletion(connection: Connection, session_id: SessionId) -> None:
-    """Write the intent to delete a session."""
+    """Write the intent to delete a session with everything in it. A second call does nothing.
+
+    Raises ``NotFound`` if it is unknown and ``BranchBusy`` while one of its turns waits or is being answered.
+    """
     key = pack(session_id)
     if connection.one("select_begun", (key,)) is not None:
         return
@@ -336,14 +357,14 @@ def _remove_states(connection: Connection, session_id: bytes, limit: int) -> boo
 
 
 def list_due_sessions(connection: Connection, *, limit: int = 100) -> tuple[SessionId, ...]:
-    """Return sessions with expired turns or an unfinished deletion."""
+    """Return sessions with expired turns or an unfinished deletion, the longest overdue first."""
     values = {"now": to_millis(now()), "limit": row_limit(limit)}
     rows = connection.many("select_due", values)
     return tuple(unpack(row[0]) for row in rows)
 
 
 def is_session_due(connection: Connection, session_id: SessionId) -> bool:
-    """Return whether ``expire`` may have something to delete; triggers maintain the times that this reads."""
+    """Return whether ``expire`` may have something to do in a session; a single small read."""
     values = {"session_id": pack(session_id), "now": to_millis(now())}
     row = connection.one("select_due_of", values)
     return row is not None
@@ -356,28 +377,28 @@ def list_begun_deletions(connection: Connection) -> tuple[SessionId, ...]:
 
 
 def read_cutoffs(connection: Connection, sessions: Collection[SessionId]) -> dict[SessionId, datetime]:
-    """Return the time up to which the text of each session must be deleted."""
+    """Return the time up to which the text of each session is or must be deleted; others are left out."""
     values = {"sessions": _hexed(sessions), "now": to_millis(now())}
     rows = connection.many("select_cutoffs", values)
     return {unpack(key): from_millis(moment) for key, moment in rows}
 
 
 def list_steps_to_delete(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
-    """Return the steps whose journals must be deleted."""
+    """Return the steps of sessions that are being deleted, and of finished turns past their time to live."""
     values = {"steps": _hexed(steps), "now": to_millis(now())}
     rows = connection.many("select_known_steps", values)
     return frozenset(unpack(key) for key, is_doomed in rows if is_doomed)
 
 
 def sessions_of_branches(connection: Connection, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
-    """Return the session of each branch, also of deleted branches."""
+    """Return the session of each branch, also of deleted branches; unknown ones are left out."""
     values = {"branches": _hexed(branches)}
     rows = connection.many("select_branch_sessions", values)
     return {unpack(branch): unpack(session) for branch, session in rows}
 
 
-class LedgerDeletions(StoreResource):
-    """``Deletions`` of the contract, on a database."""
+class Deletions(StoreResource):
+    """Deletion of sessions and of expired turns."""
 
     delete = writes(delete_session)
     rows_left = reads(count_rows_left)
@@ -390,11 +411,18 @@ class LedgerDeletions(StoreResource):
     begun = looks(list_begun_deletions)
 
     async def delete_turn(self, turn_id: TurnId) -> Removed:
-        """Delete one finished turn."""
+        """Delete one committed or failed turn with everything derived from it, in one transaction; later turns stay.
+
+        Raises ``NotFound`` if it is unknown and ``BranchBusy`` before it is committed.
+        """
         return await self._database.write(lambda connection: delete_turn(connection, turn_id))
 
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-        """Delete a batch of expired turns, and the session when none are left."""
+        """Delete one batch of turns past the session's time to live, and the session itself when none are left.
+
+        Turns that are not Done or Failed are kept until they are. An unfinished deletion is continued; unknown sessions
+        are ignored. Summaries that cover deleted turns are deleted too and rebuilt from the remaining turns.
+        """
         if not await self.is_due(session_id):
             return Removed()  # no commit in the common case
         key, moment = pack(session_id), to_millis(now())
@@ -405,9 +433,15 @@ class LedgerDeletions(StoreResource):
     sessions_of = reads(sessions_of_branches)
 
     async def sweep(self, *, steps: int = 16) -> bool:
-        """Erase the remains of deletions from the file."""
+        """Erase the remains of deletions from the file: index words, shared texts, free pages, the write-ahead log.
+
+        Does at most ``steps`` steps and returns whether more can be done now.
+        """
         return await self._database.sweep(steps)
 
     async def is_wiped(self) -> bool:
-        """Return whether the files contain no deleted text."""
+        """Return whether the files of the ledger contain no deleted text.
+
+        They contain some until ``sweep`` has finished, and while another process reads an older snapshot.
+        """
         return await self._database.is_wiped()

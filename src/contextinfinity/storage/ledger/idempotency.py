@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextinfinity.domain.session import IdempotencyKey
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.idempotency import check_same_request
+from contextinfinity.storage.invariants import check_same_request
 from contextinfinity.storage.ledger.rows import pack_hash
 
 

@@ -14,8 +14,7 @@ from contextinfinity.domain.imported import ImportCounts, ImportedTurn
 from contextinfinity.domain.message import ToolOutputItem, TranscriptItem
 from contextinfinity.domain.turn import Completed, Exchange, Paused, Turn
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.imports import hash_of
-from contextinfinity.storage.ledger.imports import kept_hash, origin_columns
+from contextinfinity.storage.ledger.imports import hash_of, kept_hash, origin_columns
 from contextinfinity.storage.ledger.recording import append, settled_head
 from contextinfinity.storage.ledger.rows import inputs_column, items_column, must, pack, unpack
 from contextinfinity.storage.ledger.sessions import existing_branch, fork_branch

@@ -1,24 +1,101 @@
-"""Imported messages: duplicates are detected in the transaction that adds them."""
+"""Imported messages: how they become turns; duplicates are detected in the transaction that adds them.
+
+A message is a duplicate if its conversation already has its ``external_id`` or, without one, if the same text was
+imported from the same position. A user message starts a turn, and the next assistant message answers it. Consecutive
+tool results form one message, because a model must see them together. Any other assistant message is a turn of its own.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis, to_millis
 from contextinfinity.domain.imported import ImportCounts, ImportedMessage, ImportedTurn, Origin
+from contextinfinity.domain.message import Message, ToolResultBlock
 from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import Exchange
+from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.imports import Pair, check_arrivals, exchange_of, hash_of, pairs_of
-from contextinfinity.storage.invariants import can_be_answered, check_message, row_limit
+from contextinfinity.storage.invariants import LARGEST_COUNT, can_be_answered, check_json, check_message, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.recording import answer, append, last_turn, settled_head
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.ledger.sessions import existing_branch
+
+LONGEST_ID = 512
+HASH_BYTES = 16
+
+
+class Pair(NamedTuple):
+    """Messages that become one turn."""
+
+    said: tuple[ImportedMessage, ...]
+    answer: ImportedMessage | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the turn still lacks an answer."""
+        return self.answer is None and self.said[0].message.role != "assistant"
+
+
+def pairs_of(arrivals: Sequence[ImportedMessage], there: Collection[int] = ()) -> list[Pair]:
+    """Group messages into turns, but not across positions that exist already."""
+    pairs: list[Pair] = []
+    known = sorted(there)
+    for each in arrivals:
+        last = pairs[-1] if pairs else None
+        if last is not None and bisect(known, last.said[-1].place) != bisect(known, each.place):
+            last = None
+        if last is not None and last.is_open and each.message.role == "assistant":
+            pairs[-1] = Pair(last.said, each)
+        elif last is not None and last.answer is None and _brings_results(each) and _brings_results(last.said[-1]):
+            pairs[-1] = Pair((*last.said, each))
+        else:
+            pairs.append(Pair((each,)))
+    return pairs
+
+
+def exchange_of(pair: Pair) -> Exchange:
+    """Return the turn that a pair becomes, with the time of its first message."""
+    first, answer = pair.said[0], pair.answer
+    blocks = tuple(block for each in pair.said for block in each.message.blocks)
+    everything = pair.said if answer is None else (*pair.said, answer)
+    return Exchange(
+        message=first.message if len(pair.said) == 1 else Message(role="tool", blocks=blocks),
+        answer=None if answer is None else answer.message,
+        created_at=next((each.created_at for each in everything if each.created_at is not None), None),
+        model=next((each.model for each in reversed(everything) if each.model), ""),
+    )
+
+
+def hash_of(arrival: ImportedMessage) -> bytes:
+    """Return a short hash of a message's content, to recognise it within one conversation."""
+    return wire.content_hash(arrival.message)[:HASH_BYTES]
+
+
+def check_arrivals(arrivals: Sequence[ImportedMessage]) -> None:
+    """Raise ``InvalidInput`` for imported messages that cannot be stored."""
+    for each in arrivals:
+        check_message(each.message)
+        check_json(each.details, "details")
+        if not 0 <= each.place <= LARGEST_COUNT:
+            raise InvalidInput(f"place is {each.place}; it may be 0 to 2**53.")
+        if each.external_id is not None and not 1 <= len(each.external_id) <= LONGEST_ID:
+            raise InvalidInput(f"The id has {len(each.external_id)} characters; it may have 1 to {LONGEST_ID}.")
+
+
+def _brings_results(arrival: ImportedMessage) -> bool:
+    blocks = arrival.message.blocks
+    return arrival.message.role == "tool" and any(isinstance(block, ToolResultBlock) for block in blocks)
+
 
 _EXPORTED = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
 """The message id in our own exports: the turn's id and the message's position in the turn."""
@@ -27,13 +104,13 @@ Hashed = tuple[ImportedMessage, bytes]
 
 
 def origins_of_turn(connection: Connection, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
-    """Return the origins of the messages of turns."""
+    """Return the origins of the messages of turns, question first; turns that were not imported are left out."""
     rows = {turn_id: connection.many("select_origins", (pack(turn_id),)) for turn_id in turn_ids}
     return {turn_id: tuple(map(_to_origin, found)) for turn_id, found in rows.items() if found}
 
 
 def read_beginning(connection: Connection, session_id: SessionId, *, limit: int = 64) -> tuple[Origin, ...]:
-    """Return the origins of a session with the lowest positions."""
+    """Return the origins of a session with the lowest positions, in order."""
     values = (pack(session_id), row_limit(limit))
     return tuple(map(_to_origin, connection.many("select_beginning", values)))
 
@@ -146,20 +223,32 @@ def _to_origin(row: Row) -> Origin:
     )
 
 
-class LedgerImports(StoreResource):
-    """``ImportStore`` of the contract, on a database."""
+class ImportStore(StoreResource):
+    """Imported messages, each stored once. The rules of ``storage.contract`` apply."""
 
     origins = looks(origins_of_turn)
     beginning = reads(read_beginning)
 
     async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
-        """Append the messages that the session does not have yet; they are hashed before the transaction begins."""
+        """Append the messages that the session does not have yet, as turns in phase Done without an owner.
+
+        One state covers all of them. If the first message is an answer, and the branch's newest turn was imported
+        without one from an earlier position, it becomes that turn's answer. Two new messages with an existing one
+        between them do not form one turn. Raises ``OutOfOrder`` if there is something to add while turns of the branch
+        are neither committed nor failed.
+        """
         check_arrivals(arrivals)
         hashed = [(each, hash_of(each)) for each in arrivals]
         return await self._database.write(lambda connection: add_messages(connection, branch_id, hashed), bulk=True)
 
     async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
-        """Add the turns that the session does not have yet."""
+        """Add the turns that the session does not have yet, in one transaction; parents must precede their children.
+
+        A turn is appended to its parent's branch, or to a new branch forked after the parent if that branch has
+        continued; the first turn without a parent starts the main branch. The result counts messages; one that
+        several branches share is counted once. Turns after a deleted turn are left out (``clashing``). Raises
+        ``OutOfOrder`` while turns of a branch are neither committed nor failed.
+        """
         from contextinfinity.storage.ledger.imported_turns import add_turns  # avoids a circular import
 
         for turn in turns:

@@ -1,5 +1,8 @@
 """The search index: keyword search, reading the results, keeping the index up to date.
 
+The words of a message are indexed in the transaction that writes it; chunks and vectors follow with TX-C, or with
+``fill`` for turns that were recorded or imported.
+
 The table ``uncut`` lists the turns without chunks. While the index is rebuilt for a new version of its words,
 ``word_state`` holds the progress.
 """
@@ -7,12 +10,13 @@ The table ``uncut`` lists the turns without chunks. While the index is rebuilt f
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
+from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import TurnId, now, to_millis
 from contextinfinity.domain.search import IndexedMessage, IndexState, Scope, TextPosition, WordHits
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.index import CutTurn
 from contextinfinity.storage.invariants import ENDED, check_phase, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, reads, writes
 from contextinfinity.storage.ledger.chunks import add_chunks, replace_chunks
@@ -20,6 +24,9 @@ from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.search_entries import EntryReader
 from contextinfinity.storage.ledger.turns import existing_turn
 from contextinfinity.text.keywords import VERSION
+
+CutTurn: TypeAlias = tuple[TurnId, Sequence[NewChunk]]
+
 
 LOOKED_OVER = 2_048
 """Messages checked per call."""
@@ -29,18 +36,26 @@ LOOKED_OVER = 2_048
 
 
 def find_words(connection: Connection, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
-    """Return positions that contain any of the terms."""
+    """Return positions that contain any of the terms, those with the most and the rarest terms first.
+
+    A borrowed term has half the weight; of equal scores the newer position comes first. The result is exact within
+    a session; in large scopes common words are looked up among the newest positions only. ``since`` is inclusive,
+    ``until`` exclusive; ``types`` admits sides that have a chunk of one of these types.
+    """
     return connection.search.find_words(connection, terms, scope, most)
 
 
 def list_uncut_turns(connection: Connection, *, limit: int = 256) -> tuple[Turn, ...]:
-    """Return finished turns without chunks."""
+    """Return finished turns (Indexed, Done, Failed) without chunks, oldest first."""
     rows = connection.many("select_uncut", (row_limit(limit),))
     return tuple(existing_turn(connection, unpack(row[0])) for row in rows)
 
 
 def list_indexed_turns(connection: Connection, *, after: TurnId | None = None, limit: int = 256) -> tuple[Turn, ...]:
-    """Return turns in any phase, oldest first."""
+    """Return turns in any phase, oldest first; with ``after``, those accepted after that turn.
+
+    To rebuild the index, pass all pages to ``replace``.
+    """
     return _turns(connection, after, row_limit(limit))
 
 
@@ -97,12 +112,18 @@ def _go_on_renewing(connection: Connection, done: set[bytes]) -> None:
 
 
 def fill_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
-    """Add the chunks of turns that have ended."""
+    """Add the chunks and missing index words of finished turns; an empty turn is passed without chunks.
+
+    Raises ``WrongPhase`` for a turn that has not ended.
+    """
     _fill(connection, cut)
 
 
 def replace_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
-    """Replace words, chunks and vectors of turns."""
+    """Replace the words, chunks and vectors of these turns in one transaction; searches keep working.
+
+    A turn that has not ended is passed without chunks: only its words are replaced.
+    """
     _replace(connection, cut)
 
 
@@ -118,8 +139,8 @@ def read_index_state(connection: Connection) -> IndexState:
     )
 
 
-class LedgerIndex(StoreResource):
-    """``Index`` of the contract, on a database."""
+class Index(StoreResource):
+    """The search index. All of it is derived from the messages and can be rebuilt."""
 
     find_words = reads(find_words)
     uncut = reads(list_uncut_turns)
@@ -130,15 +151,18 @@ class LedgerIndex(StoreResource):
         self._shelf = EntryReader()
 
     async def read(self, places: Sequence[TextPosition]) -> tuple[IndexedMessage, ...]:
-        """Return the messages at these positions, in the given order."""
+        """Return the messages at these positions, in the given order; unknown and empty ones are left out."""
         return await self._database.read(lambda connection: self._shelf.places(connection, places))
 
     async def around(self, turn_ids: Collection[TurnId]) -> tuple[IndexedMessage, ...]:
-        """Return the messages of turns and of their neighbours."""
+        """Return the messages of these turns and of the turns just before and after them in the same branch."""
         return await self._database.read(lambda connection: self._shelf.around(connection, turn_ids))
 
     async def check(self, *, after: int = 0) -> int | None:
-        """Check a batch of messages for missing index words and chunks."""
+        """Check a batch of messages, oldest first, for missing index words and chunks.
+
+        Incomplete turns are returned by ``uncut`` from then on. Returns ``after`` for the next call; None at the end.
+        """
 
         def astray(connection: Connection) -> tuple[list[Row], int]:
             (last,) = connection.one("select_last_question")  # type: ignore[misc]

@@ -29,7 +29,12 @@ def enqueue_job(
     *,
     after: timedelta = timedelta(),
 ) -> Job:
-    """Enqueue a job and return it."""
+    """Enqueue a job that is due after a delay. Raises ``InvalidInput`` for a delay of more than a minute.
+
+    At most one job of a type is queued per turn (or, without a turn, per branch). Enqueueing it again returns it,
+    due at the earlier of both times; a job that waits for a retry keeps its time. A failed job is queued again. A
+    branch's job that is running runs once more.
+    """
     check_wait(after)
     enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id), after=after)
     values = {"job_type": job_type, "branch_id": pack(branch_id), "turn_id": maybe_pack(turn_id)}
@@ -66,7 +71,7 @@ def complete_job(
 
 
 def list_jobs(connection: Connection, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
-    """Return jobs, oldest first."""
+    """Return jobs, oldest first; with ``branch_id``, only those of that branch."""
     sql = "select_jobs" if branch_id is None else "select_jobs_of"
     values = {"limit": row_limit(limit), "branch_id": maybe_pack(branch_id)}
     return tuple(map(_to_job, connection.many(sql, values)))
@@ -139,12 +144,12 @@ def _to_job(row: Row) -> Job:
 
 
 def release_job(connection: Connection, job_id: int, worker: WorkerId) -> None:
-    """Return a job to the queue without counting the attempt."""
+    """Return a job to the queue. It is due at once, and the attempt is not counted."""
     _end(connection, "release_job", job_id, worker)
 
 
 def retry_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
-    """Queue a job again with a delay."""
+    """Queue a job again with a delay. For index_turn, the turn is degraded until an attempt succeeds."""
     due = to_millis(now() + after)
     turn_id, job_type = _end(connection, "put_back_job", job_id, worker, error=error, run_at=due)
     if job_type == "index_turn":
@@ -152,7 +157,7 @@ def retry_job(connection: Connection, job_id: int, worker: WorkerId, *, error: s
 
 
 def give_up_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str) -> None:
-    """Mark a job as failed and keep it."""
+    """Mark a job as failed and keep it. A turn that waited for this job only becomes Done and degraded."""
     turn_id, job_type = _end(connection, "fail_job", job_id, worker, error=error)
     values = {"turn_id": turn_id, "now": to_millis(now())}
     if job_type == "index_turn":
@@ -166,7 +171,7 @@ def claimed_jobs(connection: Connection, worker: WorkerId) -> frozenset[int]:
 
 
 def count_backlog(connection: Connection) -> Backlog:
-    """Return the number of jobs by state and type."""
+    """Return the number of jobs by state and type, and the creation time of the oldest."""
     rows = connection.many("count_jobs")
     states: Counter[str] = Counter()
     types: Counter[str] = Counter()
@@ -178,8 +183,8 @@ def count_backlog(connection: Connection) -> Backlog:
     return Backlog(**states, by_type=dict(types), oldest=moment)
 
 
-class LedgerJobs(StoreResource):
-    """``Jobs`` of the contract, on a database."""
+class Jobs(StoreResource):
+    """The durable job queue. The transactions of a turn enqueue that turn's jobs."""
 
     enqueue = writes(enqueue_job)
     list = reads(list_jobs)
@@ -190,7 +195,11 @@ class LedgerJobs(StoreResource):
         """Duration of the last peek at the queue, in seconds."""
 
     async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
-        """Claim the next due job and count the attempt."""
+        """Claim the next due job of these types (None: any type) and count the attempt.
+
+        Jobs of one type on one branch are claimed in order. At most one fold_branch job and one other job of a branch
+        run at a time. Raises ``WorkerLost`` if the worker was declared dead.
+        """
         moment = to_millis(now())
         asked = {"now": moment, "kinds": _kinds(kinds)}
         # Peek first, so that idle workers do not commit.
@@ -212,7 +221,14 @@ class LedgerJobs(StoreResource):
         then: JobTypes = (),
         took: Took | None = None,
     ) -> Job | None:
-        """Write the result of a job and delete the job; claim the next one."""
+        """Write the result and delete the job; with ``then``, claim and return the next job of these types.
+
+        State (TX-B), chunks (TX-C) and memories of the result are written in one transaction. A part is queued as a
+        separate job if it is missing, if an earlier turn of the branch still waits for it, or if the owner's memories
+        changed since they were reconciled. The turn is Done after the last of its index_turn and remember_turn jobs.
+        ``took`` is stored with the turn. This and the following methods raise ``JobLost`` if the worker does not hold
+        the job.
+        """
 
         def work(connection: Connection) -> Job | None:
             return complete_job(connection, job_id, worker, result=result, then=then, took=took)
@@ -227,7 +243,10 @@ class LedgerJobs(StoreResource):
     backlog = reads(count_backlog)
 
     async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
-        """Return how long until the next queued job is due."""
+        """Return the time until the next job of these types (None: any type) is due; zero or less means now.
+
+        None if no queued job could be claimed even if it were due.
+        """
         asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
         row = await self._peek("select_next_due", asked)
         return None if row is None or row[0] is None else from_millis(row[0]) - now()

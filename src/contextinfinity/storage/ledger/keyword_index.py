@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,18 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.rows import must
 from contextinfinity.text.keywords import VERSION, terms
+
+BORROWED_FROM = 2
+"""How many earlier turns a turn borrows words from."""
+MOST_TERMS = 32
+"""At most this many words of a question are looked up."""
+
+
+def weight(count: int, total: int) -> int:
+    """Return the weight of a word by its rarity; even, so that half of it (for a borrowed word) is an integer."""
+    rest = max(total - count, 0)
+    return 2 * round(1024 * math.log1p((rest + 0.5) / (count + 0.5)))
+
 
 OWN, LENT, TOOL = 0, 1, 2
 """Kinds of rows: a message's own words, those it borrows; with ``TOOL`` added, the same of its turn's tool side."""

@@ -18,9 +18,15 @@ import msgspec
 from contextinfinity.domain.search import Scope, TextPosition, WordHit, WordHits
 from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.index import MOST_TERMS, weight
 from contextinfinity.storage.invariants import row_limit
-from contextinfinity.storage.ledger.keyword_index import SAMPLED, owner_token, session_token, token_of
+from contextinfinity.storage.ledger.keyword_index import (
+    MOST_TERMS,
+    SAMPLED,
+    owner_token,
+    session_token,
+    token_of,
+    weight,
+)
 from contextinfinity.storage.ledger.rows import pack, to_message
 from contextinfinity.storage.ledger.scope_filter import Number, ScopeFilter
 from contextinfinity.storage.ledger.turns import find_turn

@@ -1,4 +1,10 @@
-"""Memories: storing, editing, forgetting. ``memory_queries`` finds those relevant to a turn."""
+"""Memories: storing, editing, forgetting. ``memory_queries`` finds those relevant to a turn.
+
+Methods see the memories of one owner only. Equal text in one scope (the user, or one conversation) is stored once, with
+all turns that it was extracted from. A later memory supersedes an earlier one about the same subject (``about``); when
+the last source turn of the later one is deleted, the earlier one is valid again. A forgotten memory leaves a hash and a
+time: turns from before that time cannot restore it, nor the memories that it superseded.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +17,47 @@ from msgspec.structs import replace
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.memory import Extraction, Memory, MemoryRecall, NewMemory, Recall, Revision, container_tags
+from contextinfinity.domain.memory import (
+    LONGEST_MEMORY,
+    Extraction,
+    Memory,
+    MemoryRecall,
+    NewMemory,
+    Recall,
+    Revision,
+    container_tags,
+)
 from contextinfinity.domain.session import Owner
-from contextinfinity.errors import NotFound
+from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.invariants import row_limit
+from contextinfinity.storage.invariants import check_id, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import maybe_unpack, pack, unpack
-from contextinfinity.storage.memories import check_memory, words_of
+from contextinfinity.text.keywords import terms
 
 LATEST = 2**62
 NOWHERE = b"-"
 """The key for an invalid conversation id; no memory has it."""
 
 
+def words_of(content: str) -> set[str]:
+    """Return the search terms of a memory, without "user", which most memories contain."""
+    return set(terms(content)) - {"user"}
+
+
+def check_memory(new: NewMemory) -> None:
+    """Raise ``InvalidInput`` for a fact that is empty, too long, or more than one line."""
+    if not new.content.strip():
+        raise InvalidInput("The memory is empty.")
+    if len(new.content) > LONGEST_MEMORY or "\n" in new.content:
+        raise InvalidInput(
+            f"A memory is one line of at most {LONGEST_MEMORY} characters.", hint="Shorten it to the fact."
+        )
+    check_id(new.thread)
+
+
 def add_memory(connection: Connection, new: NewMemory) -> Memory:
-    """Store a fact without a source turn."""
+    """Store a fact without a source turn; an existing one is returned. Raises ``InvalidInput`` if it is empty."""
     check_memory(new)
     owner = owner_key(connection, new.owner)
     connection.execute("allow_words", _words(owner, wire.text_hash(new.content), _shelf(new.thread)))
@@ -43,7 +74,11 @@ def list_memories(
     limit: int = 50,
     after: Position | None = None,
 ) -> tuple[Memory, ...]:
-    """Return the owner's memories, newest first."""
+    """Return the owner's memories, newest first; with ``superseded``, also superseded ones.
+
+    ``thread`` selects those of one conversation; an empty string selects those of none. ``after`` continues a
+    listing after this position.
+    """
     key = find_owner(connection, owner)
     if key is None:
         return ()
@@ -54,7 +89,12 @@ def list_memories(
 
 
 def recall_memories(connection: Connection, asked: Recall) -> MemoryRecall:
-    """Return memories that may be relevant to a turn."""
+    """Return memories that may be relevant to a turn: valid ones of the user and of the turn's conversation.
+
+    Memories from an abandoned branch are included only if the turn sees that branch or a person asked to keep them.
+    Memories that the turn does not see supersede nothing for it. A memory of the conversation takes precedence over
+    one of the user about the same subject.
+    """
     from contextinfinity.storage.ledger.memory_queries import recall
 
     return recall(connection, asked)
@@ -68,7 +108,10 @@ def forget_memories(
     at: datetime | None = None,
     thread: SessionId | None = None,
 ) -> int:
-    """Delete memories and all others with the same text; return how many."""
+    """Delete memories and all others with the same text; return how many. Unknown ids are ignored.
+
+    Turns up to ``at`` (default: now) cannot restore them. ``thread`` limits this to one conversation's memories.
+    """
     shelf, moment = None if thread is None else _shelf(thread), to_millis(at or now())
     return _forget(connection, owner, hexed(ids), shelf, moment)
 
@@ -106,7 +149,9 @@ def replace_memories_of_turn(connection: Connection, turn_id: TurnId, new: Seque
 
 
 def read_revision(connection: Connection, owner: Owner) -> Revision:
-    """Return the version of an owner's memories."""
+    """Return the version of the owner's memories; an ``Extraction`` that is based on it is written only while it
+    is current.
+    """
     return Revision(*connection.one("select_revision", (find_owner(connection, owner),)))  # type: ignore[misc]
 
 
@@ -197,7 +242,11 @@ def _settle(connection: Connection, owner: int, new: NewMemory, key: int) -> Non
 
 
 def edit_memory(connection: Connection, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
-    """Replace the text of a memory. The new text is valid from now on, also if its subject differs."""
+    """Replace the text of a memory; the old text is treated as forgotten. Raises ``NotFound`` if it is unknown.
+
+    The memory is valid from now on and is about the subject of the new text. Another memory with equal text is
+    merged into it.
+    """
     check_memory(new)
     row = connection.one("select_memories", {"owner": find_owner(connection, owner), "ids": hexed([memory_id])})
     if row is None:
@@ -300,8 +349,8 @@ def current_memories(connection: Connection, asked: Recall, ids: Sequence[Memory
     return current(connection, asked, hexed(ids))
 
 
-class LedgerMemories(StoreResource):
-    """``Memories`` of the contract, on a database."""
+class Memories(StoreResource):
+    """Facts kept across conversations."""
 
     add = writes(add_memory)
     list = reads(list_memories)
@@ -311,7 +360,10 @@ class LedgerMemories(StoreResource):
     forget = writes(forget_memories, wipe=True)
 
     async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
-        """Replace all memories that were extracted from this turn."""
+        """Replace all memories extracted from this turn, and return the new ones.
+
+        Idempotent. For an unknown turn nothing is stored.
+        """
         for each in new:
             check_memory(each)
 
@@ -323,15 +375,18 @@ class LedgerMemories(StoreResource):
         return await self._database.write(lambda connection: replace_memories_of_turn(connection, turn_id, new))
 
     async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
-        """Return the owner's memories with these ids."""
+        """Return the owner's memories with these ids, in the order of the ids."""
         return await self._database.read(lambda connection: read_memories(connection, owner, ids)) if ids else ()
 
     async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
-        """Return for each memory the one that is valid for the turn."""
+        """Return for each memory the one that is valid for the turn: itself, or the one that superseded it.
+
+        An id is missing if its successor was forgotten or is not visible to the turn.
+        """
         return await self._database.read(lambda connection: current_memories(connection, asked, ids)) if ids else {}
 
     async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
-        """Record that memories were placed in a prompt."""
+        """Record that memories were placed in a prompt, at most once an hour for each."""
 
         def find(connection: Connection) -> list[Row]:
             values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
@@ -342,7 +397,7 @@ class LedgerMemories(StoreResource):
             await self._database.write(lambda connection: connection.execute_many("mark_placed", mark))
 
     async def expire(self, owner: Owner, oldest: datetime) -> int:
-        """Delete memories that were neither stated nor placed in a prompt since ``oldest``."""
+        """Delete memories that were neither stated nor placed in a prompt since ``oldest``; return how many."""
 
         def asked(connection: Connection) -> dict[str, int | None]:
             return {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}

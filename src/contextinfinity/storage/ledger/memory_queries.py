@@ -13,14 +13,24 @@ from collections.abc import Sequence
 from heapq import nlargest
 from math import log
 
-from contextinfinity.domain.ids import MemoryId, to_millis
+from contextinfinity.domain.ids import BranchId, MemoryId, to_millis
 from contextinfinity.domain.memory import Memory, MemoryMatch, MemoryRecall, Recall
 from contextinfinity.domain.session import Lineage
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.memories import find_owner, to_memory, to_vector
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
-from contextinfinity.storage.memories import sees
+
+
+def sees(lineage: Lineage, branch_id: BranchId, turn_seq: int) -> bool:
+    """Return whether a lineage includes this turn of the branch."""
+    return any(
+        stretch.branch_id == branch_id
+        and stretch.first <= turn_seq
+        and (stretch.last is None or turn_seq <= stretch.last)
+        for stretch in lineage.stretches
+    )
+
 
 POSTINGS = 2_000
 """Postings read for all words together, the rarest words first."""

@@ -1,4 +1,7 @@
-"""Prefix hashes: written inside the transactions of turns, and looked up for resent conversations."""
+"""Prefix hashes (``domain.prefix_hash``): written by the transactions of turns, looked up for resent conversations.
+
+A prefix hash always covers everything that is stored in front of its turn on the turn's branch, except failed turns.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,37 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone, beginning
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase, PrefixHashes, Turn
+from contextinfinity.errors import BranchBusy, NotFound
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import StoreResource, looks, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of, stretches_before
-from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
+
+MOST_CANDIDATES = 20
+"""Turns with equal content that are compared; more cannot be distinguished."""
+MOST_CONTINUATIONS = 3
+"""Different continuations are counted up to this number."""
+
+
+def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
+    """Return the error for a message whose branch has continued in the meantime."""
+    return BranchBusy(f"Branch {branch_id} has continued after turn {turn_seq}.")
+
+
+def not_on_branch(branch_id: BranchId, turn_id: TurnId) -> NotFound:
+    """Return the error for a retry of a turn that is not on the branch."""
+    hint = "Name a turn of the branch that the message goes to."
+    return NotFound(f"retry_of: there is no turn {turn_id} on branch {branch_id}.", hint=hint)
 
 
 def find_end(
     connection: Connection, owner: Owner, answered: int, *, session_id: SessionId | None = None
 ) -> PrefixHashEnd | None:
-    """Return the turn whose stored prefix has this hash."""
+    """Return the turn whose stored prefix has this hash, and a branch to continue it on.
+
+    A free turn comes first, on the branch made last; a branch that was forked after the turn and has no turn of
+    its own comes after those that own it. If none is free: a turn of the newest thread, with its continuations.
+    """
     asked = {**_whose(owner, session_id), "number": answered, "limit": 1}
     if (row := connection.one("select_free_after_answer", asked)) is not None:
         return _to_end(row)
@@ -35,7 +58,10 @@ def find_end(
 def find_exchanges(
     connection: Connection, owner: Owner, alone: int, *, session_id: SessionId | None = None
 ) -> tuple[PrefixHashEnd, ...]:
-    """Return the turns with exactly this exchange."""
+    """Return the turns with exactly this exchange, regardless of what precedes them; free ones first.
+
+    At most ``MOST_CANDIDATES`` + 1. Imported turns are found only at the end of a branch.
+    """
     asked = {**_whose(owner, session_id), "number": alone, "limit": MOST_CANDIDATES + 1}
     rows = connection.many("select_free_after_exchange", asked)
     rows += connection.many("select_after_exchange", asked)
@@ -186,32 +212,40 @@ def _to_end(row: Row) -> PrefixHashEnd:
 
 
 def note_broken(connection: Connection, turn_id: TurnId) -> None:
-    """Record that the connection of a turn's request broke."""
+    """Record that the connection of a turn's request broke before it was answered.
+
+    ``Workers.take_over`` does the same for all requests of the dead worker that were not marked as answered.
+    Unknown turns, and turns without a prefix hash, are ignored.
+    """
     broken = {"turn_id": pack(turn_id), "now": to_millis(now())}
     connection.execute("note_broken", broken)
 
 
 def note_delivered(connection: Connection, turn_ids: Sequence[TurnId]) -> None:
-    """Record that requests were answered."""
+    """Record that the requests of these turns were answered."""
     rows = [(pack(turn_id),) for turn_id in turn_ids]
     connection.execute_many("note_delivered", rows)
 
 
 def join_broken(connection: Connection, owner: Owner, body: int, *, since: datetime) -> TurnId | None:
-    """Return a turn whose connection broke, and clear the record of it."""
+    """Return the oldest turn of this request whose connection broke since then, and clear the record of it.
+
+    So each broken connection is joined once. Failed and cancelled turns have no answer to share.
+    None: there is no such turn.
+    """
     asked = {"user_id": owner.user_id, "org_id": owner.org_id, "body": body, "since": to_millis(since)}
     row = connection.one("join_broken", asked)
     return None if row is None else unpack(row[0])
 
 
 def find_asked(connection: Connection, owner: Owner, asked: int) -> tuple[TurnId, ...]:
-    """Return turns whose requests were asked with a prefix hash."""
+    """Return the newest turns whose requests were asked with this prefix hash, at most ``MOST_CANDIDATES``."""
     wanted = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": asked, "limit": MOST_CANDIDATES}
     return tuple(unpack(row[0]) for row in connection.many("select_turns_asked", wanted))
 
 
 def find_walked(connection: Connection, owner: Owner, trail: PrefixHashes) -> HashedPrefix | None:
-    """Return the newest turn that a request created."""
+    """Find the newest turn that was asked with this prefix hash by this request (``PrefixHashes.body``)."""
     asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
     row = connection.one("select_walked", asked)
     if row is None:
@@ -219,8 +253,8 @@ def find_walked(connection: Connection, owner: Owner, trail: PrefixHashes) -> Ha
     return HashedPrefix(turn_id=unpack(row[0]), phase=Phase(row[1]))
 
 
-class LedgerPrefixHashes(StoreResource):
-    """``PrefixHashStore`` of the contract, on a database."""
+class PrefixHashStore(StoreResource):
+    """Finds stored conversations of one owner by their content; ``session_id`` limits a search to one of them."""
 
     end = looks(find_end)
     exchanges = looks(find_exchanges)

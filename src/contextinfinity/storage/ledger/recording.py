@@ -21,7 +21,11 @@ from contextinfinity.storage.ledger.states import append_state, head_of, refuse_
 
 
 def record(connection: Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
-    """Append exchanges as turns in phase Done, with one state after the last of them."""
+    """Append turns that were finished elsewhere: in phase Done, without an owner, with one state for all of them.
+
+    A turn whose id exists is returned unchanged. Raises ``OutOfOrder`` while turns of the branch are neither
+    committed nor failed, ``AlreadyExists`` if an id exists on another branch, and ``Gone`` if it was deleted.
+    """
     check_exchanges(exchanges)
     there = {each.id: turn for each in exchanges if each.id and (turn := _recorded(connection, branch_id, each.id))}
     new = [exchange for exchange in exchanges if exchange.id not in there]
@@ -50,7 +54,12 @@ def refuse_deleted(connection: Connection, turn_id: TurnId) -> None:
 
 
 def log(connection: Connection, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
-    """Set a message as the answer of the newest turn, if that lacks one; otherwise append it as a turn."""
+    """Append one message from elsewhere with its own state, and return the turn that contains it.
+
+    An assistant message becomes the answer of the newest turn, if that was recorded without an answer and no turn,
+    fork or summary followed it; the turn keeps its own ``metadata``. Any other message starts a turn without an
+    answer, as ``record`` does. Raises ``OutOfOrder`` while turns of the branch are neither committed nor failed.
+    """
     said = Exchange(message=message, metadata=metadata)
     check_exchanges((said,))
     head = settled_head(connection, branch_id)

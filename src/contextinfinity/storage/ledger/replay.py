@@ -1,13 +1,20 @@
-"""Replaying spooled turns: the missing transitions of a turn are written in one transaction."""
+"""Replaying turns that were spooled while the ledger was unavailable.
+
+A ``ReplayedTurn`` holds how far a turn came: accepted, begun, sent to a provider, ended. Its missing transitions are
+written in one transaction, at the end of its branch. Replay is idempotent: a repeated or longer replay adds only what
+is missing, so a process may be killed between a replay and the removal of its spool.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId, now
-from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
+from contextinfinity.domain.turn import UNFINISHED, NewStep, NewTurn, Phase, Turn, TurnEnd
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_finalising, check_new_step, check_new_turn, check_turn_end
@@ -17,11 +24,35 @@ from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
 from contextinfinity.storage.ledger.rows import message_columns, pack, unpack
 from contextinfinity.storage.ledger.turns import begin_turn, blocker, end_turn, find_turn, insert_turn, open_step
-from contextinfinity.storage.replay import ReplayedTurn
+
+
+class ReplayedTurn(Struct, frozen=True, kw_only=True):
+    """A spooled turn with its progress."""
+
+    turn_id: TurnId
+    new: NewTurn | None = None
+    """The accepted turn with its id and owner; None if the ledger accepted it before the outage."""
+    said_at: datetime | None = None
+    begun: bool = False
+    """Whether answering had begun."""
+    steps: tuple[NewStep, ...] = ()
+    end: TurnEnd | None = None
+    failed: bool = False
+    """Whether the turn ended as Failed."""
+
+    @property
+    def has_to_begin(self) -> bool:
+        """Whether it cannot be replayed while another turn of its branch is being answered."""
+        return self.begun or bool(self.steps) or (self.end is not None and not self.failed)
 
 
 def land_turn(connection: Connection, landing: ReplayedTurn) -> Turn:
-    """Write the missing parts of a spooled turn."""
+    """Write the missing parts of a turn; a final turn does not change.
+
+    While an earlier turn of the branch waits or is being answered, the turn is only appended to the branch and
+    returned as Accepted: replay it again later. Raises ``Gone`` if the turn was deleted, and ``NotFound`` if its
+    branch is deleted or the ledger lacks a turn that it had accepted; nothing is written then.
+    """
     if landing.new is not None:
         check_new_turn(landing.new)
     for step in landing.steps:
@@ -68,7 +99,10 @@ def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> T
 def take_blockers(
     connection: Connection, spooled: Collection[TurnId], dead: WorkerId, by: WorkerId
 ) -> tuple[TurnId, ...]:
-    """Assign the turns of a dead worker that its spooled turns wait for, and that are not spooled, to ``by``."""
+    """Assign turns of a dead worker to ``by`` that its spooled turns wait for and that are not spooled themselves.
+
+    Their ends were never written anywhere, so they were interrupted; the spool cannot be replayed before they end.
+    """
     taken: list[TurnId] = []
     for turn_id in spooled:
         turn = find_turn(connection, turn_id)
@@ -82,8 +116,8 @@ def take_blockers(
     return tuple(taken)
 
 
-class LedgerReplay(StoreResource):
-    """``ReplayStore`` of the contract, on a database."""
+class ReplayStore(StoreResource):
+    """Writes spooled turns to the ledger."""
 
     land = writes(land_turn)
     take_blockers = writes(take_blockers)

@@ -31,7 +31,10 @@ from contextinfinity.storage.ledger.states import carry_pins, insert_state, newe
 def list_sessions(
     connection: Connection, owner: Owner | None, *, limit: int = 50, after: Position | None = None
 ) -> tuple[Session, ...]:
-    """Return the sessions of an owner, or of all users, most recently used first."""
+    """Return the owner's sessions, most recently used first; with ``after``, those that follow this position.
+
+    None lists the sessions of all users: only for callers that have the ledger itself, never over HTTP.
+    """
     moment, last = (LAST_PLACE, b"") if after is None else (to_millis(after.moment), pack(after.id))
     values = {"updated_at": moment, "id": last, "limit": row_limit(limit)}
     if owner is None:
@@ -41,13 +44,13 @@ def list_sessions(
 
 
 def rename_session(connection: Connection, session_id: SessionId, title: str | None) -> Session:
-    """Change the title of a session."""
+    """Change the title."""
     connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
     return _existing(connection, session_id)
 
 
 def set_retention(connection: Connection, session_id: SessionId, hours: float | None) -> Session:
-    """Set the time to live of the turns of a session; None: they are kept."""
+    """Set the time to live of a session's turns in hours; None keeps them. Raises ``NotFound``."""
     check_ttl(hours)
     connection.execute("set_retention", {"id": pack(session_id), "hours": hours})
     session = _existing(connection, session_id)
@@ -59,7 +62,7 @@ def set_retention(connection: Connection, session_id: SessionId, hours: float | 
 
 
 def note_session(connection: Connection, session_id: SessionId, key: str, value: Json) -> Session:
-    """Set one metadata key of a session."""
+    """Set one metadata key (no quotes in its name). Other keys and the time of last use do not change."""
     check_metadata_key(key)
     check_json(value, "metadata")
     values = {"id": pack(session_id), "path": f'$."{key}"', "value": metadata_column(value) or "null"}
@@ -68,7 +71,7 @@ def note_session(connection: Connection, session_id: SessionId, key: str, value:
 
 
 def activate_session(connection: Connection, session_id: SessionId, branch_id: BranchId) -> Session:
-    """Make another branch of a session the active one."""
+    """Make another branch the active one. Raises ``NotFound`` if it belongs to another session."""
     session = _existing(connection, session_id)
     if existing_branch(connection, branch_id).session_id != session.id:
         raise NotFound(f"Session {session_id} has no branch {branch_id}.")
@@ -88,7 +91,7 @@ def list_branches(connection: Connection, session_id: SessionId) -> tuple[Branch
 
 
 def read_lineage(connection: Connection, branch_id: BranchId) -> Lineage:
-    """Return the lineage of a branch. Raises ``NotFound`` if it is unknown."""
+    """Return the branch and its ancestors, with the turns visible of each. Raises ``NotFound`` if it is unknown."""
     existing_branch(connection, branch_id)
     return lineage_of(connection, branch_id)
 
@@ -101,7 +104,12 @@ def fork_branch(
     state: int | None = None,
     label: str | None = None,
 ) -> Branch:
-    """Create a branch after a turn, or from a state."""
+    """Create a branch after turn ``at``, or from state number ``state``; by default at the end of the branch.
+
+    The parent is the branch that owns the turn; the base is the newest state committed for a turn up to ``at``.
+    Pins are copied from the given ``state``, otherwise from ``branch_id``. Raises ``InvalidInput`` if the turn or
+    state does not exist.
+    """
     return _fork(connection, branch_id, at, state, label)
 
 
@@ -113,7 +121,7 @@ def rollback_branch(
     state: int | None = None,
     label: str | None = None,
 ) -> Branch:
-    """Fork and make the new branch the active one."""
+    """Fork as ``fork`` does and make the new branch the active one, in one transaction."""
     check_rollback(to, state)
     branch = _fork(connection, branch_id, to, state, label)
     _activate(connection, branch.session_id, branch.id)
@@ -121,7 +129,7 @@ def rollback_branch(
 
 
 def find_session(connection: Connection, session_id: SessionId) -> Session | None:
-    """Return a session by its id."""
+    """Return one session."""
     row = connection.one("select_session", (pack(session_id),))
     return None if row is None else to_session(row)
 
@@ -155,7 +163,7 @@ def _existing(connection: Connection, session_id: SessionId) -> Session:
 
 
 def find_by_external_id(connection: Connection, owner: Owner, external_id: str) -> Session | None:
-    """Read the owner\'s session of that foreign id."""
+    """Return the owner's session with that external id. Other owners' sessions are never returned."""
     row = connection.one("select_session_by_external_id", (owner.org_id, owner.user_id, external_id))
     return None if row is None else to_session(row)
 
@@ -166,7 +174,12 @@ def _activate(connection: Connection, session_id: SessionId, branch_id: BranchId
 
 
 def create_session(connection: Connection, new: NewSession) -> Session:
-    """Create a session with one branch and its root state."""
+    """Create a session with one branch and its root state.
+
+    A repeated request with the same idempotency key (``once``) returns the session that it created. Raises
+    ``AccessDenied`` if the given ``id`` belonged to another owner, ``AlreadyExists`` if the owner already uses the
+    ``external_id``, and ``KeyReused`` if the idempotency key belongs to a different request.
+    """
     check_new_session(new)
     if (made := made_before(connection, new.once)) is not None:
         return _existing(connection, unpack(made[0]))
@@ -279,8 +292,8 @@ def _begin_end(connection: Connection, forked: BranchId, lineage: Lineage, at: i
             return
 
 
-class LedgerSessions(StoreResource):
-    """``Sessions`` of the contract, on a database."""
+class Sessions(StoreResource):
+    """Conversations."""
 
     create = writes(create_session)
     get = looks(find_session)
@@ -292,8 +305,8 @@ class LedgerSessions(StoreResource):
     find = looks(find_by_external_id)
 
 
-class LedgerBranches(StoreResource):
-    """``Branches`` of the contract, on a database."""
+class Branches(StoreResource):
+    """Branches of turns. Forking and rolling back neither copy nor delete turns."""
 
     get = looks(get_branch)
     list = reads(list_branches)

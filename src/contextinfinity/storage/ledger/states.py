@@ -43,7 +43,7 @@ def get_state(connection: Connection, state_id: StateId) -> State | None:
 
 
 def list_states(connection: Connection, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
-    """Return the chain of states from the head back, newest first."""
+    """Return the chain of states from the head back, newest first, including those of parent branches."""
     values = {"branch_id": pack(branch_id), "limit": row_limit(limit)}
     if limit < 1:
         return ()
@@ -53,7 +53,11 @@ def list_states(connection: Connection, branch_id: BranchId, *, limit: int = 50)
 def newest_of_reasons(
     connection: Connection, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
 ) -> State | None:
-    """Return the newest state of the chain with one of these reasons."""
+    """Return the newest state of the chain with one of these reasons; with ``covers``, one that ends at that turn.
+
+    Folds and unfolds are found by index; for other reasons the chain is walked. Raises ``NotFound`` if the branch
+    is unknown.
+    """
     head = head_of(connection, branch_id)
     if covers is not None and not 0 <= covers <= LAST_PLACE:
         return None
@@ -73,7 +77,10 @@ def commit_state(
 
 
 def propose_fold(connection: Connection, candidate: FoldCandidate) -> FoldCandidate:
-    """Store the fold candidate of a branch."""
+    """Store a fold candidate; it replaces the previous one of the branch.
+
+    Raises ``InvalidInput`` if it covers an uncommitted turn, or fewer turns than the summary it continues.
+    """
     check_candidate(candidate)
     body = wire.dumps(candidate).decode()
     head = head_of(connection, candidate.branch_id)
@@ -90,7 +97,11 @@ def read_proposal(connection: Connection, branch_id: BranchId) -> FoldCandidate 
 
 
 def fold(connection: Connection, candidate: FoldCandidate, *, ends: Job | None = None) -> State | None:
-    """Commit a fold if it is still valid, and end its job."""
+    """Commit a fold and complete the job that computed it, in one transaction.
+
+    Returns None and writes nothing if the candidate no longer continues the branch's summary, or if turns were
+    deleted after it was computed. Raises ``JobLost`` and writes nothing if another worker now has the job.
+    """
     head, branch_id = head_of(connection, candidate.branch_id), candidate.branch_id
     deleted = _newest(connection, branch_id, head.state_seq, {"delete"}, None)
     if not candidate.continues(head) or (deleted is not None and deleted.state_seq > candidate.base_state_seq):
@@ -110,7 +121,7 @@ def fold(connection: Connection, candidate: FoldCandidate, *, ends: Job | None =
 
 
 def unfold(connection: Connection, branch_id: BranchId) -> State:
-    """Restore the summary from before the last fold."""
+    """Restore the summary from before the last fold. Raises ``Refused`` if there is no fold."""
     head = head_of(connection, branch_id)
     folded = _newest(connection, branch_id, head.state_seq, {"fold"}, head.covers_turn_seq)
     before = get_state(connection, folded.parent_id) if folded is not None and folded.parent_id else None
@@ -148,7 +159,7 @@ def _keep_spent(connection: Connection, state: State, spent: Usage) -> None:
 
 
 def pin_fact(connection: Connection, branch_id: BranchId, fact: str) -> State:
-    """Pin a fact and commit a state for it."""
+    """Pin a fact verbatim and commit a state for it. Pinning an existing fact again adds nothing."""
     check_fact(fact)
     head = head_of(connection, branch_id)
     if fact in head.pinned_facts:
@@ -157,14 +168,14 @@ def pin_fact(connection: Connection, branch_id: BranchId, fact: str) -> State:
 
 
 def unpin_fact(connection: Connection, branch_id: BranchId, number: int) -> State:
-    """Remove the pinned fact with that number."""
+    """Remove the pinned fact with that number (from 1). Raises ``NotFound`` if there is none."""
     head = head_of(connection, branch_id)
     rest = remove_pin(head.pinned_facts, number)
     return _advance(connection, head, branch_id, reason="unpin", pinned_facts=rest)
 
 
 def head_of(connection: Connection, branch_id: BranchId) -> State:
-    """Return the head of a branch. Raises ``NotFound`` if the branch is unknown."""
+    """Return the branch's head. Raises ``NotFound`` if the branch is unknown."""
     return to_state(must(connection.one("select_head", (pack(branch_id),)), "branch", branch_id))
 
 
@@ -311,8 +322,8 @@ def _advance(connection: Connection, head: State, branch_id: BranchId, **changes
     return state
 
 
-class LedgerStates(StoreResource):
-    """``States`` of the contract, on a database."""
+class States(StoreResource):
+    """Checkpoints. The head of a branch is the only source of committed state."""
 
     get = reads(get_state)
     head = looks(head_of)
@@ -320,7 +331,12 @@ class LedgerStates(StoreResource):
     newest = reads(newest_of_reasons)
 
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
-        """TX-B: write the new state, state_after, phase, head and head_seq."""
+        """TX-B: write the new state, state_after, phase, head and head_seq. Pins are read in the same transaction.
+
+        A turn that is already committed returns its existing state. A fold or unfold removes the branch's fold
+        candidate. Raises ``HeadMoved`` if the head is not ``expected_head`` (None, for drafts that only inherit,
+        accepts any head), and ``OutOfOrder`` while an earlier turn of the branch is neither committed nor failed.
+        """
         return await self._database.write(
             lambda connection: commit_state(connection, draft, expected_head=expected_head)
         )

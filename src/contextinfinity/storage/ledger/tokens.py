@@ -9,14 +9,13 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
 from contextinfinity.errors import AlreadyExists
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.idempotency import check_hash
-from contextinfinity.storage.invariants import check_name, check_one_of, row_limit
+from contextinfinity.storage.invariants import check_hash, check_name, check_one_of, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, unpack
 
 
 def find_token(connection: Connection, sha256: str) -> Token | None:
-    """Return the token with that hash."""
+    """Return the token with that hash, also if it is revoked or expired."""
     row = connection.one("select_token", (pack_hash(sha256),))
     return None if row is None else _to_token(row)
 
@@ -27,13 +26,13 @@ def list_tokens(connection: Connection, *, limit: int = 1000) -> tuple[Token, ..
 
 
 def revoke_token(connection: Connection, token_id: TokenId) -> Token:
-    """Revoke a token."""
+    """Revoke a token, effective at once in every process. Revoking it again changes nothing."""
     connection.execute("revoke_token", {"id": pack(token_id), "now": to_millis(now())})
     return _existing(connection, token_id)
 
 
 def any_token_exists(connection: Connection) -> bool:
-    """Return whether any token exists."""
+    """Return whether any token exists, revoked or not."""
     return bool(connection.many("any_token")[0][0])
 
 
@@ -46,7 +45,7 @@ def check_new_token(new: NewToken) -> None:
 
 
 def create_token(connection: Connection, new: NewToken) -> Token:
-    """Store a token."""
+    """Store a token. Raises ``AlreadyExists`` for a known hash and ``InvalidInput`` for a malformed one."""
     check_new_token(new)
     if connection.one("select_token", (pack_hash(new.sha256),)) is not None:
         raise AlreadyExists("There is a token of that hash already.")
@@ -74,8 +73,8 @@ def _to_token(row: Row) -> Token:
     )
 
 
-class LedgerTokens(StoreResource):
-    """``Tokens`` of the contract, on a database."""
+class Tokens(StoreResource):
+    """API tokens of a server. Only the hash of a token's secret is stored."""
 
     create = writes(create_token)
     find = looks(find_token)

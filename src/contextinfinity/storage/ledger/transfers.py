@@ -41,7 +41,7 @@ from contextinfinity.storage.ledger.binding import StoreResource, reads
 from contextinfinity.storage.ledger.contents import insert_messages, insert_plan, keep_text, metadata_column
 from contextinfinity.storage.ledger.imports import external_id_mark
 from contextinfinity.storage.ledger.jobs import enqueue
-from contextinfinity.storage.ledger.memories import find_owner, owner_key
+from contextinfinity.storage.ledger.memories import find_owner, owner_key, words_of
 from contextinfinity.storage.ledger.prefix_hashes import note_logged
 from contextinfinity.storage.ledger.rows import (
     inputs_column,
@@ -57,7 +57,6 @@ from contextinfinity.storage.ledger.rows import (
     unpack,
 )
 from contextinfinity.storage.ledger.sessions import find_by_external_id
-from contextinfinity.storage.memories import words_of
 
 T = TypeVar("T")
 
@@ -66,8 +65,7 @@ LARGEST_RESPONSE = 64 << 20
 
 def read_outline(connection: Connection, session_id: SessionId) -> SessionOutline | None:
     """Return a session, its branches and its tombstones."""
-    row = connection.one("select_session_transfer", (pack(session_id),))
-    if row is None:
+    if (row := connection.one("select_session_transfer", (pack(session_id),))) is None:
         return None
     session = SessionTransfer(
         id=unpack(row[0]),
@@ -109,7 +107,7 @@ def _branch(row: Row) -> BranchTransfer:
 def read_states(
     connection: Connection, session_id: SessionId, *, after: StateId | None = None, limit: int = 500
 ) -> tuple[StateTransfer, ...]:
-    """Return the states of a session, ordered by id."""
+    """Return the states of a session after id ``after``, ordered by id."""
     values = {"session_id": pack(session_id), "after": pack(after) if after else b"", "limit": limit}
     return tuple(
         StateTransfer(
@@ -133,7 +131,7 @@ def read_states(
 def read_turns(
     connection: Connection, session_id: SessionId, *, after: tuple[int, str] = (0, ""), limit: int = 200
 ) -> tuple[TurnTransfer, ...]:
-    """Return the turns that are answered or failed, ordered by (turn_seq, id)."""
+    """Return the finished turns after ``after``, ordered by (turn_seq, id)."""
     values = {"session_id": pack(session_id), "seq": after[0], "id": pack(after[1]), "limit": limit}
     return tuple(_turn(connection, row) for row in connection.many("select_turns_transfer", values))
 
@@ -253,8 +251,8 @@ def restore_session(
     connection: Connection, outline: SessionOutline, states: Sequence[StateTransfer], turns: Sequence[TurnTransfer]
 ) -> bool:
     """Restore a session; return False if it exists."""
-    session = outline.session
-    key, owner = pack(session.id), Owner(user_id=session.user_id, org_id=session.org_id)
+    session, key = outline.session, pack(outline.session.id)
+    owner = Owner(user_id=session.user_id, org_id=session.org_id)
     there = connection.one("select_owner_of_session", (key,))
     if there is not None and Owner(org_id=there[0], user_id=there[1]) == owner:
         return False
@@ -568,8 +566,8 @@ def read_owners(connection: Connection) -> tuple[Owner, ...]:
     return tuple(Owner(org_id=org_id, user_id=user_id) for org_id, user_id in connection.many("select_owners_transfer"))
 
 
-class LedgerTransfers(StoreResource):
-    """``TransferStore`` of the contract, on a database."""
+class TransferStore(StoreResource):
+    """Conversations with everything that belongs to them. The rules of ``storage.contract`` apply."""
 
     owners = reads(read_owners)
     outline = reads(read_outline)
@@ -580,11 +578,14 @@ class LedgerTransfers(StoreResource):
     async def restore(
         self, outline: SessionOutline, states: Sequence[StateTransfer], turns: Sequence[TurnTransfer]
     ) -> bool:
-        """Restore a session in one transaction; return False if it exists."""
+        """Restore a session whose texts and blobs are stored; return False and write nothing if it exists.
+
+        Raises ``InvalidInput`` for inconsistent parts, and ``AccessDenied`` if the id is or was another owner's.
+        """
         return await self._restored(lambda connection: restore_session(connection, outline, states, turns))
 
     async def restore_memories(self, owner: Owner, memories: Sequence[MemoryTransfer]) -> int:
-        """Add the memories that the owner does not have."""
+        """Add the memories that the owner does not have, and return how many."""
         return await self._restored(lambda connection: restore_memories(connection, owner, memories))
 
     async def _restored(self, work: Callable[[Connection], T]) -> T:

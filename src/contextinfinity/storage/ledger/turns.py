@@ -83,7 +83,7 @@ def begin_step(
 
 
 def cancel_turn(connection: Connection, turn_id: TurnId) -> Turn:
-    """Request cancellation from the turn's owner."""
+    """Request cancellation from the turn's owner, which may be another process. A final turn does not change."""
     connection.execute("ask_to_stop", (pack(turn_id),))
     return existing_turn(connection, turn_id)
 
@@ -100,7 +100,7 @@ def list_steps(connection: Connection, turn_id: TurnId, *, first: int = 0) -> tu
 
 
 def read_plan(connection: Connection, turn_id: TurnId) -> Plan | None:
-    """Return the plan of the turn's last request."""
+    """Return the plan of the turn's last request, or of its clarifying question."""
     row = connection.one("select_plan", (pack(turn_id),))
     return None if row is None else wire.loads(Plan, row[0])
 
@@ -219,7 +219,7 @@ def _fenced(
 
 
 def prepare_turn(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
-    """Accepted → ContextPrepared."""
+    """Move a turn from Accepted to ContextPrepared. Raises ``BranchBusy`` while an earlier turn is not final."""
     turn = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
     if (other := blocker(connection, turn)) is not None:
         raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {other[0]} of the same branch is {other[1]}.")
@@ -324,7 +324,11 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
 
 
 def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int]:
-    """Return the number of turns of the lineage from ``first`` to ``last``, and the sum of their update times."""
+    """Return the number of turns of the lineage from ``first`` to ``last``, and the sum of their update times.
+
+    Times are in milliseconds. The digest changes when one of these turns changes, expires or is deleted, so that a
+    copy of finished turns can be checked. None while the branch continues outside of the ledger.
+    """
     count = updated = 0
     since = _since(connection, pack(branch_id))
     for branch, begin, end in stretches_before(connection, branch_id, last + 1):
@@ -402,8 +406,8 @@ def fail_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: 
     return end_turn(connection, turn, Phase.FAILED, ending.end, ending.answer)
 
 
-class LedgerTurns(StoreResource):
-    """``Turns`` of the contract, on a database."""
+class Turns(StoreResource):
+    """Messages and their answers."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -421,13 +425,25 @@ class LedgerTurns(StoreResource):
     digest = looks(read_digest)
 
     async def accept(self, new: NewTurn) -> Turn:
-        """TX-0: write the turn, its message and its position in the branch."""
+        """TX-0: write the turn, its message and its position in the branch.
+
+        With ``begin``, also move the turn to ContextPrepared unless it has to wait for an earlier one. With
+        ``creates``, also create its session; this raises the errors of ``Sessions.create``. A repeated request with the
+        same idempotency key (``once``) returns the turn that it created, in its current phase.
+
+        Raises ``QueueFull`` if ``queue_limit`` turns already wait in Accepted, ``WorkerLost`` if the owner was declared
+        dead, and ``KeyReused`` if the idempotency key belongs to a different request. Nothing is written then.
+        """
         check_new_turn(new)
         message = message_columns(new.message)
         return self._note(await self._database.write(lambda connection: accept_turn(connection, new, message)))
 
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
-        """TX-P: make a step and its plan durable before the provider is called."""
+        """TX-P: write a step and its plan before the provider is called; ContextPrepared → Responding.
+
+        For a later step the turn stays in Responding, and the previous step (``closes``) is ended in the same
+        transaction. Raises ``AlreadyExists`` for a repeated ``step_index``.
+        """
         check_new_step(step)
         written = self._written.get(turn_id)
         return self._note(
@@ -435,17 +451,20 @@ class LedgerTurns(StoreResource):
         )
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """TX-A: write the answer, the last step, the phase and the job that commits the turn."""
+        """TX-A: write the answer, the last step, phase ResponseFinalized and the job that commits the turn."""
         ending = self._ending(turn_id, end)
         return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, ending))
 
     async def finalise_and_claim(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> tuple[Turn, Job | None]:
-        """TX-A, and claim the job that commits the turn."""
+        """TX-A, and claim the job for the owner in the same transaction.
+
+        The job is None while another job of the branch runs.
+        """
         ending = self._ending(turn_id, end)
         return await self._database.write(lambda connection: finalise_and_claim(connection, turn_id, owner, ending))
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """End a turn as Failed."""
+        """End a turn as Failed, with the part of the answer that was shown."""
         ending = self._ending(turn_id, end)
         return await self._database.write(lambda connection: fail_turn(connection, turn_id, owner, ending))
 
@@ -462,6 +481,6 @@ class LedgerTurns(StoreResource):
         return _Ending(end, answer, self._written.pop(turn_id, None))
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
-        """Return the newest turns of the lineage, oldest first."""
+        """Return the newest ``limit`` turns of the lineage, oldest first; with ``before``, only lower turn_seqs."""
         ask = self._database.look if limit <= FEW else self._database.read
         return await ask(lambda connection: read_history(connection, branch_id, limit, before))

@@ -59,15 +59,15 @@ def take_over(connection: Connection, dead: WorkerId, by: WorkerId) -> TakenOver
     return TakenOver(turns=tuple(unpack(turn_id) for turn_id, _ in turns), jobs=len(jobs))
 
 
-class LedgerWorkers(StoreResource):
-    """``Workers`` of the contract, on a database."""
+class Workers(StoreResource):
+    """Worker processes. A dead worker is detected by its free lock at once, otherwise by missed heartbeats."""
 
     def __init__(self, database: Database, locks: Liveness) -> None:
         self._database = database
         self._locks = locks
 
     async def enter(self) -> Worker:
-        """Register this process as a worker. The lock is taken first, so that it never looks dead."""
+        """Register this process as a worker."""
         worker = Worker(id=new_id(), host=socket.gethostname(), pid=os.getpid(), started_at=now())
         self._locks.hold(worker.id)
         values = {"id": worker.id, "host": worker.host, "pid": worker.pid, "now": to_millis(worker.started_at)}
@@ -80,25 +80,29 @@ class LedgerWorkers(StoreResource):
         return worker
 
     async def beat(self, worker: WorkerId) -> None:
-        """Write a heartbeat."""
+        """Write a heartbeat. Raises ``WorkerLost`` if the worker was declared dead: it must register again."""
         if await self._database.write(lambda connection: connection.one("beat", (worker,))) is None:
             self._locks.release(worker)
             raise WorkerLost(f"Worker {worker} was declared dead.")
 
     async def leave(self, worker: WorkerId) -> None:
-        """Unregister a worker."""
+        """Unregister a worker. Unknown workers are ignored."""
         await self._database.write(lambda connection: connection.many("delete_worker", (worker,)))
         self._locks.release(worker)
 
     list = reads(list_workers)
 
     async def dead(self) -> tuple[WorkerId, ...]:
-        """Return the workers known to be dead."""
+        """Return the workers known to be dead, and owners of turns or jobs that are not registered."""
         known = await self._database.read(known_workers)
         return tuple(sorted(name for name in known if self._locks.is_free(name)))
 
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
-        """Declare a worker dead; see ``Workers.take_over`` of the contract."""
+        """Declare a worker dead, assign its unfinished turns to ``by`` and queue its running jobs again.
+
+        Later writes of the dead worker are rejected, and it cannot claim new work. A job is delayed longer each time
+        its worker dies, and fails at the fifth death, except summarize_turn. A second take-over does nothing.
+        """
         taken = await self._database.write(lambda connection: take_over(connection, dead, by))
         self._locks.release(dead)
         return taken

@@ -7,23 +7,21 @@ from pathlib import Path
 
 from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.storage.contract import Jobs, Tokens, Workers
 from contextinfinity.storage.database import Connection, Database
-from contextinfinity.storage.ledger.jobs import LedgerJobs
-from contextinfinity.storage.ledger.replay import LedgerReplay
+from contextinfinity.storage.ledger.jobs import Jobs
+from contextinfinity.storage.ledger.replay import ReplayStore
 from contextinfinity.storage.ledger.store import LedgerStore
-from contextinfinity.storage.ledger.tokens import LedgerTokens
-from contextinfinity.storage.ledger.workers import LedgerWorkers, known_workers
+from contextinfinity.storage.ledger.tokens import Tokens
+from contextinfinity.storage.ledger.workers import Workers, known_workers
 from contextinfinity.storage.postgres.database import PostgresDatabase
 from contextinfinity.storage.postgres.vector_table import PostgresVectors
-from contextinfinity.storage.replay import ReplayStore
 from contextinfinity.storage.worker_locks import WorkerLocks
 
 LEASE_SECONDS = 20
 """A worker without a heartbeat for so long, by the server's clock, is dead."""
 
 
-class LeasedWorkers(LedgerWorkers):
+class LeasedWorkers(Workers):
     """Workers of any number of hosts: alive while their lease lasts.
 
     A worker of this data_dir that died is known at once: its lock file is there, and free.
@@ -57,9 +55,9 @@ class PostgresStore(LedgerStore):
         super().__init__(self.database, PostgresVectors(self.database), self._locks)
         everybody = self.database.maintenance
         self.workers: Workers = LeasedWorkers(everybody, self._locks)
-        self.jobs: Jobs = LedgerJobs(everybody)
-        self.tokens: Tokens = LedgerTokens(everybody)
-        self.landings: ReplayStore = LedgerReplay(everybody)
+        self.jobs: Jobs = Jobs(everybody)
+        self.tokens: Tokens = Tokens(everybody)
+        self.landings: ReplayStore = ReplayStore(everybody)
 
     def held_up(self, *, reading: bool = False) -> float:
         """Return for how many seconds the server has given no sign while this process waits for it."""

@@ -13,8 +13,7 @@ import apsw
 
 from contextinfinity.domain.ids import SessionId, TurnId, now, to_millis
 from contextinfinity.errors import LedgerCorrupt, LedgerForeign, NotFound
-from contextinfinity.storage.deletions import BATCH
-from contextinfinity.storage.ledger.deletions import LedgerDeletions, begin, delete_turn, expire_turns, go_on
+from contextinfinity.storage.ledger.deletions import BATCH, Deletions, begin, delete_turn, expire_turns, go_on
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.sqlite.connection import open_database, translated
 from contextinfinity.storage.sqlite.database import SqliteDatabase
@@ -80,7 +79,7 @@ def _has_work(path: Path, sessions: Sequence[bytes], turns: Sequence[bytes]) -> 
 async def _purge(path: Path, sessions: Sequence[bytes], turns: Sequence[bytes]) -> None:
     database = await asyncio.to_thread(SqliteDatabase, path)
     try:
-        deletions = LedgerDeletions(database)
+        deletions = Deletions(database)
         for session in sessions:
             await _delete(database, session)
         for turn in turns:

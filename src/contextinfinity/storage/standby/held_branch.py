@@ -33,7 +33,6 @@ from contextinfinity.domain.turn import (
     Usage,
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, QueueFull
-from contextinfinity.storage.idempotency import check_same_request
 from contextinfinity.storage.invariants import (
     check_exchanges,
     check_finalising,
@@ -41,12 +40,13 @@ from contextinfinity.storage.invariants import (
     check_new_turn,
     check_owner,
     check_phase,
+    check_same_request,
     check_turn_end,
     not_settled,
     rounds_of,
 )
-from contextinfinity.storage.prefix_hashes import gone_on, not_on_branch
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.prefix_hashes import gone_on, not_on_branch
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.recent import Recent, Seed
 from contextinfinity.storage.standby.spool import Item, Record, Recorded, Spooled, id_of
 

@@ -25,9 +25,8 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Turn
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.idempotency import check_same_request
-from contextinfinity.storage.invariants import check_new_session
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.invariants import check_new_session, check_same_request
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, Seed, unexpired_state

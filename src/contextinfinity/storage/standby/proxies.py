@@ -25,10 +25,15 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
-from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Turns, Workers
-from contextinfinity.storage.deletions import BATCH, Deletions
-from contextinfinity.storage.imports import ImportStore
-from contextinfinity.storage.prefix_hashes import PrefixHashStore
+from contextinfinity.storage.ledger.contents import Contents
+from contextinfinity.storage.ledger.deletions import BATCH, Deletions
+from contextinfinity.storage.ledger.imports import ImportStore
+from contextinfinity.storage.ledger.jobs import Jobs
+from contextinfinity.storage.ledger.prefix_hashes import PrefixHashStore
+from contextinfinity.storage.ledger.sessions import Branches, Sessions
+from contextinfinity.storage.ledger.states import States
+from contextinfinity.storage.ledger.turns import Turns
+from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.held_branches import HeldBranches
 from contextinfinity.storage.standby.recent import newest

@@ -33,7 +33,7 @@ from contextinfinity.storage.journal.entries import JournalEntry, to_line, trans
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.journal_reader import open_lines
 from contextinfinity.storage.journal.journal_writer import FlushPolicy, Journal
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby import old_spool
 from contextinfinity.storage.worker_locks import is_at, locked
 

@@ -36,7 +36,7 @@ from contextinfinity.errors import (
     OutOfOrder,
 )
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.replay import ReplayedTurn
+from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import SUFFIX, Item, Spooled, branch_of, id_of, read, retire, taken

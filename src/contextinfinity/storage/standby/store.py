@@ -13,10 +13,16 @@ from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.errors import LedgerFailed
 from contextinfinity.storage.acting_owner import maintenance_context
-from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
-from contextinfinity.storage.deletions import Deletions
-from contextinfinity.storage.imports import ImportStore
-from contextinfinity.storage.prefix_hashes import PrefixHashStore
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.ledger.contents import Contents
+from contextinfinity.storage.ledger.deletions import Deletions
+from contextinfinity.storage.ledger.imports import ImportStore
+from contextinfinity.storage.ledger.jobs import Jobs
+from contextinfinity.storage.ledger.prefix_hashes import PrefixHashStore
+from contextinfinity.storage.ledger.sessions import Branches, Sessions
+from contextinfinity.storage.ledger.states import States
+from contextinfinity.storage.ledger.turns import Turns
+from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.storage.standby import proxies
 from contextinfinity.storage.standby.held_branches import Bounds, HeldBranches
 from contextinfinity.storage.standby.spool_replay import NOT_NOW
