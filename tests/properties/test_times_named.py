@@ -9,16 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.retrieval import time_words as say
-from contextinfinity.retrieval.dates import LONGEST, MOST, dates_mentioned, nearness, spans_in
+from contextinfinity.retrieval.date_patterns import NUMBERS, ORDINALS, PARTS, SETS, THIRDS
+from contextinfinity.retrieval.dates import LONGEST, MOST, WAKING, dates_mentioned, nearness, spans_in
 from tests.cases import each
 from tests.sizes import sized
 
-_WORDS = sorted(
-    say.WAKING | say.LAST | say.THIS | say.NEXT | say.LAST_BEHIND | say.IN | say.COUNTED | set(say.NUMBERS)
-    | set(say.THIRDS) | set(say.ORDINALS) | set(say.PARTS) | {"ago", "before", "after", "of", "the", "to", "and", "il",
-    "y", "vor", "hace", "between", "from", "May", "March", "Sun", "new", "year", "eve", "s", "week", "avant", "l"}
-)  # fmt: skip
+_OTHERS = {"ago", "the", "to", "and", "il", "y", "vor", "hace", "May", "Sun", "eve", "s", "week", "avant", "l", "a"}
+_WORDS = sorted(WAKING.union(NUMBERS, ORDINALS, PARTS, THIRDS, *SETS.values(), _OTHERS))
 _NUMBERS = [
     "7",
     "7th",

@@ -4,32 +4,68 @@
     dates_mentioned  in a message: written on 8 May, "yesterday" is 7 May
     nearness    how well a moment fits a span
 
-Words that only look like a time (a version, a price, "may" as a verb) are ignored. No input raises an error, and of a
-very long text only the ends are read.
+The patterns of ``times.toml`` find dates and times relative to now; the words before one or between two of them move
+or extend it ("the week before", "the end of", "since", "from … to"). Words that only look like a time (a version, a
+price, "may" as a verb) are ignored. No input raises an error, and of a very long text only the ends are read.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
+from itertools import pairwise
 from math import exp, sqrt
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.retrieval import time_words as say
-from contextinfinity.retrieval.periods import DAY, Period, midnight
-from contextinfinity.retrieval.relative_dates import phrase_at, thirds_of_told
-from contextinfinity.retrieval.time_words import Words, may_name_a_time
+from contextinfinity.retrieval.date_patterns import (
+    DAYS_OFF,
+    HOLIDAYS,
+    MONTHS,
+    NUMBERS,
+    PARTS,
+    SEASONS,
+    SETS,
+    SHORT_WEEKDAYS,
+    THIRDS,
+    UNITS,
+    WEEKDAYS,
+    listed,
+    matches,
+)
+from contextinfinity.retrieval.periods import DAY, Period, around, calendar, midnight, stepped, third, weekday
 
 MOST = 64
 """The maximum number of spans of one text; a text with more is a list of dates."""
 LONGEST = 20_000
 """The number of characters that are read, half of them from the end."""
-_STARTS = (
-    say.WAKING | say.LAST | say.THIS | say.NEXT | frozenset(say.THIRDS) | frozenset(say.NUMBERS) | say.VAGUE
-    | frozenset(say.ORDINALS) | frozenset(("vor", "hace", "il", "new", "black", "boxing", "independence", "first"))
-)  # fmt: skip
-_TO = frozenset(("to", "until", "till", "through", "bis", "hasta", "and"))
+_TABLES = (MONTHS, WEEKDAYS, SHORT_WEEKDAYS, UNITS, SEASONS, PARTS, DAYS_OFF, HOLIDAYS)
+WAKING: Final = frozenset(word for table in _TABLES for phrase in table for word in phrase.split()).union(
+    ("an", "ans", "hier", "q1", "q2", "q3", "q4")
+)
+"""Every phrase that names a time contains one of these, or a number like a year or a day."""
+_TIMELY: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|\d[./-]\d\d(?!\d)|\d(?:st|nd|rd|th|er|º|ª)\b", re.I)
+_WORD: Final = re.compile(r"[qQ][1-4]|[^\W\d_]+")
+_LEADING = 48
+"""The number of characters before a time in which words that move it are searched."""
+_DEEPEST = 2
+"""The maximum nesting: the week before the day before yesterday."""
+_MOVING: Final = re.compile(
+    rf"\b(?:(?:(?:(?P<count>\d{{1,3}}|{listed(NUMBERS)})|last|first)\s)?"
+    rf"(?:(?P<unit>{listed(UNITS)})|(?P<weekday>{listed(WEEKDAYS)}))\s"
+    rf"(?:{listed(SETS['before'])}|(?P<after>{listed(SETS['after'])}))"
+    r"|(?P<within>week|weekend)\s(?:of|starting|beginning))\s(?:on\s)?(?:(?:the|my|our)\s)?$",
+    re.I,
+)
+_THIRD: Final = re.compile(
+    rf"\b(?:(?P<of>{listed(THIRDS)})(?:\s(?:{listed(SETS['of'])}))+\s|(?P<alone>{listed(SETS['third_alone'])})[\s-])$",
+    re.I,
+)
+_SINCE: Final = re.compile(r"\b(?:since|seit|depuis|desde)\s$", re.I)
+_TO: Final = re.compile(r"\s(?:to|until|till|through|bis|hasta)\s", re.I)
+_BETWEEN: Final = re.compile(r"\bbetween\s$", re.I)
 
 
 class TimeSpan(Struct, frozen=True):
@@ -42,36 +78,40 @@ class TimeSpan(Struct, frozen=True):
 
 
 class _Found(Struct, frozen=True):
-    periods: tuple[Period, ...]
     first: int
     behind: int
+    periods: tuple[Period, ...]
 
 
 def spans_in(text: str, asked_at: datetime) -> tuple[TimeSpan, ...]:
-    """Return the times mentioned in a question, in order; of two interpretations the likelier comes first."""
+    """Return the times mentioned in a text, in order; of two interpretations the likelier comes first."""
     text = _shortened(text)
+    if not may_name_a_time(text):
+        return ()
     now = asked_at.replace(tzinfo=None, fold=0)
-    words = Words(text)
     spans: dict[tuple[datetime, datetime], TimeSpan] = {}
-    for found in _merged(words, _phrases(words, now)):
-        said = text[words.places[found.first][0] : words.places[found.behind - 1][1]]
+    for found in _joined(text, [_moved(text, each, now) for each in _chosen(text, now)]):
         for period in found.periods:
             if period.start < period.end:
-                span = _span(period, asked_at, said)
+                span = _span(period, asked_at, text[found.first : found.behind])
                 spans.setdefault((span.start, span.end), span)
     return tuple(spans.values())
 
 
 def dates_mentioned(text: str, said_at: datetime) -> tuple[TimeSpan, ...]:
     """Return the times mentioned in a message, relative to when it was written."""
-    text = _shortened(text)
-    return spans_in(text, said_at) if may_name_a_time(text) else ()
+    return spans_in(text, said_at)
 
 
 def nearness(span: TimeSpan, moment: datetime) -> float:
     """Return how well a moment fits: 1 inside; outside it decays, within days for a day and weeks for a month."""
     away = max(span.start - moment, moment - span.end, timedelta(0)) / DAY
     return exp(-away / sqrt((span.end - span.start) / DAY))
+
+
+def may_name_a_time(text: str) -> bool:
+    """Return whether a text may name a time: a fast check that excludes most messages."""
+    return not WAKING.isdisjoint(_WORD.findall(text.lower())) or _TIMELY.search(text) is not None
 
 
 def _shortened(text: str) -> str:
@@ -85,73 +125,88 @@ def _span(period: Period, asked_at: datetime, said: str) -> TimeSpan:
     return TimeSpan(start=start, end=end, certainty=round(min(1.0, period.certainty), 3), words=said)
 
 
-def _phrases(words: Words, now: datetime) -> list[_Found]:
-    found: list[_Found] = []
-    at = 0
-    while at < len(words.low) and len(found) < MOST:
-        hit = _phrase(words, at, now)
-        if hit is None:
-            at += 1
-            continue
-        found.append(hit)
-        at = hit.behind
+def _chosen(text: str, now: datetime) -> list[_Found]:
+    """Return the matches in order; of those that overlap the first and longest."""
+    chosen: list[_Found] = []
+    for found in sorted((_Found(*each) for each in matches(text, now)), key=lambda each: (each.first, -each.behind)):
+        if (not chosen or found.first >= chosen[-1].behind) and len(chosen) < MOST:
+            chosen.append(found)
+    return chosen
+
+
+def _moved(text: str, found: _Found, now: datetime) -> _Found:
+    """Apply the words before a time that move, cut or extend it."""
+    for _ in range(_DEEPEST):
+        leading = text[max(0, found.first - _LEADING) : found.first]
+        try:
+            if moving := _MOVING.search(leading):
+                periods = tuple(_beside(period, moving) for period in found.periods)
+            elif cut := _THIRD.search(leading):
+                moving, periods = (
+                    cut,
+                    tuple(third(period, THIRDS[cut[cut.lastgroup or 0].lower()]) for period in found.periods),
+                )
+            elif since := _SINCE.search(leading):
+                end = midnight(now) + DAY
+                moving, periods = since, tuple(replace(each, end=max(each.end, end)) for each in found.periods)
+            else:
+                break
+        except (ValueError, OverflowError):
+            break
+        found = _Found(found.first - len(leading) + moving.start(), found.behind, periods)
     return found
 
 
-def _phrase(words: Words, at: int, now: datetime) -> _Found | None:
-    word = words.low[at]
-    if not (word in _STARTS or word[0].isdigit()):
-        return None
-    try:
-        hit = phrase_at(words, at, now)
-        if hit is None and word in say.THIRDS:
-            hit = thirds_of_told(words, at, now)
-        if hit is None:
-            return None
-        periods, first = hit[0], at
-        if words.before(at) in say.SINCE:
-            periods, first = tuple(_since(period, now) for period in periods), at - 1
-    except (ValueError, OverflowError):
-        return None
-    return _Found(periods, first, hit[1])
+def _beside(period: Period, said: re.Match[str]) -> Period:
+    """Return the week before a time, two days after it, the Friday before it, the week that contains it."""
+    unit, direction = UNITS.get((said["unit"] or "").lower(), ""), 1 if said["after"] else -1
+    edge = period.start if direction < 0 else period.end - DAY
+    if said["weekday"]:
+        found = weekday(edge, WEEKDAYS[said["weekday"].lower()], direction)
+    elif said["within"]:
+        if period.end - period.start > 7 * DAY:
+            raise ValueError(period)
+        found = calendar(period.start, said["within"].lower(), 0)
+    elif said["count"]:
+        found = around(edge, direction * float(NUMBERS.get(said["count"].lower(), said["count"])), unit)
+    elif unit == "weekend":
+        found = calendar(period.start if direction < 0 else period.end, unit, 0)
+        if direction < 0 and found.end > period.start:
+            found = calendar(period.start, unit, -1)
+    elif direction < 0:
+        found = Period(stepped(period.start, -1, unit), period.start)
+    else:
+        found = Period(period.end, stepped(period.end, 1, unit))
+    return replace(found, certainty=0.95 * period.certainty, floating=period.floating)
 
 
-def _since(period: Period, now: datetime) -> Period:
-    return replace(period, end=max(period.end, midnight(now) + DAY))
-
-
-def _merged(words: Words, found: list[_Found]) -> list[_Found]:
-    """Merge two times that bound a range: from May 3 to May 8, between June and August 2023."""
-    merged: list[_Found] = []
+def _joined(text: str, found: list[_Found]) -> list[_Found]:
+    """Drop what a moved time overlaps, and join two times that bound a range: from May 3 to May 8."""
+    left: list[_Found] = []
     for one in found:
-        before = merged[-1] if merged else None
-        both = _bounds(words, before, one) if before else None
-        if both:
-            merged[-1] = both
-        else:
-            merged.append(one)
-    return merged
+        while left and left[-1].behind > one.first:
+            left.pop()
+        left.append(one)
+    joined = left[:1]
+    for one, other in pairwise(left):
+        between = text[one.behind : other.first]
+        is_range = _TO.fullmatch(between) or (
+            between.strip().lower() == "and" and _BETWEEN.search(text[max(0, one.first - _LEADING) : one.first])
+        )
+        both = _range(joined[-1], other) if is_range else None
+        joined[-1:] = [both] if both else [joined[-1], other]
+    return joined
 
 
-def _bounds(words: Words, one: _Found, other: _Found) -> _Found | None:
-    if other.first != one.behind + 1 or words.at(one.behind) not in _TO or not words.joined(other.first):
-        return None
-    opened = words.before(one.first)
-    if words.at(one.behind) == "and" and opened != "between":
-        return None
+def _range(one: _Found, other: _Found) -> _Found | None:
     start, end = one.periods[0], other.periods[0]
     if start.floating and (not end.floating or start.start >= end.end):
-        start = _in_year(start, end)
+        try:
+            moved = start.start.replace(year=end.start.year)
+            start = replace(start, start=moved if moved < end.end else moved.replace(year=end.start.year - 1))
+        except ValueError:
+            return None
     if not start.start < end.end:
         return None
     sure = min(start.certainty, end.certainty)
-    return _Found((Period(start.start, end.end, sure, end.floating),), one.first, other.behind)
-
-
-def _in_year(period: Period, other: Period) -> Period:
-    """Move a period without a year into the year of the other one, or into the year before if it would be later."""
-    try:
-        moved = period.start.replace(year=other.start.year)
-        return replace(period, start=moved if moved < other.end else moved.replace(year=other.start.year - 1))
-    except ValueError:
-        return period
+    return _Found(one.first, other.behind, (Period(start.start, end.end, sure, end.floating),))

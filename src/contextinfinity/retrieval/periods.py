@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 DAY = timedelta(days=1)
 _SEASON_BEGINS = {"spring": 3, "summer": 6, "autumn": 9, "winter": 12}
-_FIXED = {"christmas": (12, 24, 3), "halloween": (10, 31, 1), "valentine": (2, 14, 1), "silvester": (12, 31, 1)}
 _HOURS = {"morning": (5, 12), "afternoon": (12, 18), "evening": (17, 24)}
 _YEARS_BACK = 9
 """Within this many years there is always a leap day."""
@@ -72,26 +71,10 @@ def season(number: int, name: str) -> Period:
     return Period(start, months_on(start, 3), 0.8)
 
 
-def holiday(number: int, name: str) -> Period:
-    """Return a holiday of the year with the days that belong to it."""
-    if name in _FIXED:
-        month_, first, days = _FIXED[name]
-        start = datetime(number, month_, first)
-        return Period(start, start + days * DAY)
-    if name == "easter":
-        sunday = _easter(number)
-        return Period(sunday - 2 * DAY, sunday + 2 * DAY)
-    start = datetime(number, 11, 1)
-    return day(start + DAY * ((3 - start.weekday()) % 7 + 21))
-
-
-def _easter(number: int) -> datetime:
-    """Return Easter Sunday of a Gregorian year."""
-    golden, century = number % 19, number // 100
-    epact = (century - century // 4 - (8 * century + 13) // 25 + 19 * golden + 15) % 30
-    moon = epact - (epact // 28) * (1 - (29 // (epact + 1)) * ((21 - golden) // 11))
-    weekday_ = (number + number // 4 + moon + 2 - century + century // 4) % 7
-    return datetime(number, 3, 28) + DAY * (moon - weekday_)
+def holiday(number: int, month_: int, first: int, days: int) -> Period:
+    """Return a holiday of the year; without days it is the Thursday of the week that begins with the date."""
+    start = datetime(number, month_, first)
+    return Period(start, start + days * DAY) if days else day(start + DAY * ((3 - start.weekday()) % 7))
 
 
 def months_on(moment: datetime, count: int) -> datetime:
