@@ -74,7 +74,7 @@ def strangers(talk: Sample) -> Sample:
 
 def _sentences(one: TranscriptMessage) -> Iterator[tuple[str, list[float], int]]:
     said = reported(one.text, everything=one.role == "assistant")
-    for place, (sentence, _) in enumerate(said):
+    for place, sentence in enumerate(said):
         text = shortened(sentence, one.at)
         if is_prose(text):
             yield sentence, signs(text, words_of(text), place, len(said)), count(text) + 5

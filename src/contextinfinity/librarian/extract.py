@@ -79,29 +79,34 @@ async def read_turns(
 
 async def _read_message(one: TranscriptMessage, asked: _Asked, reading: ExtractedStatements, pause: Pause) -> None:
     assistant = one.role == "assistant"
-    said = [] if await gives_orders_in(one.text, pause) else reported(one.text, everything=assistant)
+    orders = await gives_orders_in(one.text, pause)
+    said = [] if orders else reported(one.text, everything=assistant)
     if len(said) > _SENTENCES:
         said = [*said[: _SENTENCES // 2], *said[-_SENTENCES // 2 :]]
-    certain = None if assistant else frozenset(spoken(plain_prose(one.text)).sentences)
     total = max(1, len(said))
     reading.lengths.setdefault(one.role, []).append(total)
     made: list[tuple[float, Kind, str]] = []
-    for place, (sentence, own) in enumerate(said):
+    for place, sentence in enumerate(said):
         text = shortened(sentence, one.at)
         if is_prose(text) and _says_something(text):
             words = words_of(text)
-            binds = own and (certain is None or sentence in certain)
-            kind: Kind = kind_of(text, frozenset(words), assistant=assistant) if binds else "fact"
+            kind = kind_of(text, frozenset(words), assistant=assistant)
+            if kind != "fact" and sentence not in _certain(one):
+                kind = "fact"
             made.append((score(text, words, place, total), kind, text))
         if place % 16 == 15:
             await pause()
-    sentences = [sentence for sentence, own in said if own]
-    joined = asked.hear(one, sentences)
+    joined = asked.hear(one, readable=not orders)
     answered = any(each.entry.turn_seq == one.turn_seq and each.entry.who == one.role for each in joined)
     for value, kind, text in _best(made):
         if not (answered and kind == "fact") and (each := entry(kind, text, one.turn_seq, one.role)):
             reading.found.append(ScoredStatement(each, value))
     reading.found += joined
+
+
+def _certain(one: TranscriptMessage) -> list[str]:
+    """Return the sentences of a message that can bind."""
+    return spoken(one.text if one.role == "assistant" else plain_prose(one.text)).sentences
 
 
 def _best(made: list[tuple[float, Kind, str]]) -> list[tuple[float, Kind, str]]:
@@ -122,7 +127,7 @@ def is_prose(text: str) -> bool:
 
 def _says_something(text: str) -> bool:
     """Return whether a sentence has several content words, a name or a number: "I am glad." has not."""
-    return len(content_words(text)) > 1 or _SPECIFIC.search(text) is not None or not text.isascii()
+    return _SPECIFIC.search(text) is not None or not text.isascii() or len(content_words(text)) > 1
 
 
 async def gives_orders_in(text: str, pause: Pause) -> bool:
@@ -153,34 +158,40 @@ class _Asked:
     def __init__(self, waiting: Iterable[SummaryEntry]) -> None:
         self._waiting = [*waiting]
         self._open: list[SummaryEntry] = []
-        self._last: tuple[TranscriptMessage, list[str]] | None = None
+        self._last: tuple[TranscriptMessage, bool] | None = None
 
-    def hear(self, one: TranscriptMessage, sentences: list[str]) -> list[ScoredStatement]:
-        """Process a message that may answer an earlier question; return answers joined with their questions."""
+    def hear(self, one: TranscriptMessage, *, readable: bool) -> list[ScoredStatement]:
+        """Process a message that may answer an earlier question; return answers joined with their questions.
+
+        Nothing is taken from a message that is not ``readable``.
+        """
         made: list[ScoredStatement] = []
-        before = self._last if self._last is not None and self._last[0].role != one.role else None
+        before = self._last[0] if self._last and self._last[1] and self._last[0].role != one.role else None
         if self._waiting and one.role == "user":
             self._open += [each for each in self._waiting if not _answers(one.text, each.text)]
             self._waiting = []
         if before is not None:
             made = _joined(before, one)
-            if one.role == "assistant" and any(map(PHRASES["unknown"].search, sentences)):
-                self._open += _questions(*before)
-            elif one.role == "user":
-                self._open += [each for each in _questions(*before) if not _answers(one.text, each.text)]
-        self._last = (one, sentences)
+            if one.role == "assistant" and readable and PHRASES["unknown"].search(one.text):
+                if any(map(PHRASES["unknown"].search, spoken(one.text).sentences)):
+                    self._open += _questions(before)
+            elif one.role == "user" and asks(one.text):
+                self._open += [each for each in _questions(before) if not _answers(one.text, each.text)]
+        self._last = (one, readable)
         return made
 
     def still_open(self) -> list[SummaryEntry]:
         """Return the unanswered questions."""
-        last = _questions(*self._last) if self._last is not None else []
+        last = _questions(self._last[0]) if self._last and self._last[1] else []
         return [*self._open, *self._waiting, *last]
 
 
-def _questions(one: TranscriptMessage, sentences: list[str]) -> list[SummaryEntry]:
+def _questions(one: TranscriptMessage) -> list[SummaryEntry]:
+    if "?" not in one.text and "？" not in one.text:
+        return []
     put = [
         each
-        for each in sentences
+        for each in spoken(one.text).sentences
         if asks(each) and len(each) <= _LONGEST_QUESTION and not PHRASES["polite"].search(each)
     ]
     put = [each for each in put if len(content_words(each)) >= 2]
@@ -197,17 +208,17 @@ def _lowered(text: str) -> str:
     return text if text[:2].isupper() or text.startswith("I ") else text[:1].lower() + text[1:]
 
 
-def _joined(before: tuple[TranscriptMessage, list[str]], one: TranscriptMessage) -> list[ScoredStatement]:
+def _joined(before: TranscriptMessage, one: TranscriptMessage) -> list[ScoredStatement]:
     """Join a short answer with its question, and an acceptance with the proposal."""
-    text, sentences = one.text.strip(), before[1]
-    if not sentences or len(text) > 80 or asks(text):
+    text = one.text.strip()
+    if len(text) > 80 or asks(text) or not (sentences := spoken(before.text).sentences):
         return []
     if PHRASES["accepts"].match(text) and one.role == "user":
         proposal = next(
             (each for each in reversed(sentences) if PHRASES["proposes"].search(each) and not asks(each)), ""
         )
         made = (
-            entry("decision", f"Agreed: {_lowered(shortened(proposal))}", before[0].turn_seq, "assistant")
+            entry("decision", f"Agreed: {_lowered(shortened(proposal))}", before.turn_seq, "assistant")
             if proposal
             else None
         )

@@ -40,7 +40,7 @@ from contextinfinity.librarian.extract import (
     is_prose,
     read_turns,
 )
-from contextinfinity.librarian.scoring import has, norm, score, words_of
+from contextinfinity.librarian.scoring import norm, score, signs_in, words_of
 from contextinfinity.librarian.settle import settled
 from contextinfinity.librarian.shorten import shortened
 from contextinfinity.librarian.topic_lines import covering, find_topics, merged
@@ -108,7 +108,8 @@ async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
     entries = [
         each for each in [*_by_turn(known), *(one.entry for one in new)] if not task.topic_is_over or _lasts(each)
     ]
-    held = await settled(entries, task.pinned_facts, pause)
+    since = min((each.turn_seq for each in before.of("last") if each.turn_seq is not None), default=first)
+    held = await settled(entries, task.pinned_facts, pause, since=since)
     held += _in_use(reading, before.of("artifact"), task.pinned_facts)
     topics = covering(before, first) if task.said else [*before.topics]
     fresh = find_topics(task.said, new, topics[-1].last + 1 if topics else first)
@@ -137,8 +138,8 @@ def _lasts(each: SummaryEntry) -> bool:
     """Return whether an entry outlives its topic: binding or open ones, names, and facts about the speaker."""
     if each.kind not in ("fact", "last") or _NAMES.search(each.text):
         return True
-    words = frozenset(words_of(each.text))
-    return has("first_person", each.text, words) and any(has(it, each.text, words) for it in ("date", "people"))
+    found = signs_in(each.text, words_of(each.text))
+    return "first_person" in found and not found.isdisjoint(("date", "people"))
 
 
 def _by_turn(entries: Iterable[SummaryEntry]) -> list[SummaryEntry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import mul
 
 from contextinfinity.librarian.summary_vocabulary import PHRASES
@@ -21,6 +21,9 @@ _NAME = re.compile(r"(?<=[a-z,;:\d\"'(] )[A-Z][\w'’-]+|\b[A-Z][A-Za-z]*[A-Z\d]
 _DIGIT = re.compile(r"\d")
 _CODE = re.compile(r"`[^`]+`|\w[./_@]\w|\w\(\)|[A-Za-z]-?\d|\d{4,}|[€$£%]")
 _ADDED_DATE = re.compile(r" \((?:~|around )?(?:\d{1,2} )?(?:[A-Z][a-z]+ ?)?(?:\d{4})?\)")
+_SIGNS_OF = {
+    word: {name for name, (known, _) in WORDS.items() if word in known} for words, _ in WORDS.values() for word in words
+}
 _MOST_WORDS = 50_000
 _norms: dict[str, float] = {}
 
@@ -68,20 +71,23 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.lower().replace("’", "'"))
 
 
-def has(sign: str, text: str, words: frozenset[str]) -> bool:
-    """Return whether a text contains a word of a feature."""
-    known, eastern = WORDS[sign]
-    if not known.isdisjoint(words) or (sign == "past" and any(word.endswith("ed") and len(word) > 3 for word in words)):
-        return True
-    return not text.isascii() and any(each in text for each in eastern)
+def signs_in(text: str, words: Iterable[str]) -> set[str]:
+    """Return the names of the features of which a text has a word."""
+    found = set[str]().union(*(_SIGNS_OF[word] for word in words if word in _SIGNS_OF))
+    if "ed" in text and any(word.endswith("ed") and len(word) > 3 for word in words):
+        found.add("past")
+    if not text.isascii():
+        found.update(name for name, (_, eastern) in WORDS.items() if any(each in text for each in eastern))
+    return found
 
 
 def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float]:
     """Return the features of a sentence, in the order of ``SIGNS``; it is at ``place`` of ``total`` in its message."""
-    text = _ADDED_DATE.sub("", text)  # ignore a date that we added
+    text = _ADDED_DATE.sub("", text) if " (" in text else text  # ignore a date that we added
     known = frozenset(words)
     rare = sorted(map(norm, known), reverse=True) or [0.0]
     length = math.log1p(len(words))
+    found = signs_in(text, known)
     return [
         rare[0] / 10,
         sum(rare[:4]) / 40,
@@ -95,7 +101,7 @@ def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float
         length,
         length * length / 4,
         math.log(total),
-        *(1.0 if has(name, text, known) else 0.0 for name in WORDS),
+        *(1.0 if name in found else 0.0 for name in WORDS),
     ]
 
 

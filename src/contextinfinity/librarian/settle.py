@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.librarian.contract import Pause
 from contextinfinity.librarian.digest import AGREED, SummaryEntry
-from contextinfinity.librarian.scoring import has, norm, words_of
+from contextinfinity.librarian.scoring import norm, signs_in, words_of
 from contextinfinity.librarian.summary_vocabulary import CUES
 from contextinfinity.text.content_words import content_words, share
 from contextinfinity.text.polarity import opposed
@@ -58,44 +58,62 @@ _UNITS = frozenset({"%", "€", "$", "gb", "mb", "kb", "ms"})
 _CUE_WORDS = CUES["change"].words | CUES["problem"].words | CUES["solved"].words
 
 
-class _Known(Struct):
+class _Known:
     """An entry with its words; its values (names, numbers, days) by type, and its frame: all other words by stem."""
 
-    entry: SummaryEntry
-    words: frozenset[str]
-    names: frozenset[str]
-    cues: frozenset[str]
-    values: dict[str, list[str]]
-    frame: dict[str, float]
+    def __init__(self, each: SummaryEntry) -> None:
+        self.entry = each
+        self.words = content_words(each.text)
+        self.names = _names(each.text)
 
-    @property
+    @cached_property
+    def cues(self) -> frozenset[str]:
+        """The words that say that something changed, is a problem, is solved, or is added."""
+        words = frozenset(words_of(self.entry.text))
+        return frozenset(
+            name for name in ("change", "solved", "problem", "adds") if CUES[name].is_in(self.entry.text, words)
+        )
+
+    @cached_property
+    def values(self) -> dict[str, list[str]]:
+        """The numbers by unit, the days and the names."""
+        values: dict[str, list[str]] = {}
+        for number in _NUMBER.findall(self.entry.text):
+            unit = re.sub(r"[\d.,:\s€$£]", "", number).lower().rstrip("s")
+            values.setdefault(unit if unit in _UNITS or content_words(unit) else "", []).append(number)
+        values[_CALENDAR] = [day.lower() for day in _DAY.findall(self.entry.text)]
+        values[_NAMES] = sorted(name for name in self.names if not name[0].isdigit() and not _DAY.fullmatch(name))
+        return values
+
+    @cached_property
+    def frame(self) -> dict[str, float]:
+        """The weights of all words that are no values."""
+        taken = frozenset(word for group in self.values.values() for value in group for word in content_words(value))
+        frame = {word[:_STEM]: max(0.0, norm(word) - _COMMON) for word in self.words - taken if word not in _CUE_WORDS}
+        return frame | dict.fromkeys(self.values[_NAMES], _NAMED)
+
+    @cached_property
+    def is_event(self) -> bool:
+        """Whether it describes a single event, which later events do not replace."""
+        return self.entry.kind not in AGREED and "past" in signs_in(self.entry.text, words_of(self.entry.text))
+
+    @cached_property
     def identifiers(self) -> frozenset[str]:
         """The names with digits, such as "item7", that distinguish the subjects of two entries."""
         return frozenset(name for name in self.names if not name[0].isdigit() and any(map(str.isdigit, name)))
-
-
-def _known(each: SummaryEntry) -> _Known:
-    words, found = frozenset(words_of(each.text)), content_words(each.text)
-    values: dict[str, list[str]] = {}
-    for number in _NUMBER.findall(each.text):
-        unit = re.sub(r"[\d.,:\s€$£]", "", number).lower().rstrip("s")
-        values.setdefault(unit if unit in _UNITS or content_words(unit) else "", []).append(number)
-    values[_CALENDAR] = [day.lower() for day in _DAY.findall(each.text)]
-    names = _names(each.text)
-    values[_NAMES] = sorted(name for name in names if not name[0].isdigit() and not _DAY.fullmatch(name))
-    taken = frozenset(word for group in values.values() for value in group for word in content_words(value))
-    cues = frozenset(name for name in ("change", "solved", "problem", "adds") if CUES[name].is_in(each.text, words))
-    frame = {word[:_STEM]: max(0.0, norm(word) - _COMMON) for word in found - taken if word not in _CUE_WORDS}
-    frame |= dict.fromkeys(values[_NAMES], _NAMED)
-    return _Known(entry=each, words=found, names=names, cues=cues, values=values, frame=frame)
 
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(found.lower().strip("`.") for found in _NAME.findall(text))
 
 
-async def settled(entries: Sequence[SummaryEntry], pins: Sequence[str], pause: Pause) -> list[SummaryEntry]:
-    """Return the valid entries, and those retired by a later one; entries are oldest first."""
+async def settled(
+    entries: Sequence[SummaryEntry], pins: Sequence[str], pause: Pause, *, since: int = 0
+) -> list[SummaryEntry]:
+    """Return the valid entries, and those retired by a later one; entries are oldest first.
+
+    Those of turns before ``since`` were compared with each other in an earlier fold.
+    """
     pinned = [(content_words(pin), _names(pin)) for pin in pins]
     kept: list[_Known] = []
     index: dict[str, list[int]] = {}
@@ -104,20 +122,21 @@ async def settled(entries: Sequence[SummaryEntry], pins: Sequence[str], pause: P
     for number, each in enumerate(entries):
         if number % 8 == 7:
             await pause()
-        one = _known(each)
+        one = _Known(each)
         if each.kind not in ("retired", "artifact", "last"):
             if any(share(one.words, words) >= _ALIKE and one.names <= names for words, names in pinned):
                 continue
-            near = [at for at in _near(one, index) if at not in gone and at not in merged]
-            same = [at for at in near if _same(one, kept[at])]
-            if any(_rank(kept[at].entry) > _rank(each) for at in same):  # an echo, or small talk about a binding entry
-                continue
-            merged.update(same)
-            replaced = [at for at in near if at not in merged and _retires(one, kept[at])]
-            if each.kind in AGREED and _BARE_INSTEAD.search(each.text):
-                standing = [at for at in range(len(kept)) if at not in gone and at not in merged]
-                replaced += _replaced_far(one, standing, kept)
-            gone.update(dict.fromkeys(replaced, each.turn_seq or 0))
+            if (each.turn_seq or 0) >= since:
+                near = [at for at in _near(one, index) if at not in gone and at not in merged]
+                same = [at for at in near if _same(one, kept[at])]
+                if any(_rank(kept[at].entry) > _rank(each) for at in same):
+                    continue  # an echo, or small talk about a binding entry
+                merged.update(same)
+                replaced = [at for at in near if at not in merged and _retires(one, kept[at])]
+                if each.kind in AGREED and _BARE_INSTEAD.search(each.text):
+                    standing = [at for at in range(len(kept)) if at not in gone and at not in merged]
+                    replaced += _replaced_far(one, standing, kept)
+                gone.update(dict.fromkeys(replaced, each.turn_seq or 0))
             for word in one.words | one.names:
                 index.setdefault(word, []).append(len(kept))
         kept.append(one)
@@ -133,8 +152,16 @@ def _rank(each: SummaryEntry) -> int:
 
 
 def _near(one: _Known, index: dict[str, list[int]]) -> list[int]:
-    shared = Counter(at for word in one.words | one.names for at in index.get(word, ())[-40:])
-    return sorted(shared, key=lambda at: (-shared[at], -at))[:_NEAR]
+    """Return the places of the older entries with the most common words: several, or a name or a rare word."""
+    shared: Counter[int] = Counter()
+    certain: set[int] = set()
+    for word in one.words | one.names:
+        places = index.get(word, ())[-40:]
+        shared.update(places)
+        if word in one.names or norm(word) >= _COMMON + _RARE:
+            certain.update(places)
+    near = [at for at in shared if shared[at] > 1 or at in certain]
+    return sorted(near, key=lambda at: (-shared[at], -at))[:_NEAR]
 
 
 def _same(newer: _Known, older: _Known) -> bool:
@@ -184,7 +211,7 @@ def _other_value(newer: _Known, older: _Known) -> bool:
         ):
             least -= _NAMES_IT
         return _covered(older, newer.frame) >= least and _covered(newer, older.frame) >= back
-    if len(typed) != 1 or _is_event(newer) or _is_event(older):
+    if len(typed) != 1 or newer.is_event or older.is_event:
         return False
     last = all(_is_last(each, typed[0][place]) for place, each in enumerate((newer, older)))
     return last and min(_covered(older, newer.frame), _covered(newer, older.frame)) >= _REPLACED
@@ -212,11 +239,6 @@ def _is_last(each: _Known, value: str) -> bool:
     text = each.entry.text.lower()
     ends = {other: text.rfind(other.lower()) + len(other) for group in each.values.values() for other in group}
     return ends[value] == max(ends.values())
-
-
-def _is_event(each: _Known) -> bool:
-    """Return whether an entry describes a single event, which later events do not replace."""
-    return each.entry.kind not in AGREED and has("past", each.entry.text, frozenset(words_of(each.entry.text)))
 
 
 def _replaced_far(newer: _Known, places: Sequence[int], kept: Sequence[_Known]) -> list[int]:

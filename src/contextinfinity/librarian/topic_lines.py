@@ -104,7 +104,8 @@ def title(texts: Sequence[str]) -> str:
             low = word.lower().removesuffix("'s").removesuffix("’s")
             seen[low] += 1
             written.setdefault(low, word)
-    weights = {low: count**0.7 * norm(low) for low, count in seen.items() if len(low) > 2 and norm(low) >= _RARE}
+    rare = {low: norm(low) for low in seen if len(low) > 2}
+    weights = {low: seen[low] ** 0.7 * rarity for low, rarity in rare.items() if rarity >= _RARE}
     best = sorted(weights, key=lambda low: -weights[low])
     chosen: list[str] = []
     for low in best:

@@ -23,7 +23,8 @@ _ELEMENT = re.compile(
 QUOTE_MARKS = (">", "＞")
 _WITHIN = r"(?:[^{0}\n]|\n(?![ \t]*\n)){{1,2000}}+"
 _QUOTATION = re.compile(
-    "|".join(
+    "(?=[\"`“”„«»「『《|~<>/'‘])(?:"  # most characters open no quotation: decide it once instead of per alternative
+    + "|".join(
         (
             *(rf"{mark}{_WITHIN.format(mark)}{mark}" for mark in ('"', "`")),
             *(rf"{a}{_WITHIN.format(a + b)}[{b}]" for a, b in ("“”", "„“", "«»", "「」", "『』", "《》", "»«")),
@@ -37,6 +38,7 @@ _QUOTATION = re.compile(
             r"(?<!\w)‘(?:[^‘’\n]|(?<=\w)’(?=\w)){3,600}+’(?!\w)",
         )
     )
+    + ")"
 )
 RULE = re.compile(r"\s{0,3}([-=*_~#<>|])(?:[ \t]*\1)+(?:[^\n]{0,60}\1{2,})?[ \t]*$")
 _HEADING = re.compile(r"\s{0,3}#{1,6}[ \t]+\S")

@@ -96,26 +96,28 @@ def spoken(text: str) -> OwnSentences:
     return OwnSentences([*_sentences(own.splitlines())], pasted)
 
 
-def reported(text: str, *, everything: bool) -> list[tuple[str, bool]]:
-    """Split a message into sentences that can be reported, each with whether it is certainly its author's own.
+def reported(text: str, *, everything: bool) -> list[str]:
+    """Split a message into the sentences that can be reported.
 
     Blocks of material (code, quoted lines, long quotations) are left out. Of material that the author introduces, the
     sentence with the introduction is included, because it says whose words they are ("The leaflet says: …"); the
     sentences after it only if ``everything`` is set.
     """
-    parts = spoken(text)
-    own = parts.sentences
-    if not parts.pasted:
-        return [(sentence, True) for sentence in own]
+    parts = None if everything else spoken(text)
+    if parts is not None and not parts.pasted:
+        return parts.sentences
     text = text if len(text) <= 2 * READ else f"{text[:READ]}\n\n{text[-READ:]}"
     blocks = [(start, end) for start, end in delimited(text)[0] if end - start > _INLINE or "\n" in text[start:end]]
-    known = frozenset(own)
-    made: list[tuple[str, bool]] = []
-    for sentence in _sentences(blanked(text, blocks).splitlines()):
+    sentences = [*_sentences((blanked(text, blocks) if blocks else text).splitlines())]
+    if parts is None:
+        return sentences
+    known = frozenset(parts.sentences)
+
+    def is_introduced(sentence: str) -> bool:
         head = _INTRODUCTION.match(sentence)
-        if sentence in known or everything or (head and any(each.startswith(head[0].strip()) for each in own)):
-            made.append((sentence, sentence in known))
-    return made
+        return head is not None and any(each.startswith(head[0].strip()) for each in known)
+
+    return [sentence for sentence in sentences if sentence in known or is_introduced(sentence)]
 
 
 def _sentences(lines: list[str]) -> Iterator[str]:
