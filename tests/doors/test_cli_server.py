@@ -55,6 +55,12 @@ def test_lines_from_a_pipe_are_answered_by_a_server(server: Server, cix: Cix) ->
     assert "You said: two" in done.stdout
 
 
+def test_line_separators_in_an_answer_do_not_end_an_event(server: Server, cix: Cix) -> None:
+    done = cix("chat", "--session", "new", "--server", server.url, stdin="one\u2028two\u2029three\x85four\n")
+    assert done.exit_code == 0, done.stderr
+    assert "four" in done.stdout
+
+
 @pytest.mark.req("CLI-1")
 @pytest.mark.parametrize(
     "words",

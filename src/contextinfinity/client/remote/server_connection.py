@@ -240,20 +240,29 @@ async def _pieces(file: Path, progress: Callable[[int, int], None] | None) -> As
 
 async def _blocks(answer: httpx2.Response) -> AsyncIterator[tuple[str, bytes, str | None]]:
     name, data, event_id = "", b"", None
-    async for line in answer.aiter_lines():
+    async for line in _lines(answer):
         if not line:
             if name:
                 yield name, data, event_id
             name, data, event_id = "", b"", None
             continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            name = value
-        elif field == "data":
-            data += value.encode()
-        elif field == "id":
-            event_id = value
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"event":
+            name = value.decode()
+        elif field == b"data":
+            data += value
+        elif field == b"id":
+            event_id = value.decode()
+
+
+async def _lines(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream; ``aiter_lines`` would also end one at U+2028 or U+0085 inside a model's text."""
+    rest = b""
+    async for piece in answer.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
 
 
 def error_of(body: bytes, status: int) -> ContextInfinityError:
