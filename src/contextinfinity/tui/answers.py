@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 from time import monotonic
 from typing import TYPE_CHECKING, Unpack
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from contextinfinity.client.contract import SendFields
     from contextinfinity.tui.workbench_app import WorkbenchApp
 
+logger = logging.getLogger(__name__)
+
 IDLE_SECONDS = 3.0
 """How often the branch is read again when nothing is known to happen: another process may write to it."""
 LEAVING_SECONDS = 2.0
@@ -30,6 +33,8 @@ class Answers:
 
     def __init__(self, app: WorkbenchApp) -> None:
         self._app = app
+        self.note = ""
+        """What is wrong with the whole picture, for the header."""
         self._stream: AnswerStream | None = None
         self._lost: LiveTurn | None = None
         self._worker: Worker[None] | None = None
@@ -40,7 +45,7 @@ class Answers:
 
     @property
     def live(self) -> LiveTurn | None:
-        """The turn that is being answered, or was when the connection was lost and could not be read since."""
+        """The turn that is being answered, or was answered and could not be read from the ledger since."""
         return self._lost if self._stream is None else self._stream.live
 
     # --- sending ---
@@ -87,10 +92,12 @@ class Answers:
     async def _follow(self, stream: AnswerStream, following: Awaitable[None], text: str) -> None:
         try:
             await following
-        except ContextInfinityError as error:
+        except Exception as error:
             self._app.notify(str(error), severity="error", timeout=12)
             if stream.live.turn_id is None and text:  # nothing was stored, so that the words are not lost
                 self._app.composer.give_back(text)
+            if not isinstance(error, ContextInfinityError):
+                logger.exception("following an answer failed")
         if self._stream is stream:
             await self._end(stream)
 
@@ -107,18 +114,26 @@ class Answers:
 
     async def _end(self, stream: AnswerStream) -> None:
         """Put the stored turn in the place of the one that was drawn as it came, unless it cannot be read."""
-        conversation, transcript = self._app.conversation, self._app.transcript
+        conversation, live = self._app.conversation, stream.live
         self._stream = self._worker = None
         try:
             await conversation.refresh()
         except ContextInfinityError as error:
-            self._lost = stream.live
-            stream.live.lose(str(error))
+            self._lost = live
+            live.lose("Disconnected", f"DISCONNECTED: {error}")
             return
-        transcript.show_turns(conversation.pages)
-        transcript.show_live(None)
+        if self._is_stored(live):
+            self._app.transcript.show_live(None)
+        else:
+            self._lost = live
+            live.lose("Spooled", "SPOOLED: the ledger cannot be written; the turn is kept beside it.")
+        self._app.transcript.show_turns(conversation.pages)
         self._app.sidebar.reload()
         self._app.show_conversation()
+
+    def _is_stored(self, live: LiveTurn) -> bool:
+        """Return whether the ledger has a turn, or never got its message."""
+        return live.turn_id is None or live.turn_id in [turn.turn_id for turn in self._app.conversation.newest]
 
     # --- what keys ask for ---
 
@@ -162,8 +177,8 @@ class Answers:
         except ContextInfinityError as error:
             self._app.notify(str(error), severity="error")
             return
-        await self._app.go_to(turn.thread_id, made.branch_id)
-        self.send(question)
+        if await self._app.go_to(turn.thread_id, made.branch_id):
+            self.send(question)
 
     def commit_pending(self) -> None:
         """Commit answered turns now."""
@@ -196,25 +211,31 @@ class Answers:
         conversation = self._app.conversation
         if self._refreshing or self._stream is not None or conversation.thread_id is None:
             return
-        self._refreshing, self._refreshed = True, monotonic()
+        self._refreshing, self._refreshed, was = True, monotonic(), self.note
         try:
-            await conversation.refresh()
+            changed = await conversation.refresh()
         except ContextInfinityError:
-            return  # the next read shows whether it is better; the health panel says why
+            self.note = "NOT UP TO DATE"  # the next read shows whether it is better; the health panel says why
+            return
         finally:
             self._refreshing = False
+        self.note = ""
         if self._stream is None:
-            if self._lost is not None:
+            if self._lost is not None and self._is_stored(self._lost):
                 self.leave()
             self._app.transcript.show_turns(conversation.pages)
             self.draw_header(always=True)
+            if was:
+                self._app.sidebar.reload()
+            if (changed or was) and self._app.panel is not None:
+                self._app.panel.follow()
             if (running := conversation.running) is not None:
                 self.join(running)
 
     def draw_header(self, *, always: bool = False) -> None:
         """Draw the header again if what it shows has changed."""
         live = self.live
-        now = None if live is None else (live.phase, live.displayed, live.durable)
+        now = (self.note, live and (live.phase, live.displayed, live.durable))
         if always or now != self._drawn:
             self._drawn = now
-            self._app.header.show(self._app.conversation, live, self._app.look)
+            self._app.header.show(self._app.conversation, live, self._app.look, self.note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import ClassVar, cast
 
 from textual import events
@@ -59,6 +60,10 @@ class Composer(TextArea):
                 text = self.text
                 self.clear()  # at once: what is typed from now on belongs to the next message
                 self.post_message(self.MessageEntered(text))
+            return
+        if event.character and unicodedata.category(event.character) == "Cf":
+            self.insert(event.character)  # joiners of emoji and Persian words, which Textual does not take for text
+            event.stop()
             return
         await super()._on_key(event)
 

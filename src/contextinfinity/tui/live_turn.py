@@ -79,10 +79,10 @@ class LiveTurn:
         elif isinstance(event, ToolCalled | Retrying):
             self._add(_note(event))
 
-    def lose(self, why: str) -> None:
-        """Mark the answer as cut off here: it is not known what the engine has stored of it."""
-        self.phase, self.durable, self.is_dirty = "Disconnected", None, True
-        self._add(_line(f"[DISCONNECTED: {why} The stored answer is shown as soon as it can be read.]"))
+    def lose(self, phase: str, why: str) -> None:
+        """Mark the answer as not read back from the ledger yet: it is not known how much of it is there."""
+        self.phase, self.durable, self.is_dirty = phase, None, True
+        self._add(_line(f"[{why} The stored answer is shown as soon as it can be read.]"))
 
     def lines(self, width: int) -> tuple[list[Text], list[Text]]:
         """Return the finished lines and those that can still change."""
@@ -116,7 +116,8 @@ class LiveTurn:
             self._answer.add(piece.text)
         elif self._width:
             self._finished += indented(self._answer.lines(self._width - INDENT, over=True)[0])
-            self._finished += indented([Text(piece, style=DIM)])
+            note = Text(piece, style=DIM).wrap(self._console, max(self._width - INDENT, 8), overflow="fold")
+            self._finished += indented(list(note))
 
     def _restart(self, width: int) -> None:
         self._width = width

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextinfinity.client.references import short
@@ -74,35 +75,51 @@ class OpenConversation:
 
     @property
     def running(self) -> ShownTurn | None:
-        """The turn that is being answered."""
-        return next((turn for turn in reversed(self.newest) if turn.outcome is None), None)
+        """The turn at the end that is being answered; of several, the one that was asked first."""
+        waiting = [*takewhile(lambda turn: turn.outcome is None, reversed(self.newest))]
+        return waiting[-1] if waiting else None
 
     async def open(self, thread_id: str | None, branch_id: BranchId | None = None) -> None:
-        """Go to a conversation, on its active branch unless another is named; None begins a new one."""
-        self.selected, self.newest, self.pages, self.branch, self.shown = None, (), None, None, None
-        self.attached.clear()
-        if thread_id is not None:
-            self.shown = await self.call(self.client.threads.get(thread_id, self.thread.owner))
-            await self.refresh(branch_id or self.shown.branch_id)
+        """Go to a conversation, on its active branch unless another is named; None begins a new one.
 
-    async def refresh(self, branch_id: BranchId | None = None, *, below: int | None = None) -> None:
-        """Read the branch and its newest turns again; ``below``: the turns before the one that is being answered."""
-        shown = self.shown
+        When it cannot be read, nothing changes.
+        """
+        shown, branch, pages, newest = None, None, None, tuple[ShownTurn, ...]()
+        if thread_id is not None:
+            shown = await self.call(self.client.threads.get(thread_id, self.thread.owner))
+            branch, pages, newest = await self._read(shown, branch_id or shown.branch_id, None)
+        self.shown, self.selected = shown, None
+        self._take(branch, pages, newest)
+        self.attached.clear()
+
+    async def refresh(self, *, below: int | None = None) -> bool:
+        """Read the branch and its newest turns again; return whether they changed.
+
+        ``below``: the turns before the one that is being answered.
+        """
+        shown, before = self.shown, (self.branch, self.newest)
         if shown is None:
-            return
-        wanted = branch_id or self.branch_id
-        branches = await self.call(self.client.threads.branches(shown.thread_id))
+            return False
+        branch, pages, newest = await self._read(shown, self.branch_id, self.pages)
         if self.shown is not shown:  # another conversation was opened meanwhile
-            return
-        branch = next(one for one in branches if one.branch_id == wanted or (wanted is None and one.active))
-        if self.pages is None or self.branch_id != branch.branch_id:
-            self.pages = TurnPages(self._reader(shown.thread_id, branch.branch_id), branch.last_turn_seq)
-        self.branch, pages = branch, self.pages
-        pages.last = branch.last_turn_seq if below is None else min(branch.last_turn_seq, below - 1)
-        await pages.find(pages.last)
-        newest = await pages.newest()
-        if self.pages is pages:
-            self.newest = newest
+            return False
+        self._take(branch, pages, newest)
+        if below is not None:
+            pages.last = min(pages.last, below - 1)
+        return before != (branch, newest)
+
+    async def _read(
+        self, shown: ShownThread, branch_id: BranchId | None, pages: TurnPages | None
+    ) -> tuple[ShownBranch, TurnPages, tuple[ShownTurn, ...]]:
+        branches = await self.call(self.client.threads.branches(shown.thread_id))
+        branch = next(one for one in branches if one.branch_id == branch_id or (branch_id is None and one.active))
+        pages = pages or TurnPages(self._reader(shown.thread_id, branch.branch_id), branch.last_turn_seq)
+        return branch, pages, await pages.newest(branch.last_turn_seq)
+
+    def _take(self, branch: ShownBranch | None, pages: TurnPages | None, newest: tuple[ShownTurn, ...]) -> None:
+        self.branch, self.pages, self.newest = branch, pages, newest
+        if branch is not None and pages is not None:  # a turn that is being answered is drawn as it comes
+            pages.last = branch.last_turn_seq if self.running is None else self.running.turn_seq - 1
 
     def send_fields(self) -> SendFields:
         """Return the options of the next message."""

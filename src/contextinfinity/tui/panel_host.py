@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from textual.app import App
@@ -23,6 +23,8 @@ class PanelHost(App[None]):
         self.look = look
         self.panel: Panel | None = None
         self._conversation: OpenConversation | None = None
+        self._said: dict[str, float] = {}
+        """The notices on the screen, and until when they are there."""
 
     @property
     def conversation(self) -> OpenConversation:
@@ -34,6 +36,14 @@ class PanelHost(App[None]):
     def is_ready(self) -> bool:
         """Whether the engine is open."""
         return self._conversation is not None
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Show a notice, but not one that is on the screen already."""
+        now = monotonic()
+        self._said = {said: until for said, until in self._said.items() if until > now}
+        if message not in self._said:
+            self._said[message] = now + (how.get("timeout") or self.NOTIFICATION_TIMEOUT)
+            super().notify(message, **how)
 
     async def action_panel(self, name: str) -> None:
         """Open a panel, or close it if it is open."""
@@ -70,7 +80,3 @@ class PanelHost(App[None]):
 
         choices = [(entry.name, entry.letter, entry.kind.TITLE) for entry in PANELS]
         self.push_screen(ChoiceDialog("Panels", choices), chosen)
-
-    def _later(self, action: Callable[..., Any], *arguments: object) -> None:
-        """Run an action when the palette is closed."""
-        self.call_later(action, *arguments)

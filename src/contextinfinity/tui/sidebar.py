@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input, OptionList
@@ -17,7 +20,7 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.text.plurals import counted
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.client_thread import ClientThread
-from contextinfinity.tui.turn_view import clock
+from contextinfinity.tui.turn_view import clock, excerpt
 
 PAGE = 100
 MORE = "more"
@@ -27,6 +30,8 @@ FOUND = 8
 
 class Sidebar(Vertical):
     """Conversations, the one spoken in last first; what is typed above filters them and searches in them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "to_list", show=False)]
 
     class ConversationChosen(Message):
         """A conversation was chosen, and with a search result the turn in it."""
@@ -136,16 +141,22 @@ class Sidebar(Vertical):
 
     def _hit(self, hit: Hit) -> Text:
         about = next((one.about for one in self._shown if one.thread_id == hit.thread_id), "") or "Untitled"
-        where, words = self._cut(f"{hit.turn_seq}, {about}"), self._cut(hit.text[:200])
+        where = self._cut(f"{hit.turn_seq}, {about}")
+        words = self._cut(excerpt(hit.text, self._field.value, self._room))
         return Text.assemble((f"  {where}\n", "dim"), f"  {words}", no_wrap=True)
+
+    @property
+    def _room(self) -> int:
+        return max(self.size.width - 4, 8)
 
     def _cut(self, words: str) -> str:
         """Cut a line to the width of the list, which would break a longer one."""
-        line, room = " ".join(printable(words).split()), max(self.size.width - 4, 8)
+        line, room = " ".join(printable(words).split()), self._room
         return line if cell_len(line) <= room else f"{set_cell_size(line, room - 1).rstrip()}…"
 
     @on(Input.Submitted, "#sidebar-search")
-    def _to_list(self) -> None:
+    def action_to_list(self) -> None:
+        """Go from the search field to the list."""
         self.screen.set_focus(self._list)
 
     @on(OptionList.OptionSelected, "#sidebar-list")

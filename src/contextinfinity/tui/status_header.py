@@ -20,35 +20,40 @@ class StatusHeader(Static):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__("ContextInfinity\nopening …", id=id, markup=False)
         self.text = Text()
+        self._shown: tuple[OpenConversation, LiveTurn | None, Look, str] | None = None
 
-    def show(self, conversation: OpenConversation, live: LiveTurn | None, look: Look, *, busy: str = "") -> None:
+    def on_resize(self) -> None:
+        """Cut the title to the new width."""
+        if self._shown is not None:
+            self.show(*self._shown)
+
+    def show(self, conversation: OpenConversation, live: LiveTurn | None, look: Look, note: str) -> None:
         """Show where things stand."""
-        self.text = Text.assemble(
-            *self._first(conversation, look), "\n", *self._second(conversation, live, look, busy), no_wrap=True
-        )
-        self.text.overflow = "ellipsis"
+        self._shown = conversation, live, look, note
+        self.text = Text.assemble(*self._first(conversation), "\n", *self._second(conversation, live, look, note))
         self.update(self.text, layout=False)  # two lines always: the rest of the screen stays as it is
 
-    def _first(self, conversation: OpenConversation, look: Look) -> list[str | tuple[str, str]]:
+    def _first(self, conversation: OpenConversation) -> list[str | Text | tuple[str, str]]:
         branch = conversation.branch
         named = f"branch {branch_name(branch)}" if branch is not None else "no branch yet"
         model = conversation.model or "model chosen by the router"
         room = max(self.size.width - len(named) - len(model) - 8, 12)
-        title = " ".join(printable(conversation.title).split())
-        title = title if len(title) <= room else f"{title[: room - 1]}…"
-        return [(title, "bold"), SEPARATOR, named, SEPARATOR, (printable(model), "dim")]
+        title = Text(" ".join(printable(conversation.title).split()), style="bold")
+        title.truncate(room, overflow="ellipsis")
+        return [title, SEPARATOR, named, SEPARATOR, (printable(model), "dim")]
 
     def _second(
-        self, conversation: OpenConversation, live: LiveTurn | None, look: Look, busy: str
+        self, conversation: OpenConversation, live: LiveTurn | None, look: Look, note: str
     ) -> list[str | tuple[str, str]]:
         branch, pending = conversation.branch, len(conversation.pending)
         state = f"state {branch.state} {short(branch.head_state)}" if branch is not None else "state none"
         waiting = (f"pending {pending}", "bold yellow" if pending else "")
-        parts: list[str | tuple[str, str]] = [state, SEPARATOR, waiting, SEPARATOR, phase_of(conversation, live)]
+        parts: list[str | tuple[str, str]] = [(f"{note}{SEPARATOR}", "bold red")] if note else []
+        parts += [state, SEPARATOR, waiting, SEPARATOR, phase_of(conversation, live)]
         parts += [SEPARATOR, durability_of(live, look)]
         if conversation.attached:
             parts += [SEPARATOR, (f"{len(conversation.attached)} attached", "bold cyan")]
-        return [*parts, SEPARATOR, (busy, "bold")] if busy else parts
+        return parts
 
 
 def phase_of(conversation: OpenConversation, live: LiveTurn | None) -> str:
@@ -66,5 +71,5 @@ def durability_of(live: LiveTurn | None, look: Look) -> tuple[str, str]:
         return f"shown {live.displayed:,} B", ""
     figures = f"durable {live.durable:,}/{live.displayed:,} B"
     if live.is_buffered:
-        return (f"{figures} BUFFERED" if look.plain else f"◌ {figures} BUFFERED"), "bold yellow"
+        return (f"BUFFERED, {figures}" if look.plain else f"◌ BUFFERED, {figures}"), "bold yellow"
     return (figures if look.plain else f"● {figures}"), "green"

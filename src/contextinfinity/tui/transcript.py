@@ -45,6 +45,10 @@ class Transcript(TurnScroll):
     def show_turns(self, pages: TurnPages | None) -> None:
         """Show the turns of a branch from its end; of the branch that is shown already, those that are new."""
         if pages is not None and pages is self._pages:
+            for seq in [seq for seq, (turn, _) in self._drawn.items() if pages.get(seq) not in (turn, None)]:
+                del self._drawn[seq]
+            self._loading -= self._failed
+            self._failed.clear()
             self._map.resize(pages.last)
         else:
             self._pages, self._map, self._follows = pages, LineMap(pages.last if pages else 0), True

@@ -53,9 +53,11 @@ class TurnPages:
         while len(self._pages) > MOST_PAGES:
             self._pages.popitem(last=False)
 
-    async def newest(self) -> tuple[ShownTurn, ...]:
-        """Read the newest turns again and return them, oldest first."""
-        turns = await self._read(self.last + 1, PAGE)
+    async def newest(self, last: int) -> tuple[ShownTurn, ...]:
+        """Read the turns up to ``last`` again, a page of them, and return them, oldest first."""
+        if last and not self.is_loaded(last):
+            await self.load((last - 1) // PAGE)
+        turns = await self._read(last + 1, PAGE)
         for turn in turns:
             if (page := self._pages.get((turn.turn_seq - 1) // PAGE)) is not None:
                 page[turn.turn_seq] = turn

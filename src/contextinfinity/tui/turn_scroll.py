@@ -15,6 +15,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from contextinfinity.client.results import ShownTurn
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.tui.line_map import LineMap
 from contextinfinity.tui.live_turn import LiveTurn
@@ -35,12 +36,14 @@ class TurnScroll(ScrollView, can_focus=True):
         self.selected: int | None = None
         self._pages: TurnPages | None = None
         self._map = LineMap(0)
-        self._drawn: OrderedDict[int, list[Strip]] = OrderedDict()
+        self._drawn: OrderedDict[int, tuple[ShownTurn | None, list[Strip]]] = OrderedDict()
         self._live: LiveTurn | None = None
         self._live_strips: list[Strip] = []
         self._live_finished = 0
         self._live_version = 0
         self._loading: set[int] = set()
+        self._failed: set[int] = set()
+        """Pages of ``_loading`` that could not be read; they are tried again when the branch can be read."""
         self._settling = False
         self._follows = True
         self._base = Style()
@@ -51,16 +54,21 @@ class TurnScroll(ScrollView, can_focus=True):
 
     def redraw(self, look: Look | None = None) -> None:
         """Draw everything again, for example in other colours; what a person reads stays in view."""
-        reading = None if self._follows else self.selected or self._map.item_at(int(self.scroll_y))
+        top, total, rows = int(self.scroll_y), self._map.total, max(len(self._live_strips), 1)
+        reading = self._map.item_at(top)
         self.look = look or self.look
         self._drawn.clear()
         self._live_strips, self._live_finished = [], 0
         if self._live is not None:
             self._live.is_dirty = True
         self._map.forget()
-        if reading:
+        self._draw_answer()
+        if not self._follows:
             self._apply_size()
-            self._scroll_to_line(self._map.top(reading))
+            begin = self._map.top(reading)
+            if top >= total:  # in the answer that comes: as far down in it as before
+                begin = self._map.total + (top - total) * len(self._live_strips) // rows
+            self._scroll_to_line(begin)
         self._settle()
 
     # --- drawing ---
@@ -97,15 +105,22 @@ class TurnScroll(ScrollView, can_focus=True):
         if drawn is None:
             waiting = not self._pages or not self._pages.is_loaded(seq)
             return self._strips([Text(f"  turn {seq} …" if place == 0 and waiting else "", style="dim")])[0]
-        return drawn[place] if place < len(drawn) else Strip.blank(0)
+        return drawn[1][place] if place < len(drawn[1]) else Strip.blank(0)
 
     def _strips(self, lines: list[Text]) -> list[Strip]:
         console = self.app.console
+        for line in lines:
+            line.truncate(self._width, overflow="ellipsis")
         return [Strip([part for part in line.render(console) if part.text != "\n"]) for line in lines]
 
     def _draw_live(self) -> None:
+        if self._live is not None and self._live.is_dirty and self._width:
+            self._draw_answer()
+            self._settle()
+
+    def _draw_answer(self) -> None:
         live = self._live
-        if live is None or not live.is_dirty or not self._width:
+        if live is None or not self._width:
             return
         finished, tail = live.lines(self._width)
         kept = self._live_strips[: self._live_finished]
@@ -114,7 +129,6 @@ class TurnScroll(ScrollView, can_focus=True):
         strips = [*kept, *self._strips(finished[len(kept) :])]
         self._live_finished = len(strips)
         self._live_strips = [*strips, *self._strips(tail)]
-        self._settle()
 
     # --- layout ---
 
@@ -170,7 +184,7 @@ class TurnScroll(ScrollView, can_focus=True):
         for seq in missing:
             turn = self._pages.get(seq)
             lines = turn_lines(turn, self._width, self.app.console, self.look) if turn is not None else []
-            self._drawn[seq] = self._strips(lines)
+            self._drawn[seq] = turn, self._strips(lines)
             self._map.measure(seq, len(lines))
         while len(self._drawn) > MOST_DRAWN:
             self._drawn.popitem(last=False)
@@ -195,7 +209,8 @@ class TurnScroll(ScrollView, can_focus=True):
             await pages.load(page)
         except ContextInfinityError as error:
             self.notify(str(error), severity="error")
-            return  # the page stays marked as loading, so that the failing read is not repeated in a loop
+            self._failed.add(page)
+            return
         if pages is self._pages:
             self._loading.discard(page)
             self._settle()

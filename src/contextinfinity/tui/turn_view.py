@@ -78,6 +78,14 @@ def how_it_ended(turn: ShownTurn) -> tuple[str, str] | None:
     return None
 
 
+def excerpt(text: str, words: str, room: int) -> str:
+    """Write a text in one line that begins shortly before the first of the words in it."""
+    line = " ".join(printable(text).split())
+    folded = line.casefold()
+    place = min((at for word in words.casefold().split() if (at := folded.find(word)) >= 0), default=0)
+    return line if place < room // 2 else f"…{line[place - room // 4 :]}"
+
+
 def clock(moment: datetime) -> str:
     """Write a time as short as it can be understood."""
     local = moment.astimezone()

@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
@@ -23,6 +22,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
+from textual.worker import Worker
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import ContextInfinityError, NotFound
@@ -32,6 +32,7 @@ from contextinfinity.tui.composer import Composer
 from contextinfinity.tui.engine_notices import follow_folds, log_notices
 from contextinfinity.tui.help_screen import HelpScreen
 from contextinfinity.tui.open_conversation import NEW, OpenConversation
+from contextinfinity.tui.palette import commands_of
 from contextinfinity.tui.panel_host import PanelHost
 from contextinfinity.tui.panels.models_panel import ModelsPanel
 from contextinfinity.tui.panels.panel import Panel
@@ -119,6 +120,7 @@ class WorkbenchApp(PanelHost):
         self._open_client, self._submit = open_client, submit
         self.answers = Answers(self)
         self._moves = asyncio.Lock()
+        self._going: Worker[bool] | None = None
 
     def compose(self) -> ComposeResult:
         """Compose the screen, and keep its parts: a query finds nothing once the workbench is being left."""
@@ -176,21 +178,29 @@ class WorkbenchApp(PanelHost):
 
     # --- where we are ---
 
-    async def go_to(self, thread_id: str | None, branch_id: str | None = None, seq: int | None = None) -> None:
-        """Show a conversation, or an empty one; go to a turn in it."""
+    def start_going_to(self, thread_id: str | None, branch_id: str | None = None, seq: int | None = None) -> None:
+        """Begin to show a conversation; the screen goes on while it is read. Where one wants to go last wins."""
+        self._going = self.run_worker(
+            self.go_to(thread_id, branch_id, seq), group="go", exclusive=True, exit_on_error=False
+        )
+
+    async def go_to(self, thread_id: str | None, branch_id: str | None = None, seq: int | None = None) -> bool:
+        """Show a conversation, or an empty one; go to a turn in it. Return whether it could be read."""
         async with self._moves:
-            self.answers.leave()
             try:
                 await self.conversation.open(thread_id, branch_id)
             except ContextInfinityError as error:
                 self.notify(str(error), severity="error")
-                await self.conversation.open(None)
+                self.show_conversation()
+                return False
+            self.answers.leave()
             self.transcript.show_turns(self.conversation.pages)
             self.show_conversation()
             if seq is not None and seq <= self.transcript.turns:
                 self.transcript.go_to(seq)
             if (running := self.conversation.running) is not None:
                 self.answers.join(running)
+            return True
 
     def show_conversation(self) -> None:
         """Draw the header, the list and the panel for where we are now."""
@@ -204,27 +214,29 @@ class WorkbenchApp(PanelHost):
 
     @on(Sidebar.ConversationChosen)
     async def _conversation_chosen(self, event: Sidebar.ConversationChosen) -> None:
-        await self.go_to(event.thread_id, seq=event.turn_seq)
+        self.start_going_to(event.thread_id, seq=event.turn_seq)
+        if self.screen.has_class("-narrow"):
+            await self.close_panel()
         self.screen.set_focus(self.composer)
 
     @on(Panel.BranchChosen)
-    async def _branch_chosen(self, event: Panel.BranchChosen) -> None:
-        await self.go_to(self.conversation.thread_id, event.branch_id)
+    def _branch_chosen(self, event: Panel.BranchChosen) -> None:
+        self.start_going_to(self.conversation.thread_id, event.branch_id)
 
     @on(Panel.TurnChosen)
     async def _turn_chosen(self, event: Panel.TurnChosen) -> None:
         if event.thread_id is not None and event.thread_id != self.conversation.thread_id:
-            await self.go_to(event.thread_id, seq=event.seq)
+            self.start_going_to(event.thread_id, seq=event.seq)
         else:
             self.transcript.go_to(event.seq)
         if self.screen.has_class("-narrow") and not event.stays:
             await self.close_panel()
 
     @on(Panel.ConversationChanged)
-    async def _conversation_changed(self) -> None:
-        await self.answers.refresh()
-        if self.panel is not None and self.panel.NAME != "folds":
-            self.panel.reload()
+    def _conversation_changed(self) -> None:
+        self.run_worker(self.answers.refresh(), group="go", exit_on_error=False)
+        if self.panel is not None:
+            self.panel.follow()
 
     @on(ModelsPanel.ModelChosen)
     async def _model_chosen(self, event: ModelsPanel.ModelChosen) -> None:
@@ -248,7 +260,10 @@ class WorkbenchApp(PanelHost):
 
     @on(Composer.MessageEntered)
     def _message_entered(self, event: Composer.MessageEntered) -> None:
-        if not self.answers.send(event.text):
+        if self._going is not None and not self._going.is_finished:
+            self.notify("The conversation is still being opened.", severity="warning")
+            self.composer.give_back(event.text)
+        elif not self.answers.send(event.text):
             self.composer.give_back(event.text)
 
     @on(Composer.PageScrolled)
@@ -289,6 +304,7 @@ class WorkbenchApp(PanelHost):
     async def action_new_conversation(self) -> None:
         """Begin a new conversation with the next message."""
         if self.is_ready:
+            self.workers.cancel_group(self, "go")
             await self.go_to(None)
             self.screen.set_focus(self.composer)
 
@@ -319,20 +335,4 @@ class WorkbenchApp(PanelHost):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """List the commands of the palette."""
-        for entry in PANELS:
-            yield SystemCommand(
-                entry.kind.TITLE,
-                f"Open the panel ({entry.keys})",
-                partial(self._later, self.action_panel, entry.name),
-            )
-        for title, says, action in (
-            ("Commit pending now", "Commit answered turns at once", self.answers.commit_pending),
-            ("New conversation", "Begin with the next message", partial(self._later, self.action_new_conversation)),
-            ("Ask again", "Ask the newest question again", self.action_ask_again),
-            ("Turn menu", "Fork, roll back, edit, pin or copy", self.transcript.action_open_turn),
-            ("Conversations", "Show or hide the list", self.action_toggle_sidebar),
-            ("Keys", "Show all keys", self.action_help),
-            ("Light or dark", "Change the colours", self.action_toggle_light),
-            ("Quit", "Leave the workbench", self.exit),
-        ):
-            yield SystemCommand(title, says, action)
+        return commands_of(self)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.doors.server import Server
@@ -34,7 +36,9 @@ def hanging(tmp_path: Path) -> Path:
 
 @pytest.mark.req("STREAM-2", "TUI-1")
 @pytest.mark.parametrize(
-    ("fsync_ms", "shown"), [(NEVER, "◌ durable 0/13 B BUFFERED"), (1, "● durable 13/13 B")], ids=["buffered", "durable"]
+    ("fsync_ms", "shown"),
+    [(NEVER, "◌ BUFFERED, durable 0/13 B"), (1, "● durable 13/13 B")],
+    ids=["buffered", "durable"],
 )
 async def test_the_header_says_what_of_a_hanging_answer_is_durable(hanging: Path, fsync_ms: int, shown: str) -> None:
     (hanging / "config.toml").write_text(HANGS.format(fsync_ms=fsync_ms), encoding="utf-8")
@@ -47,6 +51,81 @@ async def test_the_header_says_what_of_a_hanging_answer_is_durable(hanging: Path
         await bench.sees("An answer is still being generated", "too early")
         await bench.press("ctrl+c")
         await bench.sees("STOPPED by you", "● durable", "one two three")
+
+
+async def test_an_answer_that_one_comes_back_to_is_drawn_once_as_it_comes(hanging: Path) -> None:
+    (hanging / "config.toml").write_text(HANGS.format(fsync_ms=1), encoding="utf-8")
+    async with workbench(hanging, session="new") as bench:
+        await bench.type("Go on")
+        await bench.press("enter")
+        await bench.sees("one two three")
+        await bench.press("ctrl+n")
+        await bench.sees("Write a message below")
+        await bench.press("ctrl+b")
+        await bench.sees("1 turn")
+        await bench.press("down", "enter")
+        await bench.sees("one two three", "Responding")
+        assert "Being answered" not in bench.picture()
+        await bench.press("ctrl+c")
+        await bench.sees("STOPPED by you")
+        assert bench.picture().count("one two three") == 1
+
+
+async def test_a_place_in_a_coming_answer_stays_in_view_when_the_screen_changes(hanging: Path) -> None:
+    (hanging / "config.toml").write_text(HANGS.format(fsync_ms=1), encoding="utf-8")
+    said = "\n\n".join(f"Place {number:02}. {'Some words. ' * 20}" for number in range(40))
+    (hanging / "hangs.json").write_text(json.dumps([{"text": said, "hang": True}]), encoding="utf-8")
+
+    def places() -> set[str]:
+        return set(re.findall(r"Place \d\d", bench.picture()))
+
+    async with workbench(hanging, session="new") as bench:
+        await bench.type("Go on")
+        await bench.press("enter")
+        await bench.sees("Place 39")
+        await bench.press("pageup", "pageup", "pageup")
+        before = places()
+        assert before
+        assert "Place 39" not in before
+        await bench.resize(120, 30)
+        assert before & places()
+        await bench.resize(50, 20)
+        assert before & places()
+
+
+async def test_an_answered_turn_stays_on_the_screen_while_the_ledger_cannot_be_written(own_example: Path) -> None:
+    async with workbench(own_example, session="demo-other-1") as bench:
+        holder = apsw.Connection(str(own_example / "ledger.db"))
+        holder.execute("BEGIN IMMEDIATE")
+        await bench.type("Is this kept?")
+        await bench.press("enter")
+        await bench.sees("You said: Is this kept?", "SPOOLED")
+        holder.close()
+        await bench.sees("Done · ● durable")
+        assert "SPOOLED" not in bench.picture()
+        assert bench.picture().count("You said: Is this kept?") == 1
+
+
+async def test_a_server_that_hangs_leaves_the_screen_usable(tmp_path: Path) -> None:
+    slow = Server(tmp_path)
+    thread = slow.ask("The second conversation")["thread_id"]
+    slow.ask("The first conversation")
+    async with workbench(tmp_path, server=slow.url, size=(140, 45)) as bench:
+        await bench.sees("The first conversation · branch main", "  The second conversation")
+        slow.process.send_signal(signal.SIGSTOP)
+        await bench.click(8, bench.row("  The second conversation"))
+        await bench.press("f1")
+        await bench.sees("show or hide the conversations")
+        await bench.press("escape")
+        await bench.type("Not for the first one")
+        await bench.press("enter")
+        await bench.sees("still being opened", "The first conversation · branch main")
+        slow.process.send_signal(signal.SIGCONT)
+        await bench.sees("The second conversation · branch main")
+        await bench.press("enter")
+        await bench.sees("You said: Not for the first one")
+        assert bench.app.conversation.thread_id == thread
+    slow.stop()
 
 
 @pytest.mark.req("TUI-2")
@@ -100,6 +179,13 @@ async def test_an_answer_stays_on_the_screen_when_the_server_is_killed(tmp_path:
         killed.stop(signal.SIGKILL)
         await bench.sees("one two three", "DISCONNECTED", "Disconnected · shown 13 B")
         assert "● durable" not in bench.picture()
+        await bench.press("ctrl+b", "end", "enter")
+        await bench.sees("cannot be reached", "Go on · branch main", "NOT UP TO DATE")
+        killed._arguments = ("--port", killed.url.rpartition(":")[2])
+        killed.start()
+        await bench.sees("INCOMPLETE")
+        assert "NOT UP TO DATE" not in bench.picture()
+    killed.stop()
 
 
 async def test_an_unknown_conversation_ends_the_workbench_with_its_error(example: Path) -> None:

@@ -142,9 +142,12 @@ async def test_the_search_above_the_conversations_says_where_something_was_said(
     async with workbench(example, session="demo-other-1") as bench:
         await bench.press("ctrl+f")
         await bench.type("lifting bag")
-        await bench.sees("10, A weather buoy", "Mr Holm needs a")
-        await bench.press("enter", "down", "enter")
-        await bench.sees("A weather buoy for the harbour · branch main")
+        await bench.sees("10, A weather buoy", "lifting bag")
+        await bench.press("f9")
+        await bench.sees("Steps and tool calls")
+        await bench.press("ctrl+f", "down", "down", "enter")
+        await bench.sees("A weather buoy for the harbour · branch main", "Mr Holm")
+        assert "Steps and tool calls" not in bench.picture(), "the panel would cover the turn"
         await bench.until(lambda: bench.transcript.selected == 10)
 
 
@@ -156,6 +159,23 @@ async def test_the_palette_runs_commands_by_name(example: Path) -> None:
         await bench.sees("Commit answered turns at once")
         await bench.press("down", "enter")
         await bench.sees("The head is state")
+
+
+@pytest.mark.req("TUI-1")
+async def test_a_small_screen_shows_where_it_stands(example: Path) -> None:
+    async with workbench(example, session="demo-weather-buoy", size=(60, 20)) as bench:
+        await bench.sees("A weather bu…", "branch main · model chosen", "state 22 ", "pending 0 · Done · ● durable")
+        await bench.resize(130, 40)
+        await bench.sees("A weather buoy for the harbour · branch main · model chosen by the router")
+
+
+async def test_joiners_that_are_typed_reach_the_message(example: Path) -> None:
+    async with workbench(example, session="new") as bench:
+        await bench.press(*"می\u200cروم 👩\u200d🔧")
+        assert bench.app.query_one(Composer).text == "می\u200cروم 👩\u200d🔧"
+        await bench.press("ctrl+r", "ctrl+r", "ctrl+r")
+        await bench.sees("There is no question to ask again.")
+        assert len(bench.app._notifications) == 1, "a notice that is on the screen is not repeated"
 
 
 async def test_the_mouse_selects_opens_and_chooses(example: Path) -> None:
@@ -174,7 +194,7 @@ async def test_the_mouse_selects_opens_and_chooses(example: Path) -> None:
 
 
 async def test_plain_mode_has_words_in_the_place_of_drawings(example: Path) -> None:
-    drawn = set("▌█▒●◌│─└╭╮▊▎▔▁🔎")
+    drawn = set("▌█▒●◌│─└╭╮▊▎▔▁▂▃▄▅▆▇🔎")
     async with workbench(example, session="demo-weather-buoy", plain=True) as bench:
         await bench.sees("You, 19", "demo, ", "durable: all")
         assert not drawn & set(bench.picture())

@@ -91,7 +91,7 @@ class Workbench:
 
     async def settled(self) -> None:
         """Wait until nothing is read or drawn any more."""
-        busy = ("begin", "load", "pages", "operation", "sidebar")
+        busy = ("begin", "go", "load", "pages", "operation", "sidebar")
         await self.handled()
         await self.until(lambda: not [w for w in self.app.workers if w.group in busy and not w.is_finished])
         await self.handled()

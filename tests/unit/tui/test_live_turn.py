@@ -30,7 +30,7 @@ def test_output_is_marked_while_it_is_only_buffered() -> None:
     live.take(Delta(text="één"))
     assert durability_of(live, look)[0] == "shown 5 B", "nothing is known of a journal that another process writes"
     live.take(Durability(displayed=5, durable=0))
-    assert durability_of(live, look) == ("◌ durable 0/5 B BUFFERED", "bold yellow")
+    assert durability_of(live, look) == ("◌ BUFFERED, durable 0/5 B", "bold yellow")
     assert text_of(live.lines(60)[1]).rstrip().endswith("◌")
     live.take(Durability(displayed=5, durable=5))
     assert durability_of(live, look) == ("● durable 5/5 B", "green")
@@ -73,7 +73,7 @@ def test_an_answer_whose_connection_is_lost_is_kept_and_not_called_durable() -> 
     live.take(Delta(text="Half an ans"))
     live.take(Durability(displayed=11, durable=11))
     live.lines(60)
-    live.lose("No server answers.")
+    live.lose("Disconnected", "DISCONNECTED: No server answers.")
     finished, changing = live.lines(60)
     drawn = text_of([*finished, *changing])
     assert "Half an ans" in drawn

@@ -38,6 +38,9 @@ class FoldsPanel(TextPanel):
         """Describe what folding is; a preview may ask a model, so it waits for a key."""
         self.show(Text(EXPLANATION))
 
+    def follow(self) -> None:
+        """Keep what was previewed or folded in view."""
+
     def action_preview(self) -> None:
         """Show what would be folded."""
         self.start("Previewing", self._fold(preview=True))

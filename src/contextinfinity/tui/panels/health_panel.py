@@ -23,8 +23,13 @@ class HealthPanel(TextPanel):
 
     def on_mount(self) -> None:
         """Keep reading while the panel is open."""
-        self.set_interval(EVERY_SECONDS, self.reload)
+        self.set_interval(EVERY_SECONDS, self._read_again)
         super().on_mount()
+
+    def _read_again(self) -> None:
+        """Read again, unless the last read still waits for an answer."""
+        if self.loading_now is None or self.loading_now.is_finished:
+            self.reload()
 
     async def load(self) -> None:
         """Read and show the health."""

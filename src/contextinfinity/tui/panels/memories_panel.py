@@ -59,10 +59,6 @@ class MemoriesPanel(ListPanel):
     def _typed(self) -> None:
         self.reload()
 
-    @on(Input.Submitted, "#memory-words")
-    def _to_list(self) -> None:
-        self.screen.set_focus(self.lines)
-
     @property
     def memory(self) -> ShownMemory | None:
         """The highlighted memory."""

@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
-from textual import work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
-from textual.widgets import Label, OptionList, Static
+from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker
 
@@ -30,6 +30,7 @@ STEP_KEYS: list[BindingType] = [
     Binding("k", "step(-1)", "Previous turn", show=False),
 ]
 """The keys of panels that show one turn."""
+LOADING = "loading …"
 
 
 class Panel(Vertical):
@@ -62,6 +63,7 @@ class Panel(Vertical):
         super().__init__(id=f"panel-{self.NAME}")
         self.conversation = conversation
         self.look = look
+        self.loading_now: Worker[None] | None = None
         self._operation: Worker[None] | None = None
         self._what, self._since = "", 0.0
 
@@ -90,7 +92,11 @@ class Panel(Vertical):
 
     def reload(self) -> None:
         """Load again; an earlier load that still runs is cancelled."""
-        self._load()
+        self.loading_now = self._load()
+
+    def follow(self) -> None:
+        """Load again because the conversation has changed."""
+        self.reload()
 
     def focus_body(self) -> None:
         """Give the keyboard to the field, else to the list or the text.
@@ -157,7 +163,7 @@ class TextPanel(Panel):
 
     def body(self) -> Iterable[VerticalScroll | OptionList | Static]:
         """Return one scrolling text."""
-        scroll = VerticalScroll(Static("loading …", classes="panel-text", markup=False), can_focus=True)
+        scroll = VerticalScroll(Static(LOADING, classes="panel-text", markup=False), can_focus=True)
         yield scroll
 
     def show(self, content: RenderableType) -> None:
@@ -172,9 +178,16 @@ class TextPanel(Panel):
 class ListPanel(Panel):
     """A panel that shows lines to choose from."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "to_list", show=False)]
+
     def body(self) -> Iterable[VerticalScroll | OptionList | Static]:
         """Return one list."""
-        yield OptionList(classes="panel-list", markup=False)
+        yield OptionList(LOADING, classes="panel-list", markup=False)
+
+    @on(Input.Submitted)
+    def action_to_list(self) -> None:
+        """Go from the field above the list to the list."""
+        self.screen.set_focus(self.lines)
 
     @property
     def lines(self) -> OptionList:

@@ -13,9 +13,8 @@ from textual.message import Message
 from textual.widgets import Input, OptionList
 
 from contextinfinity.domain.search import Hit
-from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import ListPanel
-from contextinfinity.tui.turn_view import clock
+from contextinfinity.tui.turn_view import clock, excerpt
 
 TYPING_SECONDS = 0.2
 MOST = 30
@@ -70,16 +69,13 @@ class SearchPanel(ListPanel):
     def _fill(self, nothing: str) -> None:
         if not self._hits:
             return self.show_nothing(nothing)
+        words = self.query_one(Input).value
         attached = {hit.chunk_id for hit in self.conversation.attached}
-        return self.show_lines(_line(hit, hit.chunk_id in attached) for hit in self._hits)
+        return self.show_lines(_line(hit, words, hit.chunk_id in attached) for hit in self._hits)
 
     @on(Input.Changed, "#search-words")
     def _typed(self) -> None:
         self.reload()
-
-    @on(Input.Submitted, "#search-words")
-    def _to_list(self) -> None:
-        self.screen.set_focus(self.lines)
 
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:
@@ -107,12 +103,11 @@ class SearchPanel(ListPanel):
         self.reload()
 
 
-def _line(hit: Hit, attached: bool) -> Text:
-    words = " ".join(printable(hit.text[:LONGEST]).split())
+def _line(hit: Hit, words: str, attached: bool) -> Text:
     score = f"{hit.score:.2f} " if hit.score else ""
     return Text.assemble(
         ("attached  " if attached else "", "bold cyan"),
         (f"{score}{hit.type}, {hit.role}, turn {hit.turn_seq}, {clock(hit.created_at)}\n", "dim"),
-        words,
+        excerpt(hit.text, words, LONGEST)[:LONGEST],
         "\n",
     )
