@@ -17,10 +17,17 @@ from contextinfinity.domain.memory import MemoryKind, MemoryOrigin
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.session import SessionKind
 from contextinfinity.domain.state import StateReason
-from contextinfinity.domain.turn import TurnOutcome, Usage
+from contextinfinity.domain.turn import Problem, TurnOutcome, Usage
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+UNANSWERED = Problem(
+    code="interrupted",
+    message="The conversation was exported before this message was answered.",
+    hint="Ask again to get an answer.",
+)
+"""The error of a turn that was not finished when it was exported."""
 
 
 class Transfer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -120,7 +127,7 @@ class PlanTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class TurnTransfer(Transfer, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A finished turn."""
+    """A turn; one that was not finished is exported as failed (``UNANSWERED``)."""
 
     id: TurnId
     branch_id: BranchId

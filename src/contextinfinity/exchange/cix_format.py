@@ -3,7 +3,8 @@
 A file is JSON Lines. The first line says ``{"format": "cix", "version": 1}``; every other line is an object with one
 key, which says what it is. Of a conversation come first the texts and images that it needs (``text``, ``blob``), then
 ``session``, ``branch``, ``deleted``, ``state`` and ``turn``, its own memories (``memory``), and ``end`` with the
-number of turns: one without its end was cut off, and is not imported. The memories of the user come last.
+number of turns: one without its end was cut off, and is not imported. ``discard`` in place of ``end`` is written when
+something was deleted during the export. The memories of the user come last.
 
 The same ledger gives the same bytes, and so does a ledger that imported them.
 """
@@ -15,6 +16,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.domain.ids import MemoryId, SessionId, StateId
 from contextinfinity.domain.session import Owner
@@ -34,43 +36,63 @@ async def write_cix(
     """Write conversations, and with ``owner`` the memories of that user."""
     yield _line(HEADER)
     for session_id in session_ids:
-        outline = await store.transfers.outline(session_id)
-        if outline is not None:  # else it was deleted since the list was read
-            async for piece in _session(store, outline):
-                yield piece
+        async for piece in _session(store, session_id):
+            yield piece
     if owner is not None:
         async for memory in _memories(store, owner, None):
             yield _line({"memory": memory})
 
 
-async def _session(store: Store, outline: SessionOutline) -> AsyncIterator[bytes]:
-    session_id = outline.session.id
-    written: set[str] = set()
+async def _session(store: Store, session_id: SessionId) -> AsyncIterator[bytes]:
+    """Write a conversation; if something of it is deleted meanwhile, discard it and write what is left."""
+    outline = await store.transfers.outline(session_id)
+    while outline is not None:
+        count = 0
+        async for piece, turns in _parts(store, outline):
+            yield piece
+            count += turns
+        after = await store.transfers.outline(session_id)
+        if after is not None and after.deleted == outline.deleted:
+            yield _line({"end": {"session": session_id, "turns": count}})
+            return
+        yield _line({"discard": session_id})
+        outline = after
+
+
+async def _parts(store: Store, outline: SessionOutline) -> AsyncIterator[tuple[bytes, int]]:
+    """Yield the lines of a conversation and how many turns they hold; what was added after its outline is left out."""
+    session_id, written, kept = outline.session.id, set[str](), set[StateId]()
+    states_of = {branch.id: branch.head_seq for branch in outline.branches}
+    turns_of = {branch.id: branch.last_turn_seq for branch in outline.branches}
     async for piece in _contents(store, [outline.session.system], written):
-        yield piece
-    yield _line({"session": outline.session})
-    yield b"".join(_line({"branch": branch}) for branch in outline.branches)
-    yield b"".join(_line({"deleted": gone}) for gone in outline.deleted)
+        yield piece, 0
+    yield _line({"session": outline.session}), 0
+    yield b"".join(_line({"branch": branch}) for branch in outline.branches), 0
+    yield b"".join(_line({"deleted": gone}) for gone in outline.deleted), 0
     after: StateId | None = None
     while states := await store.transfers.states(session_id, after=after):
-        names = [name for state in states for name in (state.summary, state.pins)]
-        async for piece in _contents(store, names, written):
-            yield piece
-        yield b"".join(_line({"state": state}) for state in states)
+        shown = [state for state in states if state.state_seq <= states_of.get(state.branch_id, -1)]
+        kept.update(state.id for state in shown)
+        async for piece in _contents(store, (name for one in shown for name in (one.summary, one.pins)), written):
+            yield piece, 0
+        yield b"".join(_line({"state": state}) for state in shown), 0
         after = states[-1].id
-    place, count = (0, ""), 0
+    place = (0, "")
     while turns := await store.transfers.turns(session_id, after=place):
         for turn in turns:
+            if turn.turn_seq > turns_of.get(turn.branch_id, 0):
+                continue
+            if turn.state_after not in kept and turn.state_after is not None:
+                turn = replace(turn, phase="ResponseFinalized", state_after=None)
             line = _line({"turn": turn})
-            shown = _names(_HASH, msgspec.json.encode(turn.plans)) + _names(_BLOB, line)
-            async for piece in _contents(store, shown, written):
-                yield piece
-            yield line
-        place, count = (turns[-1].turn_seq, turns[-1].id), count + len(turns)
+            names = _names(_HASH, msgspec.json.encode(turn.plans)) + _names(_BLOB, line)
+            async for piece in _contents(store, names, written):
+                yield piece, 0
+            yield line, 1
+        place = (turns[-1].turn_seq, turns[-1].id)
     whose = Owner(user_id=outline.session.user_id, org_id=outline.session.org_id)
     async for memory in _memories(store, whose, session_id):
-        yield _line({"memory": memory})
-    yield _line({"end": {"session": session_id, "turns": count}})
+        yield _line({"memory": memory}), 0
 
 
 async def _contents(store: Store, names: Iterable[str | None], written: set[str]) -> AsyncIterator[bytes]:

@@ -96,6 +96,9 @@ class CixReader:
             return CixMemory(_as(MemoryTransfer, value))
         if kind == "end":
             return self._ended(value)
+        if kind == "discard":
+            self._clear()
+            return None
         self._size += size
         try:
             self._take(kind, value)

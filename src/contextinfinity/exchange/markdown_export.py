@@ -22,7 +22,8 @@ from contextinfinity.domain.message import (
     blocks_of,
 )
 from contextinfinity.domain.session import Branch, Session
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.transfer import UNANSWERED
+from contextinfinity.domain.turn import UNFINISHED, Turn
 
 _ROLES = {"user": "You", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 
@@ -48,8 +49,8 @@ def turn_as_markdown(turn: Turn) -> str:
     parts += [part for item in turn.rounds if (part := _round(item))]
     if turn.answer is not None:
         parts.append(_message(turn.answer))
-    if turn.error is not None:
-        parts.append(f"*{_one_line(turn.error.message)}*")
+    if (error := UNANSWERED if turn.phase in UNFINISHED else turn.error) is not None:
+        parts.append(f"*{_one_line(error.message)}*")
     return "\n\n".join(parts) + "\n\n"
 
 

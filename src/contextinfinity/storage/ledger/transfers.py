@@ -20,6 +20,7 @@ from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.transfer import (
+    UNANSWERED,
     BranchTransfer,
     DeletedTurn,
     MemoryTransfer,
@@ -33,7 +34,7 @@ from contextinfinity.domain.transfer import (
     StepTransfer,
     TurnTransfer,
 )
-from contextinfinity.domain.turn import Problem, StepOutcome
+from contextinfinity.domain.turn import UNFINISHED, Problem, StepOutcome
 from contextinfinity.errors import AccessDenied, InvalidInput, LedgerFailed
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.invariants import check_json, check_message, check_new_session
@@ -61,6 +62,7 @@ from contextinfinity.storage.ledger.sessions import find_by_external_id
 T = TypeVar("T")
 
 LARGEST_RESPONSE = 64 << 20
+_UNANSWERED = wire.dumps(UNANSWERED).decode()
 
 
 def read_outline(connection: Connection, session_id: SessionId) -> SessionOutline | None:
@@ -131,7 +133,7 @@ def read_states(
 def read_turns(
     connection: Connection, session_id: SessionId, *, after: tuple[int, str] = (0, ""), limit: int = 200
 ) -> tuple[TurnTransfer, ...]:
-    """Return the finished turns after ``after``, ordered by (turn_seq, id)."""
+    """Return the turns after ``after``, ordered by (turn_seq, id); unfinished ones as failed (``UNANSWERED``)."""
     values = {"session_id": pack(session_id), "seq": after[0], "id": pack(after[1]), "limit": limit}
     return tuple(_turn(connection, row) for row in connection.many("select_turns_transfer", values))
 
@@ -139,12 +141,13 @@ def read_turns(
 def _turn(connection: Connection, row: Row) -> TurnTransfer:
     key = (row[0],)
     answer = None if row[19] is None else MessageTransfer(role=row[19], text=row[20], blocks=_json(row[21]))
+    is_unfinished = row[3] in UNFINISHED
     return TurnTransfer(
         id=unpack(row[0]),
         branch_id=unpack(row[1]),
         turn_seq=row[2],
-        phase=row[3] if row[3] in ("Failed", "ResponseFinalized") else "Done",
-        outcome=row[4],
+        phase="Failed" if is_unfinished else row[3] if row[3] in ("Failed", "ResponseFinalized") else "Done",
+        outcome="failed" if is_unfinished else row[4],
         state_before=unpack(row[5]),
         state_after=maybe_unpack(row[6]),
         provider=row[7],
@@ -152,7 +155,7 @@ def _turn(connection: Connection, row: Row) -> TurnTransfer:
         step_count=row[9],
         retry_of=maybe_unpack(row[10]),
         usage=to_usage(*row[22:26]),
-        error=_json(row[11]),
+        error=_json(_UNANSWERED if is_unfinished else row[11]),
         metadata=_json(row[12]),
         created_at=from_millis(row[14]),
         updated_at=from_millis(row[15]),
@@ -269,6 +272,8 @@ def restore_session(
         connection.execute("bury_turn", (pack(gone.id), key, gone.seq, to_millis(gone.deleted_at)))
     for turn in turns:
         _insert_turn(connection, key, turn)
+    system = _text_key(connection, session.system, key)
+    connection.execute("restore_kind", {"id": key, "kind": session.kind, "system": system})
     for branch in outline.branches:
         last = connection.one("select_last_turn", (pack(branch.id),))
         row = None if last is None else connection.one("select_turn", last)
@@ -341,9 +346,7 @@ def _insert_session(connection: Connection, session: SessionTransfer) -> None:
             "org_id": session.org_id,
             "user_id": session.user_id,
             "external_id": session.external_id,
-            "kind": session.kind,
             "title": session.title,
-            "system": None,
             "ttl_hours": session.ttl_hours,
             "active_branch": pack(session.active_branch),
             "created_at": to_millis(session.created_at),
@@ -351,9 +354,6 @@ def _insert_session(connection: Connection, session: SessionTransfer) -> None:
             "metadata": metadata_column(session.metadata or None),
         },
     )
-    if session.system is not None:
-        key = pack(session.id)
-        connection.execute("restore_system", (_text_key(connection, session.system, key), key))
 
 
 def _insert_states(connection: Connection, session_id: bytes, states: Sequence[StateTransfer]) -> None:
@@ -404,7 +404,7 @@ def _insert_turn(connection: Connection, session_id: bytes, turn: TurnTransfer) 
     question, answer = _message(turn.question), None if turn.answer is None else _message(turn.answer)
     keys = list(insert_messages(connection, session_id, [question, *([] if answer is None else [answer])]))
     if turn.error is not None:
-        wire.loads(Problem, _text(turn.error))
+        wire.loads(Problem, msgspec.json.encode(turn.error))
     for value, name in ((turn.metadata, "metadata"), (turn.latency_ms, "latency_ms")):
         check_json(value, name)
     values = {
@@ -439,8 +439,7 @@ def _insert_turn(connection: Connection, session_id: bytes, turn: TurnTransfer) 
     for step in turn.steps:
         _insert_step(connection, session_id, turn, step, answer)
     for plan in turn.plans:
-        read = wire.loads(Plan, _text(plan.body))
-        insert_plan(connection, turn.id, session_id, plan.step_index, read)
+        insert_plan(connection, turn.id, session_id, plan.step_index, wire.loads(Plan, msgspec.json.encode(plan.body)))
 
 
 def _message(given: MessageTransfer) -> Message:
@@ -471,7 +470,7 @@ def _insert_step(
     items = _column(step.items)
     to_items(items, answer)
     if step.outcome is not None:
-        wire.loads(StepOutcome, _text(step.outcome))
+        wire.loads(StepOutcome, msgspec.json.encode(step.outcome))
     _check_ids(unpack(session_id), step.id)
     values = {
         "id": pack(step.id),
@@ -545,12 +544,8 @@ def _json(column: str | None) -> Json:
     return None if column is None else msgspec.json.decode(column)
 
 
-def _text(value: Json) -> bytes:
-    return msgspec.json.encode(value)
-
-
 def _column(value: Json) -> str | None:
-    return None if value is None else _text(value).decode()
+    return None if value is None else msgspec.json.encode(value).decode()
 
 
 def _hex(column: bytes | None) -> str | None:
@@ -590,11 +585,16 @@ class TransferStore(StoreResource):
 
     async def _restored(self, work: Callable[[Connection], T]) -> T:
         """Run a restore; raise constraint violations and decoding errors as ``InvalidInput``."""
+
+        def decoded(connection: Connection) -> T:
+            try:
+                return work(connection)
+            except (msgspec.MsgspecError, AssertionError, IndexError, OverflowError) as error:
+                raise InvalidInput(f"The file holds something that cannot be read: {error}") from error
+
         try:
-            return await self._database.write(work, bulk=True)
+            return await self._database.write(decoded, bulk=True)
         except LedgerFailed as error:
             if "Constraint" not in error.message:
                 raise
             raise InvalidInput(f"The file breaks a rule of the ledger: {error.message}") from error
-        except (msgspec.MsgspecError, AssertionError, IndexError, OverflowError) as error:
-            raise InvalidInput(f"The file holds something that cannot be read: {error}") from error

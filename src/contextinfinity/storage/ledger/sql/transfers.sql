@@ -24,14 +24,13 @@ FROM branch AS b JOIN state AS s ON s.branch_id = b.id LEFT JOIN text AS m ON m.
 WHERE b.session_id = :session_id AND s.id > :after ORDER BY s.id LIMIT :limit
 
 -- name: select_turns_transfer
--- Turns of a session that are answered or failed, a page of them.
+-- Turns of a session, a page of them.
 SELECT t.id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider, t.model, t.steps,
   t.retry_of, t.error, t.metadata, t.latency_ms, t.created_at, t.updated_at, u.role, u.text, u.blocks, a.role, a.text,
   a.blocks, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost
 FROM branch AS b JOIN turn AS t ON t.branch_id = b.id JOIN message AS u ON u.key = t.user_message
   LEFT JOIN message AS a ON a.key = t.answer
 WHERE b.session_id = :session_id AND (t.turn_seq, t.id) > (:seq, :id)
-  AND t.phase IN ('ResponseFinalized', 'StateCommitted', 'Indexed', 'Done', 'Failed')
 ORDER BY t.turn_seq, t.id LIMIT :limit
 
 -- name: select_steps_transfer
@@ -62,11 +61,11 @@ SELECT turn_id, session_id, branch_id, turn_seq, start, "end", said_at FROM memo
 ORDER BY turn_id
 
 -- name: restore_session
--- A session as it was.
-INSERT INTO session (id, org_id, user_id, external_id, kind, title, system, ttl_hours, active_branch, created_at,
-  updated_at, metadata)
-VALUES (:id, :org_id, :user_id, :external_id, :kind, :title, :system, :ttl_hours, :active_branch, :created_at,
-  :updated_at, :metadata)
+-- A session as it was, without its kind and its system text.
+INSERT INTO session (id, org_id, user_id, external_id, kind, title, ttl_hours, active_branch, created_at, updated_at,
+  metadata)
+VALUES (:id, :org_id, :user_id, :external_id, 'thread', :title, :ttl_hours, :active_branch, :created_at, :updated_at,
+  :metadata)
 
 -- name: restore_branch
 -- A branch as it was.
@@ -75,9 +74,10 @@ INSERT INTO branch (id, session_id, parent_id, fork_seq, base_state, head_state,
 VALUES (:id, :session_id, :parent_id, :fork_seq, :base_state, :head_state, :head_seq, :last_turn_seq, :label,
   :created_at)
 
--- name: restore_system
--- The system text of a session, which is kept for the session's owner.
-UPDATE session SET system = ? WHERE id = ?
+-- name: restore_kind
+-- The kind and the system text of a session. The kind is set after the turns: a turn inserted into a chat must have an
+-- answer, and one that was cancelled there has none.
+UPDATE session SET kind = :kind, system = :system WHERE id = :id
 
 -- name: restore_ended_turn
 -- A turn as it ended.
