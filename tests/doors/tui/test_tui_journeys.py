@@ -163,8 +163,8 @@ async def test_the_palette_runs_commands_by_name(example: Path) -> None:
 
 @pytest.mark.req("TUI-1")
 async def test_a_small_screen_shows_where_it_stands(example: Path) -> None:
-    async with workbench(example, session="demo-weather-buoy", size=(60, 20)) as bench:
-        await bench.sees("A weather bu…", "branch main · model chosen", "state 22 ", "pending 0 · Done · ● durable")
+    async with workbench(example, session="demo-weather-buoy", size=(50, 20)) as bench:
+        await bench.sees("A weather b…", "branch main · model", "state 22 ", "pending 0 · Done")
         await bench.resize(130, 40)
         await bench.sees("A weather buoy for the harbour · branch main · model chosen by the router")
 
