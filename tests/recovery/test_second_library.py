@@ -12,6 +12,7 @@ import pytest
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import LedgerAway, LedgerUnlocked
 from contextinfinity.storage.sqlite.store import SqliteStore
+from tests.recovery.deleting import engine_on as full_engine_on
 from tests.recovery.outages import engine_on, said, until
 
 WHY = "second SQLite library in this process"
@@ -68,3 +69,16 @@ async def test_an_engine_goes_on_without_it_and_the_next_start_writes_what_was_h
     async with engine_on(tmp_path) as engine:
         await until(lambda: engine.health().spool_depth == 0)
         assert [question for _, question, _ in await said(engine, first.thread_id)] == ["before", "meanwhile"]
+
+
+@pytest.mark.req("SAFE-8")
+async def test_a_deletion_that_searches_the_bytes_of_all_files_keeps_the_locks(tmp_path: Path) -> None:
+    """The files are read while the ledger is open; another process that closes it is not the last one."""
+    async with full_engine_on(tmp_path) as engine:
+        first = await engine.ask("new", "This conversation will be deleted.")
+        session = await engine.session(first.thread_id)
+        deleted = await engine.deleting.conversation(session, scan="files")
+        assert {place.place for place in deleted.places} > {"ledger file", "write-ahead log"}
+        subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "ledger.db")], check=True)
+        assert (await engine.ask("new", "after")).outcome == "completed"
+        assert engine.health().status == "ready"

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from contextinfinity.domain.deletion import ScannedPlace
 from contextinfinity.storage.encryption.protection import protection_of
+from contextinfinity.storage.sqlite.connection import read_blocks, shares_locks
 from contextinfinity.storage.workspace_registry import registrations
 from contextinfinity.text.plurals import counted
 
@@ -131,6 +132,8 @@ def _all(files: DataFiles, elsewhere: Sequence[Path]) -> Iterator[tuple[str, Pat
         for path in sorted(beside):
             if path in seen or path.is_symlink() or not path.is_file() or files.data_dir / "models" in path.parents:
                 continue
+            if path.name.endswith("-shm"):  # the index of a log: numbers of pages; SQLite's locks are on it
+                continue
             seen.add(path)
             yield known.get(path) or next((folders[up] for up in path.parents if up in folders), OTHER), path
     for folder in {one.folder for one in registrations(files.data_dir)}:
@@ -153,11 +156,16 @@ def _forms(sample: str) -> set[bytes]:
 def _search(path: Path, pattern: re.Pattern[bytes] | None) -> tuple[int, set[bytes]]:
     """Return the size of a file and the forms that it contains."""
     size, hits, tail = 0, set[bytes](), b""
+    for block in read_blocks(path, BLOCK) if shares_locks(path) else _blocks(path):
+        size += len(block)
+        if pattern is not None:
+            data = tail + block
+            hits.update(pattern.findall(data))
+            tail = data[-8 * SAMPLE :]
+    return size, hits
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(BLOCK):
-            size += len(block)
-            if pattern is not None:
-                data = tail + block
-                hits.update(pattern.findall(data))
-                tail = data[-8 * SAMPLE :]
-    return size, hits
+            yield block

@@ -113,6 +113,24 @@ def create_private(path: Path) -> None:
         raise LedgerReadOnly(f"The ledger {path} cannot be opened ({error.strerror}).") from error
 
 
+def shares_locks(path: Path) -> bool:
+    """Return whether closing a file would drop the locks that SQLite holds on it in this process."""
+    return path.with_name(f"{path.name}-shm").exists()
+
+
+def read_blocks(path: Path, size: int) -> Iterator[bytes]:
+    """Read the bytes of a database that may be open in this process.
+
+    SQLite's own VFS closes the file only when this process holds no locks on it.
+    """
+    file = apsw.VFSFile("unix", str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    try:
+        for start in range(0, file.xFileSize(), size):
+            yield file.xRead(size, start)
+    finally:
+        file.xClose()
+
+
 def refuse_cut_short(path: Path) -> None:
     """Raise an error for a file that ends inside a page, unless the write-ahead log may hold the rest."""
     log = Path(f"{path}-wal")

@@ -34,10 +34,13 @@ from contextinfinity.storage.sqlite.identity import Content, LedgerFile, refuse_
 from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.readers import Readers
-from contextinfinity.storage.sqlite.secure_erase import is_wiped, sweep
+from contextinfinity.storage.sqlite.secure_erase import is_wiped, overwrite_next, sweep
 from contextinfinity.storage.sqlite.writer import Writer
 
 T = TypeVar("T")
+
+OVERWRITE_SECONDS = 0.1
+"""How long the overwriting of unused bytes waits for readers and writers; it is tried again later."""
 
 
 class SqliteDatabase:
@@ -56,6 +59,7 @@ class SqliteDatabase:
         data_dir: Path | None = None,
     ) -> None:
         self.path = path
+        self._vfs = vfs
         self._data_dir = data_dir
         self.writing_waits, self.reading_waits = BusyWaits(), BusyWaits()
         name = str(path)
@@ -151,6 +155,16 @@ class SqliteDatabase:
     async def sweep(self, steps: int) -> bool:
         """Erase the remains of deleted rows, at most this many steps; return whether more can be done now."""
         return await sweep(self, steps)
+
+    async def overwrite_unused(self) -> bool:
+        """Overwrite the unused bytes of the next pages; return whether more can be done now."""
+        return await asyncio.to_thread(self._overwrite_unused)
+
+    def _overwrite_unused(self) -> bool:
+        self.check_place()
+        name = str(self.path)
+        with translated(name), closing(connect(name, vfs=self._vfs, patience=OVERWRITE_SECONDS)) as connection:
+            return overwrite_next(connection)
 
     async def is_wiped(self) -> bool:
         """Return whether the file and its log contain no deleted text."""

@@ -21,6 +21,7 @@ from contextinfinity.storage.sqlite.connection import BusyWaits, close_quietly, 
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.migrate import migrate
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
+from contextinfinity.storage.sqlite.secure_erase import set_clean
 
 T = TypeVar("T")
 
@@ -65,6 +66,11 @@ class MemoryDatabase(SqliteDatabase):
     def reading(self, work: Callable[[SqliteConnection], T]) -> Future[T]:
         """``read`` for callers without an event loop."""
         return self.writing(work)
+
+    async def overwrite_unused(self) -> bool:
+        """Only note that it is done: there is no file."""
+        await self.write(set_clean)
+        return False
 
     @property
     def log_was_emptied(self) -> bool:

@@ -1,15 +1,16 @@
 """Secure erase: removes the remains of deletions from the file and its log.
 
 SQLite overwrites a row when it is deleted (``secure_delete``). What remains: words in the full-text index until it is
-rewritten; texts that several rows shared; and pages in the log and at the end of the file. The work is done in
-small steps, so that writers do not wait for long. The progress is stored in ``word_state.stale``, so that the next
-process continues after a crash:
+rewritten; texts that several rows shared; pages in the log and at the end of the file; and copies of rows in the unused
+bytes of pages. The work is done in small steps, so that writers do not wait for long. The progress is stored in
+``word_state.stale``, so that the next process continues after a crash:
 
     1  the index holds words of deleted messages      2  the index is being rewritten without them
-    3  the log holds deleted text                     0  nothing is left
+    3  the log and pages hold deleted text            0  nothing is left
+    4 and more  the unused bytes of all pages before the one with the number of this value less 4 are overwritten
 
-A deletion sets 3 with its first row and 1 with the first message. The log can only be emptied while no other process
-reads an older snapshot.
+A deletion sets 3 with its first row and 1 with the first message, so a deletion in the meantime begins all of it again.
+The log can only be emptied while no other process reads an older snapshot.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from typing import TYPE_CHECKING
 
 from contextinfinity.domain.ids import now, to_millis
 from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
+from contextinfinity.storage.sqlite.unused_bytes import begin_alone, empty_log, overwrite_range
 
 if TYPE_CHECKING:
+    import apsw
+
     from contextinfinity.storage.sqlite.database import SqliteDatabase
-    from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 MERGED = 256
 """Pages of the index rewritten per step; about ten milliseconds."""
@@ -31,7 +35,7 @@ FREED = 512
 YOUNG = timedelta(hours=1)
 """How long an unreferenced text is kept: its writer may be about to refer to it."""
 
-STALE, RENEWING, SOILED, CLEAN = 1, 2, 3, 0
+STALE, RENEWING, SOILED, CLEAN, OVERWRITING = 1, 2, 3, 0, 4
 
 
 async def sweep(database: SqliteDatabase, steps: int) -> bool:
@@ -43,15 +47,43 @@ async def sweep(database: SqliteDatabase, steps: int) -> bool:
         if not left:
             break
     await database.write(lambda _: None, wipe=True)
-    if not left and database.log_was_emptied and not await database.look(is_wiped):
-        await database.write(lambda connection: _set_stale(connection, SOILED, CLEAN), wipe=True)
-    return left
+    if left or not database.log_was_emptied or await database.look(is_wiped):
+        return left
+    for _ in range(steps):
+        if not await database.overwrite_unused():
+            return False
+    return True
+
+
+def overwrite_next(raw: apsw.Connection) -> bool:
+    """Overwrite the unused bytes of the next pages, on a connection of its own; return whether more can be done."""
+    if not begin_alone(raw):
+        return False
+    connection = SqliteConnection(raw)
+    try:
+        (stale,) = connection.one("select_stale")  # type: ignore[misc]
+        if stale < SOILED:
+            return False  # nothing is left, or more was deleted
+        following = overwrite_range(raw, stale - OVERWRITING)
+        _set_stale(connection, stale, CLEAN if following is None else OVERWRITING + following)
+        raw.execute("COMMIT")
+        if following is None:
+            empty_log(raw)
+        return following is not None
+    finally:
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
 
 
 def is_wiped(connection: Connection) -> bool:
     """Return whether the file and its log contain no deleted text."""
     (stale,) = connection.one("select_stale")  # type: ignore[misc]
     return bool(stale == CLEAN)
+
+
+def set_clean(connection: Connection) -> None:
+    """Note that the pages hold no deleted text any more."""
+    _set_stale(connection, SOILED, CLEAN)
 
 
 def _step(connection: SqliteConnection) -> bool:
@@ -94,6 +126,7 @@ async def _collect_texts(database: SqliteDatabase) -> None:
                 if not personal and kept_at > old:
                     continue  # retried the next time
                 connection.execute("delete_text", (key, kept_at))
+                connection.execute("soil_log")
             connection.execute("tie_text", (key,))
 
     await database.write(write)

@@ -18,8 +18,8 @@ DELETE FROM keyword WHERE rowid IN (SELECT id FROM keyword_docsize
 SELECT stale FROM word_state WHERE one = 1
 
 -- name: soil_log
--- The log holds something that is being deleted.
-UPDATE word_state SET stale = 3 WHERE one = 1 AND stale = 0
+-- The log and pages hold something that is being deleted.
+UPDATE word_state SET stale = 3 WHERE one = 1 AND (stale = 0 OR stale > 3)
 
 -- name: set_stale
 -- Go on to the next state of wiping out.
