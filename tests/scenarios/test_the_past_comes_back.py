@@ -182,6 +182,60 @@ async def test_an_embedder_that_is_away_costs_nothing_but_its_share(tmp_path: Pa
         assert any("vectors" in what for what in hits.missing)
 
 
+class Slow(Turned):
+    """An embedder that keeps questions waiting; ``asked`` counts them."""
+
+    name = "slow/1"
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_answer = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        if kind == "query":
+            self.asked += 1
+            await self.may_answer.wait()
+        return await super().embed(texts, kind=kind)
+
+
+@pytest.mark.req("RETRIEVE-7")
+async def test_two_questions_at_once_both_get_vectors(tmp_path: Path) -> None:
+    embedder = Slow()
+    async with Desk(tmp_path, setup=setup(embedder)) as desk:
+        await desk.ask(PLANTED)
+        await desk.settle()
+        await desk.engine.complete_index()
+        searches = [asyncio.create_task(desk.engine.search(text)) for text in (ASKED, "Where does the boat lie?")]
+        while embedder.asked < 2 and not any(search.done() for search in searches):
+            await asyncio.sleep(0)
+        embedder.may_answer.set()
+        assert [(await search).missing for search in searches] == [(), ()]
+
+
+class Silent(Broken):
+    """An embedder behind an endpoint that is away; ``asked`` counts the questions."""
+
+    name, is_remote, asked = "silent/1", True, 0
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        self.asked += kind == "query"
+        return await super().embed(texts, kind=kind)
+
+
+@pytest.mark.req("RETRIEVE-7")
+@pytest.mark.parametrize(("is_remote", "times"), [(True, 1), (False, 2)])
+async def test_only_an_endpoint_that_failed_is_left_alone(tmp_path: Path, is_remote: bool, times: int) -> None:
+    embedder = Silent()
+    embedder.name, embedder.is_remote = f"silent/{is_remote}", is_remote
+    async with Desk(tmp_path, setup=setup(embedder)) as desk:
+        await desk.ask(PLANTED)
+        await desk.settle()
+        embedder.asked = 0
+        for _ in range(2):
+            assert any("vectors" in what for what in (await desk.engine.search(ASKED)).missing)
+        assert embedder.asked == times
+
+
 @pytest.mark.req("RETRIEVE-7")
 async def test_an_index_that_is_broken_does_not_fail_a_turn(tmp_path: Path) -> None:
     async with Desk(tmp_path, setup=setup()) as desk:

@@ -71,7 +71,7 @@ UNLIMITED = 2**31
 QUESTION_SECONDS = 3.0
 """The time limit for embedding the question."""
 AWAY_SECONDS = 30.0
-"""How long an embedder is not called after it failed to answer."""
+"""How long an embedder behind an endpoint is not called after it failed to answer."""
 EMPTY = 2
 """Up to this many content words, a message is searched together with words of the conversation."""
 MOST_LEFT_OUT = 8
@@ -297,7 +297,7 @@ class _Near(Struct, frozen=True, kw_only=True):
 
 _NOTHING_NEAR = _Near()
 _AWAY: dict[str, float] = {}
-"""When embedders that did not answer may be called again, by name."""
+"""When endpoints that did not answer may be called again, by the name of the embedder."""
 _CALIBRATIONS: dict[str, Calibration] = {}
 """The calibrations of embedders; measuring one takes about 160 texts."""
 
@@ -320,13 +320,16 @@ async def _near(
         raise ProviderError(f"{embedder.name} failed a moment ago and is not called for a while")
     speakers = speakers_of(with_speakers(heard, question.full))
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
-    _AWAY[embedder.name] = monotonic() + AWAY_SECONDS  # removed below, once it has answered
-    async with asyncio.timeout(QUESTION_SECONDS):
-        with timed("embed"):
-            (row,) = await embedder.embed([text], kind="query")
-        if embedder.name not in _CALIBRATIONS:
-            _CALIBRATIONS[embedder.name] = await calibration_of(embedder)
-    del _AWAY[embedder.name]
+    try:
+        async with asyncio.timeout(QUESTION_SECONDS):
+            with timed("embed"):
+                (row,) = await embedder.embed([text], kind="query")
+            if embedder.name not in _CALIBRATIONS:
+                _CALIBRATIONS[embedder.name] = await calibration_of(embedder)
+    except (ProviderError, TimeoutError):
+        if embedder.is_remote:  # one in this process is slow for a moment at most
+            _AWAY[embedder.name] = monotonic() + AWAY_SECONDS
+        raise
     vector = packed(row)
     hits = await parts.store.vectors.near(vector, embedder.name, scope, most=most)
     return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=_CALIBRATIONS[embedder.name])

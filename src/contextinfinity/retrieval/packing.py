@@ -204,7 +204,8 @@ class _Packing:
         """Return the passage, its best sentences, or its chunk's summary, whichever fits first; None if none does."""
         chunk = candidate.chunk
         is_whole = (candidate.start, candidate.end) == (chunk.start, chunk.end)
-        piece = _piece(candidate, candidate.text, "whole" if is_whole else "slice", self._count)
+        count: Count = (lambda _: chunk.token_est) if is_whole and self._room.apart else self._count
+        piece = _piece(candidate, candidate.text, "whole" if is_whole else "slice", count)
         if piece.tokens <= free:
             return piece
         if self._taken:

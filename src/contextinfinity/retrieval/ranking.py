@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -43,7 +43,7 @@ from contextinfinity.retrieval.question import (
 from contextinfinity.retrieval.spans import Count
 from contextinfinity.retrieval.speakers import speakers_of, with_speakers
 from contextinfinity.retrieval.vocabulary import pattern
-from contextinfinity.text.keywords import among, terms
+from contextinfinity.text.keywords import occurrences, terms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -235,16 +235,24 @@ def _rarities(asked: ParsedQuestion, known: Sequence[str], hits: WordHits) -> Co
 
 
 def _met(words: Sequence[str], spots: Sequence[PassageSpan]) -> Matrix:
-    """Return a matrix of which passages contain which words."""
+    """Return a matrix of which passages contain which words; each message is searched once."""
     import numpy as np
 
     columns = {word: column for column, word in enumerate(words)}
     found = np.zeros((len(spots), len(words)), dtype=np.float32)
-    for row, spot in enumerate(spots):
-        text = spot.text if spot.text.isascii() else spot.text.translate(_PUNCTUATION)
-        held = among(text, words) if text.isascii() and "_" not in text else _terms(text).intersection(words)
-        for word in held:
-            found[row, columns[word]] = 1
+    for _, group in groupby(enumerate(spots), key=lambda each: id(each[1].entry)):
+        rows = [(row, spot.start, spot.end) for row, spot in group]
+        whole = spots[rows[0][0]].entry.text
+        text = whole if whole.isascii() else whole.translate(_PUNCTUATION)
+        if text.isascii() and "_" not in text:
+            for place, word in occurrences(text, words):
+                for row, start, end in rows:
+                    if start <= place < end:
+                        found[row, columns[word]] = 1
+        else:
+            for row, start, end in rows:
+                for word in _terms(text[start:end]).intersection(words):
+                    found[row, columns[word]] = 1
     return found
 
 

@@ -24,7 +24,10 @@ _OTHER: dict[ChunkSide, ChunkSide] = {"user": "assistant", "assistant": "user"}
 _LOOKED_AT = 400
 """The number of characters of a text in which an address is searched."""
 
-_FRONT = re.compile(r"\s{0,9}([^\W\d_][\w.'’ -]{0,39}?)\s?:\s")
+_FRONT = re.compile(r"\s{0,9}([^\W\d_][\w.'’ -]{0,39}?)\s?")
+"""A name, if it is all that precedes the first colon of a text."""
+_FRONT_WITHIN = 60
+"""The number of characters of a text in which that colon is searched."""
 _CAPITAL = re.compile(r"\b[^\W\d_]{3,40}\b")
 _CALLED = re.compile(
     r"(?:^|[,!.?…]\s|\b(?:hey|hi|hello|dear|thanks|wow|yeah|yep|sure|hallo|danke|merci|salut|hola|gracias)\s)"
@@ -38,9 +41,7 @@ def with_speakers(entries: Iterable[IndexedMessage], question: str) -> tuple[Ind
     entries = tuple(entries)
     if all(entry.speaker for entry in entries):
         return entries
-    fronts = {
-        entry.place: found[1] for entry in entries if ":" in entry.text[:60] and (found := _FRONT.match(entry.text))
-    }
+    fronts = {entry.place: name for entry in entries if (name := _front(entry.text))}
     often = {name for name, times in Counter(fronts.values()).items() if times >= OFTEN}
     called = {} if often else _called([entry for entry in entries if not entry.speaker], question)
     return tuple(
@@ -49,6 +50,12 @@ def with_speakers(entries: Iterable[IndexedMessage], question: str) -> tuple[Ind
         for front in (fronts.get(entry.place, ""),)
         for name in (front if front in often else called.get(entry.place.side, ""),)
     )
+
+
+def _front(text: str) -> str:
+    colon = text.find(":", 0, _FRONT_WITHIN)
+    found = _FRONT.fullmatch(text, 0, colon) if colon > 0 and text[colon + 1 : colon + 2].isspace() else None
+    return found[1] if found else ""
 
 
 def speakers_of(entries: Iterable[IndexedMessage]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 VERSION = 1
@@ -59,24 +59,27 @@ def words(text: str) -> list[str]:
 
 
 def among(text: str, asked: Iterable[str]) -> set[str]:
-    """Return which of the given terms a text contains; faster than ``terms`` for a long text.
+    """Return which of the given terms a text contains; faster than ``terms`` for a long text."""
+    if not text.isascii() or "_" in text:
+        return set(asked) & set(terms(text))
+    return {term for _, term in occurrences(text, asked)}
+
+
+def occurrences(text: str, asked: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield where an ASCII text without underscores contains which of the given terms.
 
     Every form of a term contains the term without its last letter, so only the words with that substring are
     normalised.
     """
-    if not text.isascii() or "_" in text:
-        return set(asked) & set(terms(text))
-    folded, found = text.lower(), set[str]()
+    folded = text.lower()
     for term in asked:
         front, place = term[:-1] or term, 0
         while (place := folded.find(front, place)) >= 0:
             start, end = _piece(folded, place, place + len(front))
             piece = text[start:end]
             if term in (terms(piece) if "'" in piece else terms_of(piece)):
-                found.add(term)
-                break
+                yield place, term
             place = end
-    return found
 
 
 def _piece(text: str, start: int, end: int) -> tuple[int, int]:
