@@ -216,6 +216,20 @@ def test_other_languages_are_found_by_their_words(asked: str, said: str) -> None
     assert best.score >= RARE
 
 
+@pytest.mark.req("RETRIEVE-14")
+@pytest.mark.parametrize(
+    ("asked", "said", "other"),
+    [
+        ("我姐姐的狗叫什么名字?", "我姐姐的狗叫贝罗。", "昨天下了很大的雨。"),
+        ("姉の犬の名前は何ですか?", "姉の犬の名前はベロです。", "昨日は大雨が降りました。"),
+    ],
+)
+def test_scripts_without_spaces_are_found_without_vectors(asked: str, said: str, other: str) -> None:
+    lines = [Line("user", other), Line("user", said), Line("user", other)]
+    entries = [replace(entry, chunks=()) for entry in entries_of([*TALK, *lines])]
+    assert texts(ranked(asked, entries))[0] == said
+
+
 CHAT = [
     Line("user", "Any news from the garage about the clutch of the old van?"),
     Line("assistant", "They want nine hundred and can begin on Thursday."),
@@ -242,5 +256,7 @@ def test_words_that_a_follow_up_may_refer_to_help_less_than_its_own() -> None:
     asked = SearchQuestion(text="What does it cost?", asked_at=NOW, terms=("island",))
     best = texts(rank(asked, found_for(asked.text, entries, asked.terms), means()))
     assert best[:3] == [said[1], said[0], said[2]]
+    two = replace(asked, terms=("island", "lighthouse"))
+    assert texts(rank(two, found_for(asked.text, entries, two.terms), means()))[1:3] == [said[0], said[2]]
     scores = {each.text: each.score for each in ranked(asked.text, entries)}
     assert scores[said[0]] - scores[said[1]] < 1e-5, "its own words do not tell them apart"

@@ -37,6 +37,13 @@ async def test_a_pronoun_becomes_a_persons_name(said: tuple[str, ...], message: 
     assert (await told(said, message)).query == explicit
 
 
+@pytest.mark.req("REWRITE-7")
+async def test_the_only_person_is_not_shown_if_hardly_mentioned() -> None:
+    said = ("How do I bake bread?", "Knead the dough for ten minutes and let it rest, as Julia does.")
+    rewritten = await told(said, "Where does she live?")
+    assert (rewritten.query, "Julia" in rewritten.terms) == ("Where does she live?", True)
+
+
 @pytest.mark.req("REWRITE-3", "REWRITE-8")
 @pytest.mark.parametrize(
     ("said", "message", "words"),
