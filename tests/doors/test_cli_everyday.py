@@ -48,6 +48,9 @@ def test_the_chat_copies_through_the_terminal_and_saves_the_conversation(
     with Terminal(cix.folder, "chat") as terminal:
         terminal.until(terminal.waits)
         terminal.say("the heron")
+        assert "There is no title" in terminal.say("/rename")
+        assert "is called 'Birds of the bay' now" in terminal.say("/rename Birds of the bay")
+        assert cix.json("sessions")["sessions"][0]["title"] == "Birds of the bay"
         assert "Copied the answer of turn 1" in terminal.say("/copy")
         assert "Wrote" in terminal.say(f"/save {file}")
         assert "exists already" in terminal.say(f"/save {file}")

@@ -200,6 +200,14 @@ def _editor(chat: ChatSession, begun: str) -> None:
     return chat.ask(message)
 
 
+def _rename(chat: ChatSession, title: str) -> None:
+    thread, _ = chat.here()
+    if not title:
+        raise InvalidInput("There is no title.", hint="Write /rename Trip to Basel.")
+    renamed = chat.do(chat.client.threads.rename(thread, title))
+    chat.face.note(f"This conversation is called {renamed.title!r} now.")
+
+
 def _copy(chat: ChatSession, number: str) -> None:
     from contextinfinity.cli.clipboard import copy_to_clipboard
 
@@ -286,6 +294,7 @@ COMMANDS = (
     Command(name="search", takes="WORDS", says="search all conversations", run=_search),
     Command(name="attach", takes="N|PATH", says="attach a search hit or a file to the next message", run=_attach),
     Command(name="editor", takes="[TEXT]", says="write a message in $EDITOR", run=_editor),
+    Command(name="rename", takes="TITLE", says="give the conversation a title", run=_rename),
     Command(name="copy", takes="[SEQ]", says="copy the last answer, or that of a turn", run=_copy),
     Command(name="save", takes="FILE", says="save the conversation: .md to read, other names to import", run=_save),
     Command(name="add", takes="PATH", says="open a file of the workspace", run=workspace.add, offers=workspace.paths),
