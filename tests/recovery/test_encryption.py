@@ -17,6 +17,7 @@ from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.spool import read as read_spool
+from contextinfinity.upkeep.backups import examine_backup
 from contextinfinity.upkeep.examine import examine
 from tests.recovery import encrypting
 from tests.recovery.deleting import DOOMED, KEPT, engine_on, holding, prepare, talked
@@ -169,3 +170,6 @@ def test_a_backup_outside_of_the_data_dir_is_encrypted_and_opens_with_the_same_k
     shutil.copy(made, restored / "ledger.db")
     shutil.copy(f"{made}-encryption", restored / HEADER)
     assert encrypting.read(restored, template[1]) == [2, 2]
+    Path(f"{made}-encryption").unlink()
+    (alone,) = examine_backup(made).findings
+    assert "…-encryption) is missing" in alone.what

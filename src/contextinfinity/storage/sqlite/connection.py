@@ -57,7 +57,11 @@ _CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
     (apsw.ReadOnlyError, LedgerReadOnly, "cannot be written"),
     (apsw.CantOpenError, LedgerReadOnly, "cannot be opened"),
     (apsw.PermissionsError, LedgerReadOnly, "may not be opened by this user"),
-    (apsw.NotADBError, LedgerForeign, "is not a ledger, or it is encrypted with another key"),
+    (
+        apsw.NotADBError,
+        LedgerForeign,
+        "is not a ledger, or it is encrypted and the file beside it (cix-encryption.json, …-encryption) is missing",
+    ),
     (apsw.CorruptError, LedgerCorrupt, "is damaged"),
     (apsw.IOError, LedgerFailed, "could not be read or written"),
     (apsw.SQLError, LedgerCorrupt, "does not have the shape of a ledger"),
