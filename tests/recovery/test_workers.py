@@ -134,6 +134,18 @@ async def test_a_beating_heart_is_never_dead_however_the_clock_jumps(ledger: Sql
         assert await presence.find_dead() == (other.id,)
 
 
+@pytest.mark.req("TURN-8", "TURN-9")
+async def test_a_worker_that_dies_while_another_starts_is_found(ledger: SqliteStore, ledger_path: Path) -> None:
+    """It lived when the other looked for turns to recover, and was dead at its first look for deaths."""
+    branch = await new_branch(ledger)
+    with working(ledger_path, branch.id) as (process, _):
+        async with WorkerLease(ledger.workers, watch_seconds=0.001) as presence:
+            process.kill()
+            process.wait()
+            async with asyncio.timeout(20):
+                await presence.found_dead.wait()
+
+
 @pytest.mark.req("TURN-8")
 async def test_one_heartbeat_a_process_goes_on_by_itself(ledger: SqliteStore) -> None:
     async with WorkerLease(ledger.workers, beat_seconds=0.001) as presence:

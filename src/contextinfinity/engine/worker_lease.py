@@ -79,14 +79,17 @@ class WorkerLease:
         return (beats, since) if beats == worker.beats else (worker.beats, moment)
 
     async def _watch_others(self) -> None:
-        """Look for workers that died since the last look; each is reported once."""
-        reported = set(await self._dead())
+        """Look for workers that died since the last look; each is reported once.
+
+        The first look reports all: one that died during the start may be too late for the recovery at the start.
+        """
+        reported: set[WorkerId] = set()
         while True:
-            await asyncio.sleep(self._watch_seconds)
             dead = set(await self._dead())
             if dead - reported - {self.worker.id}:
                 self.found_dead.set()
             reported = dead
+            await asyncio.sleep(self._watch_seconds)
 
     async def _dead(self) -> tuple[WorkerId, ...]:
         try:

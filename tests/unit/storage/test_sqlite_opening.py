@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import apsw
 import pytest
 
 from contextinfinity.storage.sqlite.connection import open_as_it_is, set_up
+from contextinfinity.storage.sqlite.store import SqliteStore
 
 
 def switching_beside_another(path: Path, released_at: int, patience: float) -> int:
@@ -41,3 +43,15 @@ def test_a_new_ledger_opens_while_another_process_sets_it_up(tmp_path: Path) -> 
 def test_a_lock_that_stays_is_told_after_the_patience(tmp_path: Path) -> None:
     with pytest.raises(apsw.BusyError):
         switching_beside_another(tmp_path / "ledger.db", released_at=-1, patience=0)
+
+
+@pytest.mark.req("METRICS-3")
+async def test_a_full_disk_is_reported_before_a_write_is_refused(
+    ledger: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ledger.health().status == "ready"
+    full = shutil.disk_usage("/")._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    assert (ledger.health().status, "is full" in ledger.health().reason) == ("degraded", True)
+    monkeypatch.undo()
+    assert ledger.health().status == "ready"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,7 +18,7 @@ from typing import TypeVar
 
 import apsw
 
-from contextinfinity.errors import LedgerBusy, LedgerError, LedgerReadOnly
+from contextinfinity.errors import LedgerBusy, LedgerError, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
     BusyWaits,
@@ -39,6 +40,8 @@ from contextinfinity.storage.sqlite.writer import Writer
 
 T = TypeVar("T")
 
+LEAST_FREE_BYTES = 1 << 18
+"""The free space below which a message may not fit."""
 OVERWRITE_SECONDS = 0.1
 """How long the overwriting of unused bytes waits for readers and writers; it is tried again later."""
 
@@ -177,8 +180,15 @@ class SqliteDatabase:
 
     @property
     def refused(self) -> LedgerError | None:
-        """Why the last write failed; None if it succeeded."""
-        return self._unwritable() if self._writer is None else self._writer.refused
+        """Why the last write failed, or the next one will; None if there is no such reason."""
+        return self._unwritable() if self._writer is None else self._writer.refused or self._full()
+
+    def _full(self) -> LedgerFull | None:
+        """Return an error if the disk is full: small writes may still fit into the log, the next message may not."""
+        with suppress(OSError):
+            if shutil.disk_usage(self.path.parent).free < LEAST_FREE_BYTES:
+                return LedgerFull(f"The disk of the ledger {self.path} is full.", hint="Free some disk space.")
+        return None
 
     def still_for(self) -> float:
         """Return for how many seconds no process has written to the log."""
