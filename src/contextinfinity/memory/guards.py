@@ -72,8 +72,6 @@ _CLAUSE = re.compile(
 )
 
 
-_DOES = r"(?:work|live|enjoy|have|speak|play|drive|study|teach|prefer|started|joined|moved|switched|sold|can't|don't)"
-"""Verbs with which a sentence may continue; not those that are also nouns, such as love."""
 _GOES_ON: Final = _PATTERNS["goes_on"]
 
 
