@@ -1,21 +1,16 @@
 """A conversation that goes on for ever: ordinary talk, and now and then something that has to be remembered.
 
 What is planted is known with its kind and with the words that have to be found again. The talk around it has numbers,
-names and files of its own, and the assistant explains at length. The same seed gives the same conversation. Besides
-what is made from patterns there are the phrasings of ``phrasings.tsv``, as people say such things. The rules were
-worked out on others, those of the unit tests; but only those marked "after" were written when the rules were finished,
-so only they tell how a stranger's words fare.
+names and files of its own, and the assistant explains at length. The same seed gives the same conversation.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from contextinfinity.librarian.contract import TranscriptMessage
-from contextinfinity.librarian.digest import parse
 
 KINDS = ("decision", "constraint", "preference", "identifier", "number")
 
@@ -136,41 +131,6 @@ class Exchange(NamedTuple):
 
     said: tuple[TranscriptMessage, TranscriptMessage]
     plant: Plant | None
-
-
-class Phrasing(NamedTuple):
-    """Something to be remembered as somebody said it, and the words that have to be found again.
-
-    ``written`` is before or after the rules were finished.
-    """
-
-    written: str
-    kind: str
-    words: str
-    text: str
-
-
-def phrasings() -> list[Phrasing]:
-    """Read the phrasings."""
-    lines = Path(__file__).with_name("phrasings.tsv").read_text(encoding="utf-8").splitlines()
-    return [Phrasing(*line.split("\t")) for line in lines]
-
-
-def talk_with(spoken: Sequence[Phrasing], turns: int, first: int = 1, seed: int = 7) -> Iterator[TranscriptMessage]:
-    """Talk for that many turns; in some of them, anywhere, the user says one of the phrasings and nothing else."""
-    rng = random.Random(seed)
-    places = dict(zip(rng.sample(range(1, turns + 1), len(spoken)), spoken, strict=True))
-    for place, exchange in enumerate(conversation(turns, every=turns**3, seed=seed), start=1):
-        user, assistant = exchange.said
-        text = places[place].text if place in places else user.text
-        yield TranscriptMessage(turn_seq=first + place - 1, role="user", text=text)
-        yield TranscriptMessage(turn_seq=first + place - 1, role="assistant", text=assistant.text)
-
-
-def is_kept(phrasing: Phrasing, summary: str) -> bool:
-    """Tell whether a summary holds a phrasing, other than as talk that will be gone soon."""
-    kept = (each.text.casefold() for each in parse(summary).entries if each.kind not in ("last", "retired"))
-    return any(phrasing.words.casefold() in text for text in kept)
 
 
 def conversation(turns: int, every: int, seed: int = 7) -> Iterator[Exchange]:

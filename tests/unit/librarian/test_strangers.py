@@ -82,3 +82,18 @@ async def test_what_follows_a_colon_is_reported_with_what_precedes_it() -> None:
     summary = await folded(said, 400)
     assert "/srv/feeds/incoming" in summary
     assert "locker 17" in summary
+
+
+@pytest.mark.req("LIBRARIAN-7")
+async def test_a_text_that_continues_what_was_before_it_is_no_note() -> None:
+    said = exchange(
+        1,
+        "My tablets are 40 mg of furosemide, twice a day.\n\nwhich currently costs me 17 euros at the chemist's\n\n"
+        "= 365 × 2 tablets a year",
+        "Ask whether the 80 mg tablets are cheaper.",
+    )
+    summary = parse(await folded([*said, *exchange(2, "I will, thank you.", "Good luck at the chemist's.")], 400))
+    notes = " ".join(each.text for each in summary.of("fact"))
+    assert "furosemide" in notes
+    assert "17 euros" not in notes
+    assert "365" not in notes
