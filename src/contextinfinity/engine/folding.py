@@ -86,7 +86,7 @@ async def fold(
 ) -> Fold | None:
     """Fold a branch if it is due and worthwhile; return None if nothing was committed.
 
-    A previewed fold is committed as it is. ``insist`` folds whenever any turn can be folded. The commit ends ``job`` in
+    A previewed fold is committed as it is. ``force`` folds whenever any turn can be folded. The commit ends ``job`` in
     the same transaction. ``budget`` is that of the request being prepared. Progress and failures are broadcast as
     compaction events.
     """
