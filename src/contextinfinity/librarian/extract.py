@@ -36,7 +36,10 @@ _SHORT_ANSWER = 8
 _LONGEST_QUESTION = 160
 _WORD = re.compile(r"\w+")
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{4}")
-_CUT_OFF = re.compile(r"[×÷=≈≤≥<>)\]},;:|%&^]|which\b(?!.*\?)", re.IGNORECASE)
+_CUT_OFF = re.compile(
+    r"[×÷=≈≤≥<>)\]},;:|%&^]|which (?:\w+ly|is|are|was|were|has|have|had|means|makes|will|would|can|could)\b(?!.*\?)",
+    re.IGNORECASE,
+)
 """The beginning of a text that continues what was before it: "× 12 = 144", "which currently takes 250 ms"."""
 _OTHER_SIGNS = re.compile(r"[^\w\s,.'’!?%€$£-]")
 _IDENTIFIER = re.compile(

@@ -67,7 +67,7 @@ _REPEATED = 0.7
 """The share of its value that a note keeps if other entries contain all its words."""
 _REPLACING = 1.5
 """The factor of the newest value of something that changed."""
-_PER_TOKEN = 0.7
+_PER_TOKEN = 0.55
 """Exponent of the cost: 1 would prefer the shortest notes."""
 _LEAST, _TRIED = 60, 12
 """The minimum number of new notes that are considered, and the number of further entries tried in leftover room."""

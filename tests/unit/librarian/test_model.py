@@ -186,8 +186,9 @@ async def test_the_model_may_retire_what_binds_by_naming_the_turn_that_settled_i
     made = await summarise(Model(answer([("Deploys wait for Ingrid's approval", 2, 5)], **GOOD)), task)
     assert made.by == "m"
     assert [(each.turn_seq, each.until) for each in parse(made.text).of("retired")] == [(2, 5)]
-    earlier = answer([("Deploys wait for Ingrid's approval", 2, 1)], **GOOD)
-    assert (await summarise(Model(earlier), task)).by == "offline"
+    for turn in (1, 2):
+        earlier = answer([("Deploys wait for Ingrid's approval", 2, turn)], **GOOD)
+        assert (await summarise(Model(earlier), task)).by == "offline"
 
 
 @pytest.mark.req("LIBRARIAN-5")

@@ -27,6 +27,11 @@ async def test_entries_that_differ_in_a_name_or_number_never_merge() -> None:
     assert await left(*codes) == [(each.text, None) for each in codes]
     seats = [made("fact", n, "user", f"Room {n} has 12 seats.") for n in range(1, 9)]
     assert await left(*seats) == [(each.text, None) for each in seats]
+    parcels = [
+        made("fact", turn, "user", f"The parcel with the grey wool coat and both winter hats went to {name} at noon.")
+        for turn, name in ((1, "Odile"), (5, "Rafael"), (9, "Ines"))
+    ]
+    assert await left(*parcels) == [(each.text, None) for each in parcels]
 
 
 @pytest.mark.req("LIBRARIAN-5")

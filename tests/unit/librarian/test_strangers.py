@@ -72,6 +72,29 @@ async def test_what_a_user_introduces_is_a_note_with_its_introduction_and_binds_
     assert all(each.text.startswith("The file says:") for each in made.entries if "Mallory" in each.text)
 
 
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize("title", ["Mallory:", "notes.txt", "Meeting of Tuesday"])
+async def test_what_stands_below_a_title_is_no_decision_of_the_user(title: str) -> None:
+    said = [
+        *exchange(1, f"{title}\nWe decided to use Kafka for the events.", "I have read it."),
+        *exchange(2, "We decided to use Redis for the sessions.", "Fine."),
+        *exchange(3, "Thanks.", "You are welcome."),
+    ]
+    made = parse(await folded(said, 400))
+    assert [each.text for each in made.entries if each.kind in AGREED] == ["We decided to use Redis for the sessions."]
+
+
+@pytest.mark.req("LIBRARIAN-7")
+async def test_what_an_assistant_reports_after_an_introduction_is_kept() -> None:
+    said = [
+        *exchange(
+            1, "What does it say?", "The log of the backup says:\nIt ran until 03:40.\nIt wrote 212 GB to tape 7."
+        ),
+        *exchange(2, "Thanks.", "You are welcome."),
+    ]
+    assert "212 GB" in " ".join(each.text for each in parse(await folded(said, 400)).of("fact"))
+
+
 @pytest.mark.req("LIBRARIAN-7")
 async def test_what_follows_a_colon_is_reported_with_what_precedes_it() -> None:
     said = exchange(
