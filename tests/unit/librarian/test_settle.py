@@ -28,7 +28,12 @@ async def test_entries_that_differ_in_a_name_or_number_never_merge() -> None:
     seats = [made("fact", n, "user", f"Room {n} has 12 seats.") for n in range(1, 9)]
     assert await left(*seats) == [(each.text, None) for each in seats]
     parcels = [
-        made("fact", turn, "user", f"The parcel with the grey wool coat and both winter hats went to {name} at noon.")
+        made(
+            "fact",
+            turn,
+            "user",
+            f"Give {name} grey coats, blue scarves, leather gloves, warm socks, winter hats, 12 kg.",
+        )
         for turn, name in ((1, "Odile"), (5, "Rafael"), (9, "Ines"))
     ]
     assert await left(*parcels) == [(each.text, None) for each in parcels]
