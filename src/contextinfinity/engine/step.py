@@ -44,8 +44,6 @@ from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
 
-MOST_LOOKS = 100
-"""The maximum number of reads per second for cancellation requests of other processes."""
 INTERRUPTED = Problem(
     code="interrupted",
     message="The process that answered was stopped before the end.",
@@ -264,14 +262,13 @@ async def until_done_or_cancelled(running: RunningTurn, work: asyncio.Task[Any])
 async def watch_for_cancels(parts: Parts) -> None:
     """Poll the ledger for cancellation requests by other processes, while turns run here.
 
-    The polling rate is limited for all turns together.
+    One read asks for all of them.
     """
     while parts.running:
-        await asyncio.sleep(max(5 * parts.look_seconds, len(parts.running) / MOST_LOOKS))
-        for running in list(parts.running.values()):
-            with suppress(LedgerError):
-                turn = await parts.store.turns.get(running.turn.id)
-                if turn is not None and turn.cancel_requested:
+        await asyncio.sleep(5 * parts.look_seconds)
+        with suppress(LedgerError):
+            for turn_id in await parts.store.turns.cancelled(list(parts.running)):
+                if (running := parts.running.get(turn_id)) is not None:
                     running.cancelled.set()
 
 

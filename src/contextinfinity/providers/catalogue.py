@@ -109,7 +109,9 @@ def _warn(provider: str, model_id: str, limit: int, overrides: Mapping[str, Json
 
 def overridden(found: Abilities, model_id: str, overrides: Mapping[str, Json]) -> Abilities:
     """Apply the settings of config.toml; raise ``SettingsError`` for a value of the wrong type."""
-    given = {key: _checked(key, overrides[key], model_id) for key in FIELDS if overrides.get(key) is not None}
+    given = {
+        key: _checked(key, value, model_id) for key, value in overrides.items() if key in FIELDS and value is not None
+    }
     prices = {PRICE_FIELDS[key]: given.pop(key) for key in PRICE_FIELDS if key in given}
     if prices:
         known = {} if found.prices is None else msgspec.structs.asdict(found.prices)

@@ -254,6 +254,9 @@ class WorkSuite:
         expected = phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED, Phase.RESPONDING)
         assert (asked.cancel_requested, asked.phase) == (expected, phase)
         assert await current(store, turn) == asked
+        other = (await store.turns.accept(new_turn((await new_branch(store)).id, "other"))).id
+        assert await store.turns.cancelled([other, turn.id, new_id()]) == ({turn.id} if expected else set())
+        assert await store.turns.cancelled([]) == set()
         with pytest.raises(NotFound):
             await store.turns.cancel(new_id())
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from contextinfinity.domain.chunk import ChunkSide
@@ -71,8 +71,7 @@ def write_words(connection: Connection) -> None:
     waiting = connection.unindexed
     if not waiting:
         return
-    sessions = {session_id for session_id, _, _ in waiting.values()}
-    tokens = {session_id: _tokens(connection, session_id) for session_id in sessions}
+    tokens = _tokens_of(connection, {session_id for session_id, _, _ in waiting.values()})
     lines, sampled, scopes = list[tuple[int, str]](), list[tuple[str]](), dict[str, _IndexedCounts]()
     total = _IndexedCounts()
     for row, (session_id, text, is_new) in waiting.items():
@@ -116,7 +115,8 @@ class _IndexedCounts(NamedTuple):
 def index_again(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool) -> None:
     """Replace the indexed words of messages; ``other``: the old words were written by another version."""
     write_words(connection)
-    there = [(key, text) for key, text in said if _is_there(connection, 4 * key)]
+    indexed = _indexed(connection, [4 * key for key, _ in said])
+    there = [(key, text) for key, text in said if 4 * key in indexed]
     index_missing(connection, session_id, said)
     tokens = _tokens(connection, session_id)
     connection.execute_many("replace_words", [(4 * key, _line(_words(text), tokens)) for key, text in there])
@@ -131,9 +131,9 @@ def clear_samples(connection: Connection) -> None:
 
 def index_missing(connection: Connection, session_id: bytes, said: Iterable[tuple[int, str]]) -> None:
     """Index messages without words: they are older than the index."""
-    for key, text in said:
-        if not _is_there(connection, 4 * key):
-            connection.unindexed[4 * key] = (session_id, text, False)
+    texts = {4 * key: text for key, text in said}
+    there = _indexed(connection, texts)
+    connection.unindexed.update((row, (session_id, text, False)) for row, text in texts.items() if row not in there)
 
 
 def index_sides(
@@ -147,9 +147,14 @@ def index_sides(
     question, answer = keys
     rows: dict[ChunkSide, int] = {"user": 4 * question, "tool": 4 * question + TOOL}
     rows |= {} if answer is None else {"assistant": 4 * answer}
-    _put_words(connection, session_id, rows["tool"], tool_text)
-    for side in rows.keys() & borrowed.keys():
-        _put_words(connection, session_id, rows[side] + LENT, borrowed[side])
+    texts = {rows["tool"]: tool_text}
+    texts |= {row + LENT: borrowed[side] for side, row in rows.items() if side in borrowed}
+    there = _indexed(connection, texts)
+    for row, text in texts.items():
+        if row in there:
+            _replace_words(connection, session_id, row, text)
+        elif text.strip():
+            connection.unindexed[row] = (session_id, text, False)
 
 
 def forget_session(connection: Connection, session_id: bytes) -> None:
@@ -157,12 +162,8 @@ def forget_session(connection: Connection, session_id: bytes) -> None:
     connection.execute("delete_scope", (session_token(session_id),))
 
 
-def _put_words(connection: Connection, session_id: bytes, row: int, text: str) -> None:
+def _replace_words(connection: Connection, session_id: bytes, row: int, text: str) -> None:
     """Replace the indexed borrowed words of a message, or the tool text of its turn."""
-    if not _is_there(connection, row):
-        if text.strip():
-            connection.unindexed[row] = (session_id, text, False)
-        return
     write_words(connection)
     tokens = _tokens(connection, session_id)
     if text.strip():
@@ -197,8 +198,16 @@ def forget_words(connection: Connection, session_id: bytes, said: Sequence[tuple
 
 
 def _tokens(connection: Connection, session_id: bytes) -> tuple[str, str]:
-    org_id, user_id = must(connection.one("select_session_owner", (session_id,)), "session", session_id.hex())
-    return session_token(session_id), owner_token(Owner(org_id=org_id, user_id=user_id))
+    return _tokens_of(connection, {session_id})[session_id]
+
+
+def _tokens_of(connection: Connection, sessions: Collection[bytes]) -> dict[bytes, tuple[str, str]]:
+    """Return the tokens of sessions and of their owners; raise ``NotFound`` if one is unknown."""
+    rows = connection.many("select_session_owners", (json.dumps([session_id.hex() for session_id in sessions]),))
+    owners = {session_id: Owner(org_id=org_id, user_id=user_id) for session_id, org_id, user_id in rows}
+    for session_id in sessions:
+        must(owners.get(session_id), "session", session_id.hex())
+    return {session_id: (session_token(session_id), owner_token(owner)) for session_id, owner in owners.items()}
 
 
 def _count_samples(connection: Connection, said: Iterable[tuple[int, str]]) -> None:
@@ -217,5 +226,7 @@ def _line(words: list[str], tokens: tuple[str, str]) -> str:
     return " ".join((*tokens, *words))
 
 
-def _is_there(connection: Connection, row: int) -> bool:
-    return row in connection.unindexed or connection.one("select_row", (row,)) is not None
+def _indexed(connection: Connection, rows: Collection[int]) -> set[int]:
+    """Return those of the rows that have words, or will have before the commit."""
+    found = connection.many("select_rows", (json.dumps(list(rows)),))
+    return {row for (row,) in found} | (connection.unindexed.keys() & set(rows))

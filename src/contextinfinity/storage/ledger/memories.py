@@ -9,8 +9,9 @@ time: turns from before that time cannot restore it, nor the memories that it su
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -38,6 +39,11 @@ from contextinfinity.text.keywords import terms
 LATEST = 2**62
 NOWHERE = b"-"
 """The key for an invalid conversation id; no memory has it."""
+
+T = TypeVar("T")
+
+FEW = 64
+"""Up to this many memories of an owner are read on the event loop."""
 
 
 def words_of(content: str) -> set[str]:
@@ -86,18 +92,6 @@ def list_memories(
     values = {"owner": key, "before": moment, "id": last, "limit": row_limit(limit)}
     asked = {"thread": None if thread is None else _shelf(thread), "superseded": superseded}
     return to_memories(connection, connection.many("list_memories", values | asked))
-
-
-def recall_memories(connection: Connection, asked: Recall) -> MemoryRecall:
-    """Return memories that may be relevant to a turn: valid ones of the user and of the turn's conversation.
-
-    Memories from an abandoned branch are included only if the turn sees that branch or a person asked to keep them.
-    Memories that the turn does not see supersede nothing for it. A memory of the conversation takes precedence over
-    one of the user about the same subject.
-    """
-    from contextinfinity.storage.ledger.memory_queries import recall
-
-    return recall(connection, asked)
 
 
 def forget_memories(
@@ -355,7 +349,6 @@ class Memories(StoreResource):
     add = writes(add_memory)
     list = reads(list_memories)
     revision = looks(read_revision)
-    recall = reads(recall_memories)
     edit = writes(edit_memory, wipe=True)
     forget = writes(forget_memories, wipe=True)
 
@@ -377,6 +370,17 @@ class Memories(StoreResource):
     async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
         """Return the owner's memories with these ids, in the order of the ids."""
         return await self._database.read(lambda connection: read_memories(connection, owner, ids)) if ids else ()
+
+    async def recall(self, asked: Recall) -> MemoryRecall:
+        """Return memories that may be relevant to a turn: valid ones of the user and of the turn's conversation.
+
+        Memories from an abandoned branch are included only if the turn sees that branch or a person asked to keep them.
+        Memories that the turn does not see supersede nothing for it. A memory of the conversation takes precedence over
+        one of the user about the same subject.
+        """
+        from contextinfinity.storage.ledger.memory_queries import recall
+
+        return await self._read_of(asked.owner, lambda connection: recall(connection, asked))
 
     async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
         """Return for each memory the one that is valid for the turn: itself, or the one that superseded it.
@@ -402,8 +406,8 @@ class Memories(StoreResource):
         def asked(connection: Connection) -> dict[str, int | None]:
             return {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}
 
-        if not await self._database.read(
-            lambda connection: connection.many("select_expired_memories", asked(connection))
+        if not await self._read_of(
+            owner, lambda connection: connection.many("select_expired_memories", asked(connection))
         ):
             return 0
 
@@ -412,3 +416,14 @@ class Memories(StoreResource):
             return len(connection.many("delete_expired", asked(connection)))
 
         return await self._database.write(write, wipe=True)
+
+    async def _read_of(self, owner: Owner, work: Callable[[Connection], T]) -> T:
+        """Run a read of an owner's memories: a small one while they are few."""
+
+        def if_few(connection: Connection) -> tuple[T] | None:
+            key = find_owner(connection, owner)
+            is_many = key is not None and connection.one("select_many_memories", (key, FEW)) is not None
+            return None if is_many else (work(connection),)
+
+        done = await self._database.look(if_few)
+        return await self._database.read(work) if done is None else done[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
+from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
@@ -86,6 +87,12 @@ def cancel_turn(connection: Connection, turn_id: TurnId) -> Turn:
     """Request cancellation from the turn's owner, which may be another process. A final turn does not change."""
     connection.execute("ask_to_stop", (pack(turn_id),))
     return existing_turn(connection, turn_id)
+
+
+def cancelled_turns(connection: Connection, turn_ids: Collection[TurnId]) -> frozenset[TurnId]:
+    """Return those of the turns whose cancellation was requested."""
+    asked = msgspec.json.encode([pack(turn_id).hex() for turn_id in turn_ids]).decode()
+    return frozenset(unpack(turn_id) for (turn_id,) in connection.many("select_cancelled", (asked,)))
 
 
 def get_turn(connection: Connection, turn_id: TurnId) -> Turn | None:
@@ -416,6 +423,7 @@ class Turns(StoreResource):
 
     prepare = writes(prepare_turn)
     cancel = writes(cancel_turn)
+    cancelled = looks(cancelled_turns)
     record = writes(record)
     log = writes(log)
     get = looks(get_turn)

@@ -18,7 +18,7 @@ import apsw
 
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerFailed
-from contextinfinity.storage.sqlite.connection import close_quietly, translated
+from contextinfinity.storage.sqlite.connection import TRANSLATED, close_quietly, translate, translated
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 T = TypeVar("T")
@@ -59,10 +59,10 @@ class Readers:
             if self._closed:
                 raise LedgerClosed("The ledger is closed.")
             self._check_place()
-            with translated(self._path), unicode_only():
-                if self._at_hand is None:
+            if self._at_hand is None:
+                with translated(self._path):
                     self._at_hand = self._opened(is_patient=False)
-                return _in_one_moment(self._at_hand, work)
+            return self._run(self._at_hand, work)
         finally:
             self._asking.release()
 
@@ -76,8 +76,16 @@ class Readers:
 
     def _work(self, work: Callable[[SqliteConnection], T]) -> T:
         self._check_place()
-        with translated(self._path), unicode_only():
-            return _in_one_moment(self._connection(), work)
+        with translated(self._path):
+            connection = self._connection()
+        return self._run(connection, work)
+
+    def _run(self, connection: SqliteConnection, work: Callable[[SqliteConnection], T]) -> T:
+        try:
+            with unicode_only():
+                return _in_one_moment(connection, work)
+        except TRANSLATED as error:
+            raise translate(error, self._path) from error
 
     def _check_place(self) -> None:
         """Check that the file is still at its path, at most once within ``CHECKED_SECONDS``."""

@@ -50,7 +50,7 @@ class CircuitBreaker:
         """
         if self.is_open and not probing:
             raise self._away()
-        limit = asyncio.timeout(None)
+        limit = asyncio.Timeout(None)  # `timeout` would look up the event loop for nothing
         try:
             async with limit:
                 self._watch(limit)

@@ -195,6 +195,8 @@ class StatesProxy(Proxy[States]):
 class TurnsProxy(Proxy[Turns]):
     """``Turns``: what is said and answered is spooled while the ledger is away."""
 
+    reads = frozenset({"cancelled"})
+
     def __init__(self, held: HeldBranches, ledger: Turns, sessions: SessionsProxy) -> None:
         super().__init__(held, ledger)
         self._sessions = sessions

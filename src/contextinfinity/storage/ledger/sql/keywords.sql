@@ -4,6 +4,10 @@
 -- Whose a session is.
 SELECT org_id, user_id FROM session WHERE id = ?
 
+-- name: select_session_owners
+-- Whose some sessions are, by their ids in hex.
+SELECT id, org_id, user_id FROM session WHERE id IN (SELECT unhex(value) FROM json_each(?))
+
 -- name: clear_sample
 -- How common words are is counted anew.
 DELETE FROM word_sample

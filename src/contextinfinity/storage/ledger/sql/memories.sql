@@ -4,6 +4,10 @@
 -- The key of an owner.
 SELECT key FROM memory_owner WHERE org_id = ? AND user_id = ?
 
+-- name: select_many_memories
+-- Whether an owner has more memories than this.
+SELECT 1 FROM memory WHERE owner_key = ? LIMIT 1 OFFSET ?
+
 -- name: insert_owner
 -- An owner, when something of theirs is first kept.
 INSERT INTO memory_owner (org_id, user_id) VALUES (?, ?) RETURNING key

@@ -33,6 +33,10 @@ WHERE b.id = ? AND NOT EXISTS (SELECT 1 FROM branch AS f WHERE f.parent_id = b.i
 -- An answer that was logged after its question.
 UPDATE turn SET answer = :answer, outcome = 'completed', updated_at = :now WHERE id = :id
 
+-- name: select_cancelled
+-- Those of some turns, by their ids in hex, that somebody asked to stop.
+SELECT id FROM turn WHERE id IN (SELECT unhex(value) FROM json_each(?)) AND cancel_requested = 1
+
 -- name: count_waiting
 -- How many turns of the branch wait to be answered.
 SELECT count(*) FROM turn INDEXED BY turn_unfinished

@@ -12,9 +12,9 @@ INSERT INTO keyword (row, words) VALUES (?, string_to_array(?, ' ')) ON CONFLICT
 -- A row has no words any more.
 DELETE FROM keyword WHERE row = ?
 
--- name: select_row
--- Whether a row has words.
-SELECT 1 FROM keyword WHERE row = ?
+-- name: select_rows
+-- Which rows have words.
+SELECT row FROM keyword WHERE row IN (SELECT value::bigint FROM json_each(?))
 
 -- name: count_scope
 -- What a session or an owner has said grows.

@@ -12,9 +12,9 @@ INSERT OR REPLACE INTO keyword (rowid, words) VALUES (?, ?)
 -- A row has no words any more.
 DELETE FROM keyword WHERE rowid = ?
 
--- name: select_row
--- Whether a row has words.
-SELECT 1 FROM keyword_docsize WHERE id = ?
+-- name: select_rows
+-- Which rows have words.
+SELECT id FROM keyword_docsize WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: count_scope
 -- What a session or an owner has said grows.
