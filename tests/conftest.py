@@ -6,8 +6,12 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +23,7 @@ from tests.ledgers import open_store
 from tests.sizes import PROOF, sized
 from tests.times import FolderTimes
 
+HERE = Path(__file__).parent
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own inside it is used
 MODELS = Path(os.environ.get("CONTEXTINFINITY_LOCAL__MODELS_DIR") or "~/.cache/contextinfinity/models").expanduser()
 
@@ -50,6 +55,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(FolderTimes())
         if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > 4 * 2**30:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of the test modules before the others, a different one in each worker.
+
+    In a fresh checkout pytest rewrites the assertions of every module, which takes as long as importing all of them.
+    Workers that go through the modules in the same order all do it; here each module is rewritten by one of them.
+    """
+    worker: dict[str, Any] = getattr(session.config, "workerinput", {})
+    if not worker or [Path(place).name for place in session.config.args] != session.config.getini("testpaths"):
+        return  # one process, or only some of the tests
+    modules = sorted(HERE.rglob("test_*.py"))
+    for path in modules[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        if (folder := str(path.parent)) not in sys.path:
+            sys.path.insert(0, folder)
+        with suppress(Exception, pytest.skip.Exception):  # which pytest reports when it collects the module
+            import_module(path.stem)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

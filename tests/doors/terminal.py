@@ -89,6 +89,15 @@ class Terminal:
         until_asleep(self.pid)
         self.type(CTRL_C)
 
+    def leave(self) -> int:
+        """Press Ctrl-C until the program ends and give its exit code: the second of two within two seconds ends it."""
+        while True:
+            notices = self._notices()
+            self.interrupt()
+            while self._notices() == notices:
+                if not self._read():
+                    return self._process.wait(timeout=SECONDS)
+
     def paste(self, text: str) -> None:
         """Paste text as terminals do: in brackets only if the program has asked for them."""
         keys = text.replace("\n", ENTER)
@@ -123,6 +132,9 @@ class Terminal:
     def modes(self) -> list[object]:
         """Return the terminal's current modes."""
         return termios.tcgetattr(self._keys)[:4]
+
+    def _notices(self) -> int:
+        return self.text().count("Press Ctrl-C again")
 
     def _prompts(self) -> int:
         return f"\n{self.text()}".count("\n> ") + f"\n{self.text()}\n".count("\n>\n")

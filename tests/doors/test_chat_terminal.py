@@ -131,9 +131,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(cix: Cix) -> None:
         chat.until("half a line")
         chat.type(CTRL_C)
         chat.until("Press Ctrl-C again")
-        chat.until(chat.waits)
-        chat.type(CTRL_C)
-        assert chat.end() == 1
+        assert chat.leave() == 1
     assert [(turn["outcome"], turn["assistant"]) for turn in cix.turns()] == [
         ("cancelled", "one two **three"),
         ("completed", "Still here."),
@@ -224,8 +222,7 @@ def test_ctrl_c_after_typing_clears_the_line_and_does_not_leave(cix: Cix, argume
         chat.until("> a question")
         chat.type(CTRL_C)
         chat.until(lambda: chat.text().count("Press Ctrl-C again") == 2)
-        chat.interrupt()
-        assert chat.end() == 1
+        assert chat.leave() == 1
 
 
 def test_messages_of_several_lines_history_and_completion(cix: Cix) -> None:

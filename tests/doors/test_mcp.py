@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from mcp import StdioServerParameters
-from mcp.client import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.doors.cix import Cix
 from tests.doors.server import Server, pause
 from tests.doors.v1.upstream import somebody
 
-pytestmark = pytest.mark.req("API-9")
+if TYPE_CHECKING:
+    from mcp.client import Client
+
+pytestmark = [pytest.mark.req("API-9"), pytest.mark.xdist_group("mcp")]
 
 OFFERED = {"search", "recall_turn", "list_conversations", "pin", "remember", "forget", "context_of_turn"}
+
+
+def client_of(server: Any, **options: Any) -> Client:
+    """Make the official client, which is imported here because it takes long and one worker needs it."""
+    from mcp.client import Client
+
+    return Client(server, **options)
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> Any:
@@ -33,7 +40,7 @@ async def test_an_assistant_searches_recalls_pins_and_remembers(server: Server) 
     user = somebody()
     turn = server.ask("The heron nests at the pier.", user_id=user)
     thread = turn["thread_id"]
-    async with Client(f"{server.url}/mcp?user_id={user}") as client:
+    async with client_of(f"{server.url}/mcp?user_id={user}") as client:
         assert {tool.name for tool in (await client.list_tools()).tools} >= OFFERED
         found: dict[str, Any] = {"hits": []}
         while not found["hits"]:  # until it is indexed
@@ -56,7 +63,7 @@ async def test_an_assistant_searches_recalls_pins_and_remembers(server: Server) 
 async def test_conversations_are_resources(server: Server) -> None:
     user = somebody()
     thread = server.ask("The heron nests at the pier.", user_id=user)["thread_id"]
-    async with Client(f"{server.url}/mcp?user_id={user}") as client:
+    async with client_of(f"{server.url}/mcp?user_id={user}") as client:
         [listed] = (await client.list_resources()).resources
         assert str(listed.uri) == f"conversation://{thread}"
         [text] = (await client.read_resource(str(listed.uri))).contents
@@ -70,7 +77,7 @@ async def test_what_is_another_users_is_not_there(server: Server) -> None:
     turn = server.ask("The heron nests at the pier.", user_id=somebody())
     thread = turn["thread_id"]
     kept = server.post("/memories", {"content": "The user watches birds.", "user_id": server.whose(thread)["user_id"]})
-    async with Client(f"{server.url}/mcp?user_id={somebody()}") as client:
+    async with client_of(f"{server.url}/mcp?user_id={somebody()}") as client:
         for tool, arguments in (
             ("search", {"query": "heron", "thread_id": thread}),
             ("recall_turn", {"turn_id": turn["turn_id"]}),
@@ -102,9 +109,11 @@ def test_a_token_opens_what_is_its_users(tmp_path: Path) -> None:
 
 
 async def test_the_client_of_the_older_handshake_is_served(server: Server) -> None:
+    from mcp.client.streamable_http import streamable_http_client
+
     async with httpx2.AsyncClient(trust_env=False) as http:
         transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
-        async with Client(transport, mode="legacy") as client:
+        async with client_of(transport, mode="legacy") as client:
             assert (await client.list_tools()).tools
 
 
@@ -130,9 +139,11 @@ def test_messages_that_make_no_sense_are_refused_in_words(server: Server) -> Non
 
 
 async def test_an_assistant_starts_the_command(cix: Cix) -> None:
+    from mcp import StdioServerParameters
+
     cix.ask("The heron nests at the pier.")
     arguments = ["-m", "contextinfinity", "mcp", "--data-dir", str(cix.folder)]
-    async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
+    async with client_of(StdioServerParameters(command=sys.executable, args=arguments)) as client:
         [listed] = (await called(client, "list_conversations"))["conversations"]
         assert listed["title"] == "The heron nests at the pier."
         await called(client, "remember", content="The user watches birds.")

@@ -7,7 +7,6 @@ from typing import Any
 
 import openai
 import pytest
-from agents import Agent, OpenAIConversationsSession, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI, OpenAI
 
 from contextinfinity_testing.vendors import Answer, Call
@@ -104,6 +103,15 @@ def test_the_end_user_of_a_conversation_is_in_its_metadata(desk: Desk, client: O
 
 @wires
 async def test_an_agent_keeps_its_session_in_a_conversation(desk: Desk, model: str) -> None:
+    from agents import (  # here, because it takes long and one worker needs it
+        Agent,
+        OpenAIConversationsSession,
+        OpenAIResponsesModel,
+        Runner,
+        function_tool,
+        set_tracing_disabled,
+    )
+
     @function_tool
     def weather(city: str) -> str:
         """Tell the weather."""

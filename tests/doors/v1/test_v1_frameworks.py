@@ -1,4 +1,7 @@
-"""What is built on the vendors' SDKs: LangChain, OpenAI's agents and ``llm``, each told nothing but the address."""
+"""What is built on the vendors' SDKs: LangChain, OpenAI's agents and ``llm``, each told nothing but the address.
+
+Tests import them where they use them: it takes two seconds, and one worker runs these tests.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
-from langchain_anthropic import ChatAnthropic
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
 from pydantic import BaseModel, Field, SecretStr
 
 from contextinfinity_testing.vendors import Answer, Call
 from tests.doors.v1.upstream import WIRES, Desk, somebody
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]
 wires = pytest.mark.parametrize("model", WIRES)
@@ -40,14 +42,11 @@ class Town(BaseModel):
     people: int = Field(description="How many live there.")
 
 
-@tool
-def weather(city: str) -> str:
-    """Tell the weather of a city."""
-    return f"rain in {city}"
-
-
 def langchain(desk: Desk, maker: str, model: str) -> BaseChatModel:
     """Make LangChain's model of a vendor, as its users do."""
+    from langchain_anthropic import ChatAnthropic
+    from langchain_openai import ChatOpenAI
+
     key = SecretStr("not needed")
     if maker == "openai":
         return ChatOpenAI(model=model, base_url=desk.openai_url, api_key=key, max_retries=0)
@@ -59,6 +58,8 @@ def langchain(desk: Desk, maker: str, model: str) -> BaseChatModel:
 @wires
 @both
 def test_langchain_talks_and_streams(desk: Desk, maker: str, model: str) -> None:
+    from langchain_core.messages import HumanMessage, SystemMessage
+
     desk.say("Hello.", "Hello again, and again.")
     chat = langchain(desk, maker, model)
     said: list[BaseMessage] = [SystemMessage("Speak as a pirate."), HumanMessage("Hi")]
@@ -74,6 +75,14 @@ def test_langchain_talks_and_streams(desk: Desk, maker: str, model: str) -> None
 @wires
 @both
 def test_langchain_binds_tools(desk: Desk, maker: str, model: str) -> None:
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+    from langchain_core.tools import tool
+
+    @tool
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"rain in {city}"
+
     desk.say(Answer(tool_calls=(Call(name="weather", arguments={"city": "Bonn"}),)), "It rains in Bonn.")
     chat = langchain(desk, maker, model).bind_tools([weather])
     said: list[BaseMessage] = [HumanMessage("How is it in Bonn?")]
@@ -103,6 +112,8 @@ def test_langchain_gets_structured_output(desk: Desk, maker: str, model: str) ->
 
 @both
 async def test_langchain_is_asynchronous_too(desk: Desk, maker: str) -> None:
+    from langchain_openai import ChatOpenAI
+
     desk.say("Hello.", "Hello again.")
     chat = langchain(desk, maker, "sonnet")
     assert (await chat.ainvoke("Hi")).text == "Hello."
@@ -112,6 +123,8 @@ async def test_langchain_is_asynchronous_too(desk: Desk, maker: str) -> None:
 
 @wires
 async def test_agents_of_openai_run_their_tools(desk: Desk, model: str) -> None:
+    from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+
     @function_tool
     def town_of(person: str) -> str:
         """Tell where somebody lives."""
@@ -135,6 +148,8 @@ async def test_agents_of_openai_run_their_tools(desk: Desk, model: str) -> None:
 
 
 async def test_an_agent_answers_in_a_form(desk: Desk) -> None:
+    from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+
     set_tracing_disabled(True)
     desk.say('{"name": "Bonn", "people": 330000}')
     async with AsyncOpenAI(base_url=desk.openai_url, api_key="any", max_retries=0) as client:
