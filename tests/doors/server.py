@@ -80,7 +80,7 @@ class Server:
         line = self.process.output.readline()
         assert line, (self.folder / "log").read_text()
         self.url: str = json.loads(line)["url"]
-        self.http = httpx2.Client(base_url=self.url, timeout=30, trust_env=False, verify=False)
+        self.http = httpx2.Client(base_url=self.url, timeout=100, trust_env=False, verify=False)
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         """Have it end, and give its exit code."""

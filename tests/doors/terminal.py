@@ -16,7 +16,7 @@ import pyte
 
 from tests.doors.forked import Forked, until_asleep
 
-SECONDS = 30.0
+SECONDS = 100.0
 PROMPT = "> "
 ENTER = "\r"
 BRACKETED_PASTE = 2004 << 5  # as pyte numbers private modes

@@ -87,7 +87,7 @@ class Talk:
         turn = await self.engine.ask(self.thread, f"Question {self.count}: " + "word " * size)
         self.thread = turn.thread_id
         await self.check(turn.turn_id, turn.branch_id, turn.turn_seq or 0)
-        assert await self.engine.job_runner.drain(20, folds=True)
+        assert await self.engine.job_runner.drain(100, folds=True)
 
     async def check(self, turn_id: str, branch_id: str, seq: int) -> None:
         """Hold what was shown against the ledger."""

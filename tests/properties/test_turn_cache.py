@@ -72,7 +72,7 @@ class World:
                 with suppress(ContextInfinityError):  # nothing to undo, no such pin
                     await self._do(kind, number)
                 for engine in self.engines:
-                    assert await engine.job_runner.drain(20, folds=True)
+                    assert await engine.job_runner.drain(100, folds=True)
         return self.requests
 
     async def _begin(self) -> None:

@@ -75,7 +75,7 @@ def locked(folder: Path) -> Iterator[apsw.Connection]:
 
 async def until(state: Callable[[], bool]) -> None:
     """Wait for a state."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not state():
             await asyncio.sleep(0)
 

@@ -39,6 +39,12 @@ AFTER_TX_A = Kill(way="boundary", boundary="finalise", side="after")
 BEFORE_TX_B = Kill(way="boundary", boundary="complete summarize_turn", side="before")
 
 
+def waited_for_cpu() -> float:
+    """How long the calling thread was ready to run while other processes had the CPU; 0 where Linux does not say."""
+    counts = Path("/proc/thread-self/schedstat")
+    return int(counts.read_text().split()[1]) / 1e9 if counts.exists() else 0.0
+
+
 @pytest.fixture
 def folder(quick_folder: Path) -> Path:
     return quick_folder / "data"
@@ -264,7 +270,7 @@ async def test_who_follows_a_journal_without_a_last_line_hears_the_end_of_its_tu
         (journal,) = (folder / "streams").iterdir()
         lines = journal.read_bytes().splitlines(keepends=True)
         journal.write_bytes(b"".join(lines[:-3]))  # its writer lost the turn, and then its life
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             heard = [stamped.event async for stamped in engine.watch(turn.turn_id)]
         assert isinstance(heard[-1], TurnDone)
         assert heard[-1].turn.text == turn.text
@@ -300,9 +306,9 @@ async def test_recovery_takes_less_than_a_second_with_many_turns(folder: Path) -
     seconds: list[float] = []
     while not seconds or (min(seconds) >= 1 and len(seconds) < 5):  # another process may take the CPU for a while
         copy = shutil.copytree(folder, folder.with_name(f"copy {len(seconds)}"))
-        began = time.perf_counter()
+        began = time.perf_counter() - waited_for_cpu()
         async with engine_on(copy) as (_, opened):
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - waited_for_cpu() - began)
             assert await until_quiet(opened)
     assert min(seconds) < 1
     counts = {phase: phases(copy).count(phase) for phase in set(phases(copy))}

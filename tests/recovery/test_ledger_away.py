@@ -305,7 +305,7 @@ async def test_an_engine_can_be_left_while_its_disk_fails(tmp_path: Path) -> Non
         async with engine_on(tmp_path, vfs=disk.name) as engine:
             await engine.ask("thread", "before")
             disk.break_down("io")
-            assert not await engine.job_runner.drain(20)
+            assert not await engine.job_runner.drain(100)
             await engine.close(job_seconds=20)
         left = {*threading.enumerate()} - before
         assert not [thread for thread in left if thread.name.startswith("ledger-")]

@@ -59,7 +59,7 @@ async def test_a_second_store_of_ours_in_the_process_costs_no_lock(ledger_path: 
 async def test_an_engine_goes_on_without_it_and_the_next_start_writes_what_was_held(tmp_path: Path) -> None:
     async with engine_on(tmp_path) as engine:
         first = await engine.ask("new", "before")
-        assert await engine.job_runner.drain(20)
+        assert await engine.job_runner.drain(100)
         look_with_another_library(tmp_path / "ledger.db")
         second = await engine.ask(first.thread_id, "meanwhile")
         assert (second.outcome, second.durability) == ("completed", "local"), second.error

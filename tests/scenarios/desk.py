@@ -67,7 +67,7 @@ class Desk:
 
     async def settle(self) -> None:
         """Wait until nothing is left to do behind the answers."""
-        assert await self.engine.job_runner.drain(20, folds=True)
+        assert await self.engine.job_runner.drain(100, folds=True)
 
     async def until_done(self, turn_id: str, pause: float = 0.001) -> None:
         """Wait until the background work of one turn is done."""
@@ -75,7 +75,7 @@ class Desk:
 
     async def until(self, turn_id: str, is_so: Callable[[Turn], bool], pause: float = 0.001) -> None:
         """Wait until something is true of a turn."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while (turn := await self.engine.store.turns.get(turn_id)) is None or not is_so(turn):
                 await asyncio.sleep(pause)
 

@@ -26,7 +26,7 @@ PRIVATE = "zygomorphic"
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not await true():
             await asyncio.sleep(0)
 

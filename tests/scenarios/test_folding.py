@@ -236,7 +236,7 @@ async def test_what_is_pinned_and_said_while_a_librarian_hangs_is_there_afterwar
             await asyncio.sleep(0)
         await desk.engine.pin(desk.thread, "Late fact.")
         late = await desk.ask("Said while it hung.")
-        assert await desk.engine.job_runner.drain(20)
+        assert await desk.engine.job_runner.drain(100)
         turn = await desk.engine.store.turns.get(late)
         assert turn is not None
         assert turn.phase == "Done", "a fold holds up nothing"

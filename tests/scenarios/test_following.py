@@ -272,7 +272,7 @@ async def long_ago(engine: Engine) -> str:
     first = await engine.ask("new", "My aunt Henrietta moved to Antwerp, into a flat above a bakery.")
     for number in range(30):
         await engine.ask(first.thread_id, f"Let us speak of plan {number}: timber, nails and paint. " * 8)
-    assert await engine.job_runner.drain(20)
+    assert await engine.job_runner.drain(100)
     await engine.fold(first.thread_id)  # unless that was done in the background
     await engine.ask(first.thread_id, "My aunt Henrietta called this morning.")
     return first.thread_id

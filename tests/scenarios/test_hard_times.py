@@ -66,7 +66,7 @@ class HoldsBack(ScriptedProvider):
 
 async def refused(disk: FailingDisk) -> None:
     """Wait until the disk has refused a write."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not disk.failed:
             await asyncio.sleep(0)
 
@@ -104,7 +104,7 @@ async def test_a_consumer_slower_than_the_model_gets_everything(build: Build) ->
                 turn_id = event.turn_id
             if isinstance(event, Delta):
                 if not heard:  # dawdle until the whole turn is over
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(100):
                         while (turn := await engine.store.turns.get(turn_id)) and turn.phase is not Phase.DONE:
                             await asyncio.sleep(0)
                 heard += event.text
@@ -118,7 +118,7 @@ async def test_a_worker_that_was_declared_dead_goes_on_as_another(build: Build) 
         (worker,) = await engine.store.workers.list()
         await engine.store.workers.take_over(worker.id, by="somebody else")
         engine.worker_lease.lost.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while [known.id for known in await engine.store.workers.list()] in ([], [worker.id]):
                 await asyncio.sleep(0)
         assert (await engine.ask(opened.thread_id, "two")).text == "after"
@@ -151,7 +151,7 @@ async def test_a_turn_interrupted_while_it_is_being_ended_closes_its_step_and_ke
         other.execute("BEGIN IMMEDIATE")  # the end of the turn cannot be written yet
         (answering,) = engine.tasks
         answering.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while b'"end"' not in b"".join(path.read_bytes() for path in (tmp_path / "streams").glob("*.jsonl")):
                 await asyncio.sleep(0)
         answering.cancel()

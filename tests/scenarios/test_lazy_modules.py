@@ -28,7 +28,7 @@ async def main(folder):
         sys.addaudithook(note)
         first = await engine.ask("new", "I live in Leeds. Who is Donald Trump?")
         await engine.ask(first.thread_id, "who are his children")
-        assert await engine.job_runner.drain(20)
+        assert await engine.job_runner.drain(100)
         memories = [one.content for one in await engine.memories.list(Owner())]
     assert memories == ["The user lives in Leeds."], memories
     slow = ("memory.table", "memory.extraction", "rewriting.names", "librarian.extract", "text.word_classes")

@@ -25,7 +25,7 @@ def engine(vendors: FakeVendors, folder: Path, configured: int = CONFIGURED) -> 
 
 async def say(engine: Engine, thread: str, wire: str, text: str = MESSAGE) -> FinishedTurn:
     turn = await engine.ask(thread, text, model=wire)
-    assert await engine.job_runner.drain(20, folds=True)
+    assert await engine.job_runner.drain(100, folds=True)
     return turn
 
 

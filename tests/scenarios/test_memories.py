@@ -343,7 +343,7 @@ async def test_the_plain_function_knows_what_the_machines_ledger_remembers(
     assert (await build_contextual_messages("t-1", "What should I drink?", user_id="anna")).memory_snippet is None
     async with open_engine() as engine:
         await engine.ask("new", "I am allergic to milk.", user_id="anna")
-        assert await engine.job_runner.drain(20)
+        assert await engine.job_runner.drain(100)
     known = await build_contextual_messages("t-1", "What should I drink?", user_id="anna")
     other = await build_contextual_messages("t-1", "What should I drink?", user_id="ben")
     assert "milk" in (known.memory_snippet or "")

@@ -33,7 +33,7 @@ async def said_to_model(engine: Engine, text: str, user: str, *, use_memory: boo
 async def test_a_question_about_the_user_is_answered_from_their_other_conversations(tmp_path: Path) -> None:
     async with open_engine(settings_in(tmp_path)) as engine:
         told = await engine.ask("new", TOLD, user_id="ann")
-        assert await engine.job_runner.drain(20)
+        assert await engine.job_runner.drain(100)
         shown = await said_to_model(engine, ASKED, "ann")
         assert TOLD in shown
         assert f'on="{now().date().isoformat()}" in-conversation="{told.thread_id}"' in shown
@@ -48,7 +48,7 @@ async def test_what_was_said_on_a_branch_that_was_left_is_not_brought_back(tmp_p
         first = await engine.ask("new", "Hello.", user_id="ann")
         await engine.ask(first.thread_id, TOLD, user_id="ann")
         await engine.rollback(first.thread_id, to=1)
-        assert await engine.job_runner.drain(20)
+        assert await engine.job_runner.drain(100)
         assert await said_to_model(engine, ASKED, "ann") == ASKED
 
 
@@ -58,7 +58,7 @@ async def test_what_was_forgotten_or_corrected_is_not_brought_back(after: str, t
     async with open_engine(settings_in(tmp_path)) as engine:
         for said in ("My favourite tea is oolong.", after):
             await engine.ask("new", said, user_id="ann")
-            assert await engine.job_runner.drain(20)
+            assert await engine.job_runner.drain(100)
         assert "oolong" not in await said_to_model(engine, "Which tea did I drink, was it my favourite?", "ann")
 
 

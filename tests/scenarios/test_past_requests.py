@@ -98,7 +98,7 @@ class House:
         return turn.turn_id
 
     async def settle(self) -> None:
-        assert await self.engine.job_runner.drain(20, folds=True)
+        assert await self.engine.job_runner.drain(100, folds=True)
 
     async def remember(self, turn_id: TurnId, words: str) -> str:
         """Index a piece of what was said, and find it from now on; gives its id."""

@@ -159,7 +159,7 @@ async def test_a_route_is_explained_without_sending(vendors: FakeVendors, tmp_pa
     async with engine_with(vendors, tmp_path, rules=(FACTS,)) as engine:
         vendors.say("It was founded by Larry Page and Sergey Brin.")
         first = await engine.ask("new", "Tell me about Google.")
-        assert await engine.job_runner.drain(20)
+        assert await engine.job_runner.drain(100)
         sent, turns = len(vendors.requests), await engine.store.turns.history(first.branch_id)
         fact = await engine.route(first.thread_id, "Who is the president of France?")
         doubt = await engine.route(first.thread_id, "Where was he born?")
@@ -252,7 +252,7 @@ async def test_one_message_for_a_small_model_folds_nothing(vendors: FakeVendors,
         for number in range(7):
             await engine.ask(first.thread_id, f"And of plan {number}. " * 250)
         thanks = await engine.ask(first.thread_id, "Thanks a lot!")
-        assert await engine.job_runner.drain(20, folds=True)
+        assert await engine.job_runner.drain(100, folds=True)
         head = await engine.store.states.head(first.branch_id)
     assert (first.model, thanks.model) == (GPT, LLAMA)
     assert head.covers_turn_seq == 0, "what counts is the room of the branch's own model"

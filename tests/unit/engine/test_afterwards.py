@@ -58,7 +58,7 @@ def runner(ledger: SqliteStore, work: Work, worker: str = "worker", patience: Re
 
 
 async def until(true: Callable[[], Awaitable[bool]], pause: float = 0.002) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not await true():
             await asyncio.sleep(pause)
 
@@ -204,14 +204,14 @@ async def test_folds_that_hang_hold_up_neither_their_own_branch_nor_another(ledg
     await until(lambda: running(ledger, 2))
     turns = [await final_turn(ledger, branch.id, "question") for branch in branches]
     afterwards.wake()
-    assert await afterwards.drain(20)
+    assert await afterwards.drain(100)
     assert [(await current(ledger, turn)).phase for turn in turns] == [Phase.DONE] * 6
     assert {(job.job_type, job.state) for job in await ledger.jobs.list()} == {
         ("fold_branch", "running"),
         ("fold_branch", "queued"),
     }
     work.fold_on.set()
-    assert await afterwards.drain(20, folds=True)
+    assert await afterwards.drain(100, folds=True)
     assert await ledger.jobs.list() == ()
     await afterwards.stop()
 
@@ -226,7 +226,7 @@ async def test_stopping_gives_a_running_fold_back_without_waiting_for_it(ledger:
     await until(lambda: running(ledger))
     assert not await afterwards.drain(0.01, folds=True)
     turn = await final_turn(ledger, branch.id, "question")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         await afterwards.stop(drain_seconds=600)
     assert (await current(ledger, turn)).phase is Phase.DONE
     (job,) = await ledger.jobs.list()
@@ -239,7 +239,7 @@ async def test_a_fold_asked_for_later_holds_up_no_drain(ledger: SqliteStore, wor
     await ledger.jobs.enqueue("fold_branch", branch.id, after=timedelta(minutes=1))
     afterwards = runner(ledger, work)
     afterwards.start()
-    assert await afterwards.drain(20, folds=True)
+    assert await afterwards.drain(100, folds=True)
     await afterwards.stop()
     assert work.done == []
 
