@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
+from contextinfinity.cli.context_command import print_explained
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.plan import LeftOut, Plan, PlanSection
+from contextinfinity.domain.turn import Usage
+from contextinfinity.engine.explain import Explained, Quoted
 from tests.doors.cix import CONFIG, Cix
 
 
@@ -102,6 +108,37 @@ def test_what_was_left_out_is_told(cix: Cix) -> None:
     assert "shrunk: long texts up to turn 1: 50% of each" in told
     assert "new prompt prefix: shrunk" in told
     assert any(line.startswith("turn ") and ", request 1, " in line for line in told), "the one that was answered"
+
+
+@pytest.mark.req("CTX-10")
+def test_the_turns_behind_a_summary_and_an_artifact_are_named_and_each_reason_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left_out = (LeftOut(what="chunk 9", reason="a duplicate is included"),) * 2
+    explained = Explained(
+        thread_id=new_id(),
+        branch_id=new_id(),
+        turn_id=new_id(),
+        step_index=0,
+        provider="scripted",
+        model="main",
+        usage=Usage(),
+        plan=Plan(sections=(PlanSection(name="summary", tokens=69, source=5),), left_out=left_out),
+        system=(),
+        messages=(),
+        body={},
+        matches=True,
+        quoted=tuple(
+            Quoted(chunk_id=new_id(), role="user", text="x", score=0.5, turn_seq=seq, created_at=datetime.now(UTC))
+            for seq in (2, 0)
+        ),
+    )
+    print_explained(explained)
+    shown = capsys.readouterr()
+    assert "turns 1–5" in shown.out
+    assert "artifact from turn 2, score 0.50" in shown.err
+    assert "artifact from another conversation, score 0.50" in shown.err
+    assert shown.err.count("left out: chunk 9: a duplicate is included") == 1
 
 
 @pytest.mark.req("SAFE-1", "CTX-10")

@@ -17,7 +17,7 @@ File = Annotated[
 
 @command_for_all_users
 def backup(means: CommonOptions, file: File) -> None:
-    """Back up the ledger to a file, as a consistent snapshot; a server may keep running."""
+    """Back up the ledger to a file. It is a consistent snapshot; a server may keep running."""
     import asyncio
 
     from contextinfinity.cli.output import print_json, remark

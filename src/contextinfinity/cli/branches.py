@@ -53,7 +53,7 @@ def switch(means: CommonOptions, thread: Thread, branch: BranchName) -> None:
 
 @command
 def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = None, branch: Branch = None) -> None:
-    """Create a branch after a turn (with the current pins) or from a state (with its pins); the active branch stays."""
+    """Create a branch; the active one stays active. It begins at a turn (current pins) or a state (its pins)."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
@@ -69,7 +69,7 @@ def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = N
 
 @command
 def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None) -> None:
-    """Go back to a turn (with the current pins) or a state (with its pins), on a new branch that becomes active."""
+    """Go back to an earlier turn or state. A new branch begins there, with the current pins or the state's."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
@@ -83,7 +83,7 @@ def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState
 
 @command
 def commit(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
-    """Commit the answered turns of a conversation now, without waiting for background jobs."""
+    """Commit answered turns now. Otherwise background jobs commit them a moment later."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place

@@ -28,7 +28,7 @@ Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as 
 def context(
     means: CommonOptions, turn: TurnRef = LAST, compare: Other = None, step: Step = None, body: Whole = False
 ) -> None:
-    """Show the parts of a turn's prompt, and whether they match the request that was sent."""
+    """Show what the model saw, part by part. The last line says whether it matches the request that was sent."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
@@ -71,13 +71,13 @@ def print_explained(explained: Explained, *, compared: bool = False) -> None:
     from contextinfinity.cli.output import print_table, remark
 
     plan = explained.plan
-    rows = [(section.name, str(section.tokens), _source(section.source)) for section in plan.sections]
+    rows = [(section.name, str(section.tokens), _source(section.name, section.source)) for section in plan.sections]
     print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
-    kept = plan.shrunk.artifacts if plan.shrunk else None
-    for placed in plan.retrieved[:kept]:
-        remark(f"artifact {placed.chunk_id}, score {placed.similarity:.2f}, place {placed.rank}")
-    for left in plan.left_out:
-        remark(f"left out: {left.what}: {left.reason}")
+    for artifact in explained.quoted:
+        place = f"turn {artifact.turn_seq}" if artifact.turn_seq else "another conversation"
+        remark(f"artifact from {place}, score {artifact.score:.2f}, chunk {artifact.chunk_id}")
+    for left in dict.fromkeys(f"{left.what}: {left.reason}" for left in plan.left_out):
+        remark(f"left out: {left}")
     for step in plan.shrink_steps:
         remark(f"shrunk: {step}")
     for hidden in explained.redactions:
@@ -85,7 +85,9 @@ def print_explained(explained: Explained, *, compared: bool = False) -> None:
     remark(_facts(explained, compared))
 
 
-def _source(source: object) -> str:
+def _source(name: str, source: object) -> str:
+    if name == "summary" and isinstance(source, int):
+        source = (1, source)
     if isinstance(source, list | tuple):
         return f"turn {source[0]}" if source[0] == source[-1] else f"turns {source[0]}–{source[-1]}"
     return "" if source is None else f"turn {source}"

@@ -38,7 +38,7 @@ def copy(means: CommonOptions, thread: Thread = "last", branch: Branch = None, t
 
 @command_for_all_users
 def completion(means: CommonOptions, shell: Shell) -> None:
-    """Print a script that lets a shell complete commands: eval "$(cix completion bash)"."""
+    """Print a script that lets a shell complete commands. Use it with eval "$(cix completion bash)"."""
     from typer._completion_shared import get_completion_script
 
     typer.echo(get_completion_script(prog_name="cix", complete_var=COMPLETE, shell=shell))

@@ -36,7 +36,7 @@ def delete(
     everything: Everything = False,
     yes: Yes = False,
 ) -> None:
-    """Delete a turn, a conversation, a user's data or everything, permanently, and list each place searched for it."""
+    """Delete turns, conversations or all data. It is permanent; a report lists each place that was searched."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
@@ -108,7 +108,7 @@ def _print(deleted: Deleted) -> None:
 
 @command
 def retention(means: CommonOptions, thread: Thread, time: Time = None) -> None:
-    """Show how long the turns of a conversation are kept, or set it."""
+    """Show or set how long turns are kept."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
 
@@ -137,7 +137,7 @@ def _hours(time: str | None) -> float | None:
 
 @command_here
 def cleanup(means: CommonOptions) -> None:
-    """Delete turns that are past their time to live; a running engine does this every few hours."""
+    """Delete turns past their time to live. A running engine does this every few hours."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
 

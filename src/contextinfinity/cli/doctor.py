@@ -46,7 +46,7 @@ def doctor(
     as_json: Json = False,
     server: Server = None,
 ) -> None:
-    """Check the ledger, its data directory and the settings, or a backup; with --server, show that server's health."""
+    """Check the ledger, the settings or a backup. With --server, show that server's health."""
     if file is not None:
         return _check_backup(file, as_json=as_json, others=repair or server is not None)
     if server is not None:

@@ -32,7 +32,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Confirm; without this option n
 def encrypt(
     means: CommonOptions, key_file: KeyFile = None, key_env: KeyVariable = None, keyring: Keyring = False
 ) -> None:
-    """Encrypt everything in data_dir: conversations, journals, index, history, backups."""
+    """Encrypt everything in data_dir. That includes conversations, journals, index, history and backups."""
     from contextinfinity.upkeep.data_encryption import encrypt as encrypt_data_dir
 
     settings = settings_for(means.config, means.data_dir).settings
@@ -66,7 +66,7 @@ def rekey(
         bool, typer.Option("--reencrypt", help="Also encrypt all files again with a new data key.")
     ] = False,
 ) -> None:
-    """Change the key of an encrypted data_dir; takes a moment, also while a server runs."""
+    """Change the key of an encrypted data_dir. It takes a moment; servers may keep running."""
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.upkeep import data_encryption
 

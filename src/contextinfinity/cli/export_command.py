@@ -36,7 +36,7 @@ Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=S
 def export(
     means: CommonOptions, file: File, form: Form = None, session: Home = None, all_users: AllUsers = False
 ) -> None:
-    """Export a conversation, all conversations of a user, or those of all users."""
+    """Export conversations to a file or folder. By default all of a user; --session or --all-users select others."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 

@@ -21,7 +21,7 @@ Undo = Annotated[bool, typer.Option("--undo", help="Go back to the summary befor
 def fold(
     means: CommonOptions, thread: Thread, preview: Preview = False, undo: Undo = False, branch: Branch = None
 ) -> None:
-    """Fold old turns into the summary now, as shown by --preview; the turns themselves are kept."""
+    """Fold old turns into the summary now. --preview shows the result first; the turns themselves are kept."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place

@@ -41,7 +41,7 @@ Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=S
 
 @command
 def import_(means: CommonOptions, file: File, form: Form = "auto", session: Home = None) -> None:
-    """Import conversations from a file; a second import adds only new messages. Exits with 1 if lines were skipped."""
+    """Import conversations from a file. A second import adds only new messages. Exits with 1 if lines were skipped."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 

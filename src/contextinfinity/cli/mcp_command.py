@@ -9,7 +9,7 @@ from contextinfinity.cli.command_options import CommonOptions, command
 
 @command
 def mcp(means: CommonOptions) -> None:
-    """Run an MCP server on stdin and stdout, with which an assistant can search, recall, pin and remember."""
+    """Run an MCP server on stdin and stdout. An assistant can search, recall, pin and remember with it."""
     import msgspec
 
     from contextinfinity.cli.engine_thread import working

@@ -49,7 +49,7 @@ def list_memories(means: CommonOptions, about: Question = None, tag: Tag = None,
 @memories.command("edit")
 @command
 def edit(means: CommonOptions, memory_id: Reference, fact: Fact) -> None:
-    """Replace the text of a memory; the old text is deleted permanently."""
+    """Replace the text of a memory. The old text is deleted permanently."""
     from contextinfinity.cli.engine_thread import working
 
     with working(means) as work:
@@ -102,7 +102,7 @@ def remember(means: CommonOptions, fact: Fact, tag: Tag = None) -> None:
 
 @command
 def forget(means: CommonOptions, memory_id: Reference) -> None:
-    """Delete a memory permanently: it is in no prompt any more, and earlier turns cannot restore it."""
+    """Delete a memory permanently. No prompt contains it any more, and earlier turns cannot restore it."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, remark
 

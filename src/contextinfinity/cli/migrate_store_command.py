@@ -20,7 +20,7 @@ Target = Annotated[str, typer.Option("--to", metavar="URL", help="The ledger to 
 
 @command_for_all_users
 def migrate_store(means: CommonOptions, source: Source, target: Target) -> None:
-    """Copy every conversation and memory to another ledger, and compare the hash of each; run it again to go on."""
+    """Copy everything to another ledger. The hash of each conversation is compared; run it again to continue."""
     import asyncio
 
     from contextinfinity.cli.output import print_json, remark

@@ -61,7 +61,7 @@ def list_models(means: CommonOptions) -> None:
 @model.command("remove")
 @command_without_owner
 def remove(means: CommonOptions, name: Name = "built-in") -> None:
-    """Delete a model's weights; they can be downloaded again."""
+    """Delete a model's weights. They can be downloaded again."""
     from contextinfinity.cli.output import print_json
     from contextinfinity.providers.local import weights_file as files
 

@@ -17,7 +17,7 @@ Replace = Annotated[
 
 @command_for_all_users
 def restore(means: CommonOptions, file: BackupFile, replace: Replace = False) -> None:
-    """Restore a backup; the file is checked before anything is changed."""
+    """Restore a backup. The file is checked before anything is changed."""
     from contextinfinity.cli.doctor import progress_bar
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.text.plurals import counted

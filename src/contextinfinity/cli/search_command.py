@@ -91,13 +91,13 @@ def search(means: CommonOptions, words: Words, filters: Filters, budget: Budget 
 
 @command_here
 def reindex(means: CommonOptions) -> None:
-    """Add missing chunks and vectors to the search index, also after the embedder was changed."""
+    """Complete the search index. Adds missing chunks and vectors, also after the embedder was changed."""
     _bring(means, rebuild=False)
 
 
 @command_here
 def rebuild(means: CommonOptions) -> None:
-    """Rebuild the search index from the conversations; search keeps working meanwhile."""
+    """Rebuild the search index. Its source is the conversations; search keeps working meanwhile."""
     _bring(means, rebuild=True)
 
 

@@ -34,7 +34,7 @@ class ListenAddress:
 
 @command_for_all_users
 def serve(means: CommonOptions, listening: ListenAddress, log: Log = None) -> None:
-    """Run the HTTP server until it is stopped; missing options are taken from [server] of the settings."""
+    """Run the HTTP server until it is stopped. Missing options are taken from [server] of the settings."""
     import asyncio
 
     from msgspec.structs import replace

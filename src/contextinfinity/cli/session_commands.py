@@ -22,7 +22,7 @@ NewTitle = Annotated[str, typer.Argument(metavar="TITLE", help="Its new title.",
 
 @command
 def sessions(means: CommonOptions, limit: ListLimit = 50) -> None:
-    """List conversations, most recently used first; on this machine those of all users, unless --user names one."""
+    """List conversations, most recently used first. On this machine those of all users, unless --user names one."""
     from contextinfinity.cli.engine_thread import listed_threads
     from contextinfinity.cli.output import print_json, remark
 

@@ -30,7 +30,7 @@ SUGGESTED = {
 QUESTION = "Reply with the single word OK."
 
 VendorOption = Annotated[
-    str | None, typer.Option("--vendor", metavar="NAME", help=f"The vendor: {', '.join(SUGGESTED)}, or openai_chat.")
+    str | None, typer.Option("--vendor", metavar="NAME", help=f"The vendor: {', '.join(SUGGESTED)} or openai_chat.")
 ]
 ModelId = Annotated[str | None, typer.Option("--model-id", metavar="ID", help="The vendor's id of the model.")]
 Name = Annotated[
@@ -65,7 +65,7 @@ def setup(
     base_url: BaseUrl = None,
     given: SetupKey = FROM_ENVIRONMENT,
 ) -> None:
-    """Connect a vendor: ask for its key, test it, and write config.toml."""
+    """Connect a vendor. Asks for its key, tests it, and writes config.toml."""
     from contextinfinity.cli.output import print_json, remark
     from contextinfinity.providers.vendor_keys import keep_vendor_key
     from contextinfinity.settings.config_editing import read_text, with_model, write_private

@@ -36,7 +36,7 @@ def tui(
     plain: Plain = False,
     theme: Colours = "auto",
 ) -> None:
-    """Open the terminal workbench: chat, and everything behind it in panels. F1 shows its keys."""
+    """Open the terminal workbench. It shows a chat, and everything behind it in panels; F1 shows its keys."""
     if find_spec("textual") is None:
         raise Refused(
             "The terminal workbench needs Textual, which is not installed.",

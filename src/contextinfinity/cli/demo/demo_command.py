@@ -31,7 +31,7 @@ Turns = Annotated[
 
 @command_for_all_users
 def demo(options: CommonOptions, turns: Turns = 1200) -> None:
-    """Fill a data_dir (by default ~/.contextinfinity-demo) with a long, branched example conversation."""
+    """Fill a data_dir with a long example conversation. By default that is ~/.contextinfinity-demo."""
     import asyncio
 
     from contextinfinity.cli.command_options import settings_for
