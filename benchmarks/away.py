@@ -64,7 +64,7 @@ async def _ask(engine: Engine, series: Series, count: int) -> None:
 
 
 async def _until_back(engine: Engine) -> float:
-    """Tell how long what was held took to come in, from the probe that came through."""
+    """Return how long the replay of the spool took, from the first successful probe."""
     while (health := engine.health()).since is not None:  # noqa: ASYNC110 - as people look
         await asyncio.sleep(0)
     began = time.perf_counter()

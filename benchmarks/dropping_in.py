@@ -109,7 +109,7 @@ def _write(writer: asyncio.StreamWriter, delta: dict[str, str], finish: str | No
 
 @asynccontextmanager
 async def upstream() -> AsyncGenerator[tuple[Upstream, int]]:
-    """Have an endpoint run."""
+    """Run an endpoint."""
     made = Upstream()
     server = await asyncio.start_server(made.answer, "127.0.0.1", 0, limit=2**24)
     try:
@@ -133,7 +133,7 @@ async def run(bench: Bench) -> list[Row]:
 
 
 def _prepare(folder: Path, port: int) -> str:
-    """Make a folder for a server, and give its settings."""
+    """Make a folder for a server, and return its settings."""
     folder.mkdir(parents=True, exist_ok=True)
     return SETTINGS.format(port=port, window=WINDOW)
 
@@ -317,7 +317,7 @@ async def _repeated(endpoint: Upstream, port: int, folder: Path, turns: int) -> 
 
 
 async def _talk(endpoint: Upstream, turns: int, send: Callable[[list[dict[str, str]]], Awaitable[None]]) -> float:
-    """Give the share of all bytes that repeat."""
+    """Return the share of all bytes that repeat."""
     rng, said = random.Random(17), list[dict[str, str]]()
     endpoint.bodies.clear()
     for _ in range(turns):

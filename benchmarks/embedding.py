@@ -172,7 +172,7 @@ def _loading(starts: int) -> Row:
 
 
 def _placed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], times: int) -> float:
-    """Give the texts placed in a second of this process's own time: the machine may be busy with others."""
+    """Return the texts placed in a second of this process's own time: the machine may be busy with others."""
     rates = []
     for _ in range(times):
         began = time.process_time()

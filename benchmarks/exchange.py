@@ -55,7 +55,7 @@ async def run(bench: Bench) -> list[Row]:
 
 
 async def prepared(path: Path, sessions: int) -> list[Branch]:
-    """Make a file with our tables and some sessions, and let go of it; give their branches."""
+    """Make a file with our tables and some sessions, and let go of it; return their branches."""
     store = SqliteStore(path)
     branches = [await new_branch(store) for _ in range(sessions)]
     await store.close()

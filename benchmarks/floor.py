@@ -112,7 +112,7 @@ class Floor:
         execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
     def answering(self, place: Place, made: Content, turn: bytes) -> tuple[Transaction, ...]:
@@ -241,7 +241,7 @@ def _message(place: Place, message: Message) -> tuple[Any, ...]:
 
 
 def _words(place: Place, *said: tuple[int, Message]) -> Iterator[Statement]:
-    """Give the rows of the index for new messages."""
+    """Return the rows of the index for new messages."""
     for key, message in said:
         words = [token_of(term) for term in dict.fromkeys(terms(message.rendered_text))]
         yield _WORDS, (4 * key, " ".join((*place.tokens, *words)))

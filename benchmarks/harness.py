@@ -131,7 +131,7 @@ def commit_cost(folder: Path, times: int = 200) -> Series:
 
 
 def added_row(what: str, ours: Series, floor: Series, figure: float) -> Row:
-    """Tell what something adds to the engine alone, the floor; ``figure`` is in milliseconds."""
+    """Return what something adds to the engine alone, the floor; ``figure`` is in milliseconds."""
     added, added_p95 = max(0.0, ours.p50 - floor.p50), max(0.0, ours.p95 - floor.p95)
     return Row(
         what=what,
@@ -144,7 +144,7 @@ def added_row(what: str, ours: Series, floor: Series, figure: float) -> Row:
 
 
 def machine(bench: Bench) -> str:
-    """Say which machine this is."""
+    """Return a description of this machine."""
     with bench.scratch() as folder:
         commit = commit_cost(folder)
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""

@@ -36,7 +36,7 @@ LONG_NAME = "long"
 
 
 async def ledger(bench: Bench, turns: int) -> Path:
-    """Give a ledger of that many turns, made now if it is not there."""
+    """Return a ledger of that many turns, made now if it is not there."""
     path = _place(bench.folder, turns)
     if not path.exists():
         unfinished = path.with_suffix(".unfinished")
@@ -112,7 +112,7 @@ def _place(folder: Path, turns: int) -> Path:
 
 
 def digest(*also: object) -> str:
-    """Tell a schema, and whatever else a ledger depends on, from all others."""
+    """Return a schema, and whatever else a ledger depends on, from all others."""
     whole = "".join(step.sql for step in migrations()) + "".join(map(str, also))
     return hashlib.sha256(whole.encode()).hexdigest()[:8]
 

@@ -58,7 +58,7 @@ class Stopped:
         self.seconds = 0.0
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
-        """Give the rows of texts."""
+        """Return the rows of texts."""
         began = time.perf_counter()
         rows = await built_in().embed(texts, kind=kind)
         self.seconds += time.perf_counter() - began
@@ -79,7 +79,7 @@ def _setup(embedder: Stopped) -> Setup:
 
 
 async def kept(bench: Bench, chunks: int) -> Path:
-    """Give the folder of an indexed ledger of that many chunks, made now if it is not there."""
+    """Return the folder of an indexed ledger of that many chunks, made now if it is not there."""
     folder = bench.folder / f"library-{chunks}-{digest(VERSION, NAME)}"
     if not folder.exists():
         for old in bench.folder.glob(f"library-{chunks}-*"):
@@ -92,7 +92,7 @@ async def kept(bench: Bench, chunks: int) -> Path:
 
 
 async def fill(folder: Path, chunks: int) -> float:
-    """Record exchanges and index them; give the seconds that the index took."""
+    """Record exchanges and index them; return the seconds that the index took."""
     rng, store, left = random.Random(8), SqliteStore(folder / LEDGER), chunks // 2
     name: str | None = LONG_NAME
     for length in chain([SESSION // 2], cycle(LENGTHS)):
@@ -115,7 +115,7 @@ async def record(store: SqliteStore, said: Iterator[Exchange], name: str | None)
 
 
 async def index(store: SqliteStore, folder: Path) -> float:
-    """Index what was recorded as the engine does in the background; give the seconds."""
+    """Index what was recorded as the engine does in the background; return the seconds."""
     parts = Parts(
         store=store,
         journals=JournalFolder(folder / "streams"),

@@ -149,7 +149,7 @@ def _figures(
 
 
 def _corrected(plants: list[Plant]) -> Iterator[Plant]:
-    """Give what was said last of each thing that was said otherwise before."""
+    """Return the newest value of each fact that was changed."""
     for what in sorted(SINGLE):
         said = [each for each in plants if each.what == what]
         if len({each.value for each in said}) > 1:
@@ -157,7 +157,7 @@ def _corrected(plants: list[Plant]) -> Iterator[Plant]:
 
 
 def _holds(memories: tuple[Memory, ...], plant: Plant) -> bool:
-    """Tell whether what was said last is known, and nothing else of the same thing."""
+    """Return whether the newest value of a fact is known, and no earlier one."""
     others = [value for value in VALUES[plant.what].replace(",", " ").split() if value != plant.value]
     about = {"partner": "my:partner", "colour": "my:favourite colour", "language": "answers:language"}
     told = [memory.content for memory in memories if memory.about in (plant.what, about.get(plant.what))]
@@ -167,7 +167,7 @@ def _holds(memories: tuple[Memory, ...], plant: Plant) -> bool:
 
 
 def _recall(lives: dict[Owner, list[Plant]], living: dict[Owner, tuple[Memory, ...]], known: bool) -> float:
-    """Tell which share of what was told, and not taken back since, is known."""
+    """Return the share of stated and not retracted facts that is known."""
     hits = [
         any(plant.value.split()[-1] in memory.content for memory in living[owner])
         for owner, plants in lives.items()
@@ -178,7 +178,7 @@ def _recall(lives: dict[Owner, list[Plant]], living: dict[Owner, tuple[Memory, .
 
 
 def _standing(plants: list[Plant]) -> Iterator[Plant]:
-    """Give what was said and nothing said otherwise since."""
+    """Return the facts that were stated and not changed since."""
     last: dict[str, Plant] = {}
     for plant in plants:
         key = plant.what if plant.what in SINGLE else f"{plant.what} {plant.value}"

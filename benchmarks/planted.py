@@ -156,7 +156,7 @@ def conversation(turns: int, every: int, seed: int = 7) -> Iterator[Exchange]:
 
 
 def is_in(plant: Plant, summary: str) -> bool:
-    """Tell whether a line of a summary still says what was planted."""
+    """Return whether a line of a summary still says what was planted."""
     return any(all(word in line for word in plant.words) for line in summary.splitlines())
 
 

@@ -92,7 +92,7 @@ def artifacts(rng: random.Random) -> tuple[Artifact, ...]:
 
 
 def reference_models(rng: random.Random, hear: Callable[[ProviderRequest], None]) -> Models:
-    """Give the one model of the chat: a window of 128,000 tokens, and an answer to everything."""
+    """Return the one model of the chat: a window of 128,000 tokens, and an answer to everything."""
 
     def script(request: ProviderRequest) -> ScriptedReply:
         hear(request)
@@ -255,7 +255,7 @@ def _written(sent: Sent, provider: str) -> Written:
 
 
 def _last_piece(body: Json) -> int:
-    """Tell the bytes of the piece with what was brought back and the user's words."""
+    """Return the bytes of the piece with what was brought back and the user's words."""
     body = body.get("prompt", body)
     messages = body.get("messages") or body["input"]
     return shared(None, {"messages": messages[-1:]})[1]

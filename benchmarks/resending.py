@@ -116,7 +116,7 @@ class _Talker:
         return answer
 
     async def leave(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._chat.root_async_client.close()
 
 

@@ -322,6 +322,6 @@ async def append_last_name(asked: FollowUp) -> Rewritten:
 
 
 async def earlier_words(asked: FollowUp) -> Rewritten:
-    """Give the search the user's last and first message."""
+    """Search with the user's last and first message."""
     said = [turn.content for turn in asked.recent_history if turn.role == "user"]
     return Rewritten(query=asked.latest_user_message, terms=tuple(dict.fromkeys((*said[-1:], *said[:1]))))

@@ -65,7 +65,7 @@ def _rate(chunks: int, seconds: float) -> Row:
 
 
 def _weight(folder: Path) -> list[Row]:
-    """Hold the index against the texts."""
+    """Compare the index with the texts."""
     connection = apsw.Connection(str(folder / LEDGER))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     turns: int = connection.execute("SELECT count(*) FROM turn").get

@@ -68,7 +68,7 @@ async def run(bench: Bench) -> list[Row]:
 
 @contextmanager
 def serving(folder: Path, settings: str = OFF, *, workers: int = 1) -> Iterator[CixServer]:
-    """Have a server run."""
+    """Run a server."""
     folder.mkdir(parents=True, exist_ok=True)
     talking = {"pieces": ("word ",) * LONG_TALK, "delay": PACE_SECONDS}
     (folder / "talks.json").write_text(json.dumps([talking]), encoding="utf-8")
@@ -77,7 +77,7 @@ def serving(folder: Path, settings: str = OFF, *, workers: int = 1) -> Iterator[
 
 
 def _engine(folder: Path) -> Client:
-    """Give the same engine for this process."""
+    """Return the same engine for this process."""
     folder.mkdir()
     (folder / "config.toml").write_text(SETTINGS.partition("[models.talks]")[0] + OFF, encoding="utf-8")
     return open_client(load_settings(data_dir=folder).settings)
@@ -249,13 +249,13 @@ async def _visit(line: HttpConnection) -> int:
 
 
 async def _ask(line: HttpConnection, thread: str, **more: object) -> dict[str, str]:
-    """Say something and wait for the whole answer."""
+    """Send a message and wait for the whole answer."""
     turn: dict[str, str] = (await line.post(f"/threads/{thread}/messages", _body(**more))).value()
     return turn
 
 
 async def _listen(line: HttpConnection, thread: str, first: Series | None = None) -> str:
-    """Say something, hear it to the end, and note how long the first event took."""
+    """Send a message, read all events, and note how long the first one took."""
     began, found = time.perf_counter(), ""
     async with aclosing(line.stream(f"/threads/{thread}/messages/stream", _body())) as events:
         async for event in events:

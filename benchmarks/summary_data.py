@@ -137,7 +137,7 @@ class Told:
         self._lines = [(each.turn_seq, words(each.text)) for each in entries]
 
     def has(self, fact: Fact) -> bool:
-        """Tell whether the summary tells a fact."""
+        """Return whether the summary contains a fact."""
         sentence, answer = words(before_question(fact.sentence)), words(fact.answer)
         for turn, line in self._lines:
             if sentence and len(sentence & line) / len(sentence) > _TOLD:

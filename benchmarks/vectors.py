@@ -132,7 +132,7 @@ async def _everything(store: SqliteStore, folder: Path, questions: Sequence[byte
 
 
 async def _best(vectors: SqliteVectors, questions: Sequence[bytes]) -> list[list[float]]:
-    """Give the cosines of the ten nearest to each question."""
+    """Return the cosines of the ten nearest to each question."""
     found = [await vectors.near(question, StaticEmbedder.name, EVERYWHERE) for question in questions[:100]]
     return [[hit.similarity for hit in hits[:10]] for hits in found]
 

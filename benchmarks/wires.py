@@ -76,7 +76,7 @@ class Vendor:
     speech: Speech
 
     def settings(self, port: int) -> ModelSettings:
-        """Give what config.toml would say of it."""
+        """Return what config.toml would say of it."""
         url = f"http://127.0.0.1:{port}" + ("" if self.provider == "anthropic" else "/v1")
         said = {"model_id": self.model_id, "base_url": url, "api_key_env": KEY, "context_limit": 1_000_000}
         return msgspec.convert({"provider": self.provider, **said}, ModelSettings)
@@ -351,7 +351,7 @@ class Looking:
             yield frame.data
 
     async def play(self, folder: Path) -> None:
-        """Hear the turn to its end."""
+        """Read the turn's events to the end."""
         async with listening(self.says) as port, engine_at(self._vendor, port, folder) as engine:
             turn = await engine.ask("new", "Look!")
         assert (turn.text, self._asked) == ("done", self._last + 1), turn.error

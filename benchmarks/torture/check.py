@@ -29,7 +29,7 @@ LITTER = frozenset({"journal_stray", "lock_stray"})
 
 
 async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
-    """Look everything over, after the trial of that name."""
+    """Check everything after the trial of this name."""
     began = time.perf_counter()
     async with engine_on(folder) as (_, store):
         seconds = time.perf_counter() - began

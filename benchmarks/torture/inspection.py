@@ -132,7 +132,7 @@ def _kept(row: tuple[Any, ...]) -> Kept:
 
 
 def violations(folder: Path, account: Account) -> Iterator[Offence]:
-    """Hold a ledger against what its callers were told."""
+    """Compare a ledger with what its callers were told."""
     connection = connect(folder)
     try:
         turns = kept_turns(connection)
@@ -267,7 +267,7 @@ def _answer(turn: Kept, account: Account, journals: JournalFolder) -> Iterator[O
 
 
 def _wrong_outcome(turn: Kept, account: Account) -> str | None:
-    """Say what is wrong with how a turn is said to have ended."""
+    """Return what is wrong with the recorded end of a turn."""
     kind, whole = kind_of(turn.text), turn.answer == "".join(pieces_of(turn.text))
     match turn.outcome:
         case "completed" | "paused":

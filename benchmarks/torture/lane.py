@@ -57,7 +57,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 def run_lanes(job: Job, lanes: int, only: int | None = None) -> Iterator[Result]:
-    """Run all generations, so many at once, and give the results as they come."""
+    """Run all generations, so many at once, and return the results as they come."""
     generations = list(range((len(job.plans) + GENERATION - 1) // GENERATION)) if only is None else [only]
     decoder = msgspec.json.Decoder(Result)
     children = {child.pipe: child for child in (_start(job, generations[lane::lanes]) for lane in range(lanes))}

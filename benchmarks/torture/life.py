@@ -105,7 +105,7 @@ class Speaker:
         return self._thread
 
     async def talk(self, texts: list[str]) -> None:
-        """Say things one by one, or all at once."""
+        """Send messages one by one, or all at once."""
         if self._rng.random() < 0.5:
             for text in texts:
                 await self._hear(await self._say(text))
@@ -113,7 +113,7 @@ class Speaker:
             await self._at_once(texts)
 
     async def fork(self, texts: list[str]) -> None:
-        """Say things on a new branch, one queued behind the other."""
+        """Send messages on a new branch, one queued behind the other."""
         branch = await self._engine.fork(self._thread)
         self._tell(Forked(branch.id, branch.fork_seq))
         await self._at_once(texts, branch.id)
@@ -263,7 +263,7 @@ async def _talk(life: Life, tell: Tell) -> None:
 
 
 async def _outages(folder: Path, seed: float | None) -> None:
-    """Hold the ledger as another process would, again and again, longer than anybody waits for it; None: never."""
+    """Lock the ledger as another process would, repeatedly, longer than any caller waits; None: never."""
     if seed is None:
         return
     rng = random.Random(seed)

@@ -115,7 +115,7 @@ def _planned(rng: random.Random, named: list[_Named], starts: int) -> list[Plan]
 
 
 def labels() -> set[str]:
-    """Name every boundary as the report does."""
+    """Return the name of every boundary, as in the report."""
     return {each.label for each in [*_boundaries(), *_recoveries()]}
 
 

@@ -41,13 +41,13 @@ def import_lines(name: str, count: int) -> list[dict[str, str]]:
 
 
 def kind_of(text: str) -> Kind:
-    """Tell how a message is answered."""
+    """Return how a message is answered."""
     word = text.split(" ", 1)[0]
     return next(kind for kind in KINDS if kind == word)
 
 
 def reply_to(text: str, rounds: int = 0) -> ScriptedReply:
-    """Give the answer to a message, after so many rounds of tools."""
+    """Return the answer to a message, after so many rounds of tools."""
     kind, rng = kind_of(text), random.Random(crc32(text.encode()))
     pieces = tuple(f"{number} {rng.choice(_WORDS)}" for number in range(rng.randint(3, 9)))
     delay = rng.uniform(0.0, 0.004)
@@ -77,7 +77,7 @@ def reply_to(text: str, rounds: int = 0) -> ScriptedReply:
 
 
 def pieces_of(text: str) -> tuple[str, ...]:
-    """Give the pieces in which a message is answered, as far as they come, over all rounds of tools."""
+    """Return the pieces in which a message is answered, as far as they come, over all rounds of tools."""
     replies = [reply_to(text, rounds) for rounds in range(ROUNDS.get(kind_of(text), 0) + 1)]
     said: list[str] = []
     for reply in replies:
@@ -89,7 +89,7 @@ def pieces_of(text: str) -> tuple[str, ...]:
 
 
 def models() -> Models:
-    """Give the one model there is."""
+    """Return the one model there is."""
 
     def answer(request: ProviderRequest) -> ScriptedReply:
         messages = request.prompt.messages
@@ -102,7 +102,7 @@ def models() -> Models:
 
 
 def tools() -> Toolbox:
-    """Give the one tool there is; it takes a moment, so that processes die while it runs."""
+    """Return the one tool there is; it takes a moment, so that processes die while it runs."""
 
     async def look(at: str) -> str:
         await asyncio.sleep(crc32(at.encode()) % 4 / 1000)

@@ -43,7 +43,7 @@ class Tally:
         return sum(offence.fault == fault for result in self._results for offence in result.violations)
 
     def as_json(self) -> dict[str, Any]:
-        """Give everything, for programs."""
+        """Return all results, for programs."""
         seconds = (datetime.now(UTC) - self._began).total_seconds()
         recoveries = sorted(result.recovery_seconds for result in self._results) or [0.0]
         return {
@@ -72,7 +72,7 @@ class Tally:
             yield label, len(of_it), sum(of_it)
 
     def page(self) -> str:
-        """Give everything, for people."""
+        """Return all results, for people."""
         all_of_it = self.as_json()
         lines = [
             f"{all_of_it['trials']} trials, {all_of_it['killed']} killed, {all_of_it['process_starts']} of them whole "
@@ -89,13 +89,13 @@ class Tally:
         return "\n".join([*lines, *map(self.describe, self.wrong)])
 
     def describe(self, result: Result) -> str:
-        """Say what was wrong after a trial, where its data_dir is, and how to run it again."""
+        """Describe what was wrong after a trial, where its data_dir is, and how to run it again."""
         found = "\n".join(f"  {offence.fault}: {offence.what}" for offence in result.violations)
         again = f"--seed {self._seed} --trials {self._planned} --only {result.generation}"
         return f"\ntrial {result.number} ({result.label}), {result.kept}; again with: {again}\n{found}"
 
 
 def machine() -> str:
-    """Say which machine this is."""
+    """Return a description of this machine."""
     versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
     return f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, {versions}"

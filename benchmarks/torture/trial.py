@@ -83,7 +83,7 @@ def _run_migration(plan: Plan, folder: Path, seed: int, account: Account) -> boo
 
 
 def tidy(folder: Path, account: Account) -> None:
-    """Have the doctor repair what crashes left."""
+    """Run the doctor's repair on what crashes left."""
     _take_in(until_end(fork(partial(check.tidy, folder))), account, "the repair")
 
 

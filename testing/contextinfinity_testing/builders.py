@@ -1,7 +1,7 @@
-"""Small ways to make a conversation, for tests.
+"""Functions that put conversations into a store, for tests.
 
-Each takes a store and does what a worker would do, one verb after the other; nothing is made up behind
-the store's back.
+Each takes a store and makes the calls that a worker would make; nothing bypasses the store's
+contract.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ WORKER: WorkerId = "worker"
 
 
 def exchange(text: str, answer: str | None = None) -> Exchange:
-    """Make a finished turn of plain words."""
+    """Return a finished turn with text messages."""
     return Exchange(message=say("user", text), answer=None if answer is None else say("assistant", answer))
 
 
 def new_turn(branch_id: BranchId, text: str, owner: WorkerId | None = WORKER) -> NewTurn:
-    """Make a message of plain words for a branch."""
+    """Return a new turn with a text message for a branch."""
     return NewTurn(branch_id=branch_id, message=say("user", text), owner=owner)
 
 
 def new_step(
     index: int = 0, *, provider: str = "scripted", model_id: str = "echo", closes: StepEnd | None = None
 ) -> NewStep:
-    """Make a provider call with a plan that names its place."""
+    """Return a provider call whose plan contains its index."""
     plan = Plan(epoch_reason=f"step {index}")
     return NewStep(id=new_id(), step_index=index, provider=provider, model_id=model_id, plan=plan, closes=closes)
 
 
 def step_end(step: NewStep, text: str = "answer") -> StepEnd:
-    """End a provider call as one that said a text."""
+    """Return the end of a provider call that answered with a text."""
     return StepEnd(
         step_id=step.id,
         outcome=Completed(),
@@ -63,18 +63,18 @@ def step_end(step: NewStep, text: str = "answer") -> StepEnd:
 
 
 def turn_end(step: NewStep, text: str = "answer") -> TurnEnd:
-    """End a turn with a text as its answer."""
+    """Return the end of a turn that was answered with a text."""
     return TurnEnd(outcome="completed", answer=say("assistant", text), step=step_end(step, text))
 
 
 def asked_back(question: str = "Which one?") -> TurnEnd:
-    """End a turn with a question instead of an answer."""
+    """Return the end of a turn that asked a clarifying question."""
     plan = Plan(candidates=("the first", "the second"))
     return TurnEnd(outcome="clarification", answer=say("assistant", question), plan=plan)
 
 
 def broken_off(code: str = "interrupted") -> TurnEnd:
-    """End a turn without an answer."""
+    """Return the end of a turn without an answer."""
     return TurnEnd(outcome="failed", error=Problem(code=code, message="The connection was lost.", hint="Try again."))
 
 
@@ -86,7 +86,7 @@ def slice_of(
     chunk_type: ChunkType = "Other",
     embedding: Embedding | None = None,
 ) -> NewChunk:
-    """Make a chunk of the place where words stand in a text."""
+    """Return a chunk at the position of these words in a text."""
     start = text.index(words)
     return NewChunk(
         side=side,
@@ -100,7 +100,7 @@ def slice_of(
 
 
 def embedding(namespace: str, *numbers: float) -> Embedding:
-    """Make a vector of these numbers."""
+    """Return an embedding with these numbers."""
     import numpy as np
 
     row = np.array(numbers, np.float32)
@@ -108,7 +108,7 @@ def embedding(namespace: str, *numbers: float) -> Embedding:
 
 
 async def new_branch(store: Store, new: NewSession | None = None) -> Branch:
-    """Open a session and give its first branch."""
+    """Create a session and return the id of its first branch."""
     session = await store.sessions.create(new or NewSession())
     branch = await store.branches.get(session.active_branch)
     assert branch is not None, "a session has its active branch from the start"
@@ -116,7 +116,7 @@ async def new_branch(store: Store, new: NewSession | None = None) -> Branch:
 
 
 async def respond(store: Store, turn: Turn, answer: str = "answer", owner: WorkerId = WORKER) -> Turn:
-    """Carry an accepted turn to ResponseFinalized."""
+    """Advance an accepted turn to ResponseFinalized."""
     await store.turns.prepare(turn.id, owner)
     step = new_step()
     await store.turns.open_step(turn.id, owner, step)
@@ -133,7 +133,7 @@ async def commit_turn(store: Store, turn: Turn) -> State:
 async def final_turn(
     store: Store, branch_id: BranchId, question: str, answer: str = "answer", owner: WorkerId = WORKER
 ) -> Turn:
-    """Say something and have it answered; the turn is not committed yet."""
+    """Accept and answer a message; the turn is not committed yet."""
     turn = await store.turns.accept(new_turn(branch_id, question, owner))
     return await respond(store, turn, answer, owner)
 
@@ -141,7 +141,7 @@ async def final_turn(
 async def answer_turn(
     store: Store, branch_id: BranchId, question: str, answer: str = "answer", owner: WorkerId = WORKER
 ) -> Turn:
-    """Carry a turn through all its phases: said, answered, committed, indexed."""
+    """Advance a turn through all phases: accepted, answered, committed, indexed."""
     turn = await final_turn(store, branch_id, question, answer, owner)
     await commit_turn(store, turn)
     await store.chunks.index(turn.id, ())
@@ -149,13 +149,13 @@ async def answer_turn(
 
 
 async def failed_turn(store: Store, branch_id: BranchId, question: str, owner: WorkerId = WORKER) -> Turn:
-    """Say something that gets no answer."""
+    """Accept a message whose turn fails."""
     turn = await store.turns.accept(new_turn(branch_id, question, owner))
     return await store.turns.fail(turn.id, owner, broken_off())
 
 
 async def turn_in(store: Store, branch_id: BranchId, phase: Phase) -> Turn:
-    """Bring a turn as far as a phase, by the verbs that lead there."""
+    """Create a turn and advance it to a phase, by the calls that lead there."""
     if phase is Phase.DONE:
         return (await store.turns.record(branch_id, [exchange("question", "answer")]))[0]
     turn = await store.turns.accept(new_turn(branch_id, "question"))
@@ -175,19 +175,19 @@ async def turn_in(store: Store, branch_id: BranchId, phase: Phase) -> Turn:
 
 
 async def current(store: Store, turn: Turn) -> Turn:
-    """Read a turn as it is now."""
+    """Return the current turn."""
     found = await store.turns.get(turn.id)
     assert found is not None, f"turn {turn.id} is gone"
     return found
 
 
 async def said(store: Store, branch_id: BranchId) -> list[str]:
-    """Read every question a branch sees, the oldest first."""
+    """Return all user messages of a branch, oldest first."""
     turns = await store.turns.history(branch_id, limit=1_000_000)
     return [turn.user_message.rendered_text for turn in turns]
 
 
 async def later_than(moment: datetime) -> None:
-    """Wait until the clock shows another millisecond than that moment."""
+    """Wait until the clock is at least a millisecond past this time."""
     while now() <= moment:  # noqa: ASYNC110  nothing tells when a clock ticks
         await asyncio.sleep(0)

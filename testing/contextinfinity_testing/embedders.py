@@ -1,6 +1,6 @@
-"""What every embedder promises, as tests.
+"""Conformance tests for embedders.
 
-An embedder proves itself with a few lines::
+To test an embedder, subclass the suite::
 
     class TestMyEmbedder(EmbedderSuite):
         @pytest.fixture
@@ -9,7 +9,7 @@ An embedder proves itself with a few lines::
             yield embedder
             await embedder.close()
 
-The promises see the embedder through its contract only.
+The tests use the embedder through its contract only.
 """
 
 # ruff: noqa: D102 - the name of a promise is its docstring
@@ -28,7 +28,7 @@ STRANGE = ("\ud800 half a pair", "\x00", "🎉" * 3, "日本語", "a" * 500_000,
 
 
 class EmbedderSuite:
-    """Every promise of the contract. Give it an ``embedder`` fixture."""
+    """All tests of the contract. A subclass defines the fixture ``embedder``."""
 
     async def test_a_text_has_a_row_of_length_one(self, embedder: Embedder) -> None:
         rows = await embedder.embed(SAYINGS)

@@ -1,11 +1,11 @@
-"""Disks that fail, for tests of a SQLite ledger: real files, real SQLite, and a disk that lets it down.
+"""Failing disks for tests of a SQLite ledger: real files and real SQLite on a VFS that injects faults.
 
 A disk is entered, its name given to ``SqliteStore(path, vfs=disk.name)``, and left after the store is closed::
 
     with FailingDisk(fail_at=17, kind="full") as disk:
         store = SqliteStore(path, vfs=disk.name)
 
-Both count what is asked of them, so that a first run without a fault tells how far a sweep has to go. Neither
+Both count operations, so that a first run without a fault shows how many faults a sweep has to try. Neither
 flushes the machine's own disk: what they promise concerns the files they leave behind, and a sweep is quick.
 
 What is not simulated: locks and the shared memory beside the file (``-shm``) are the machine's own. They
@@ -48,7 +48,7 @@ _FAILURES: dict[Operation, int] = {
 
 
 class _Disk(apsw.VFS):
-    """A way to the default disk under a name of its own, known to SQLite until it is left."""
+    """A SQLite VFS over the default one, registered under its own name until the ``with`` block ends."""
 
     def __init__(self) -> None:
         self.name = f"{type(self).__name__}-{new_id()}"
@@ -58,7 +58,7 @@ class _Disk(apsw.VFS):
 
     @property
     def count(self) -> int:
-        """How many operations were asked for so far."""
+        """Return the number of operations so far."""
         return self.operations.total()
 
     def __exit__(self, *_: object) -> None:
@@ -94,15 +94,15 @@ class FailingDisk(_Disk):
         return self
 
     def break_down(self, kind: FaultKind = "full") -> None:
-        """Fail from now on, until it is mended."""
+        """Make all operations fail until ``mend`` is called."""
         self._fail_at, self._kind, self._lasting = 1, kind, True
 
     def mend(self) -> None:
-        """Fail no more."""
+        """Stop failing."""
         self._fail_at = 0
 
     def attempt(self, operation: Operation, path: str) -> None:
-        """Count an operation, and raise if it is one that fails."""
+        """Count an operation; raise an error if it has to fail."""
         if operation not in self._counted or not path.endswith(self._only):
             return
         with self.lock:
@@ -120,7 +120,7 @@ class FailingDisk(_Disk):
         return _FailingFile(self, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
-        """Delete a file, unless that fails."""
+        """Delete a file, or fail."""
         self.attempt("delete", filename)
         super().xDelete(filename, syncdir)
 
@@ -148,7 +148,7 @@ class _FailingFile(apsw.VFSFile):
 
 
 class ForgetfulDisk(_Disk):
-    """A disk that forgets, when its power is cut, whatever was not flushed to it.
+    """A disk that loses all data that was not flushed when its power is cut.
 
     Until then every program sees what was written, as a machine's memory shows it. ``cut_power`` (or the
     ``cut_at``-th operation, which does not happen any more) leaves in the real files what was flushed, and of the
@@ -175,7 +175,7 @@ class ForgetfulDisk(_Disk):
         super().__exit__()
 
     def cut_power(self) -> None:
-        """Forget what was not flushed, and be off."""
+        """Lose all unflushed data and fail from now on."""
         with self.lock:
             if self.is_off:
                 return
@@ -185,7 +185,7 @@ class ForgetfulDisk(_Disk):
                 _leave(path, contents.flushed)
 
     def alter(self, operation: Operation, path: str, change: _Change | None = None) -> None:
-        """Count an operation and do its change, in memory. The one at which the power is cut may be kept in part."""
+        """Count an operation and apply its change in memory. The one at which the power is cut may be kept in part."""
         with self.lock:
             self.refuse_if_off()
             self.operations[operation] += 1
@@ -196,20 +196,20 @@ class ForgetfulDisk(_Disk):
             self.refuse_if_off()
 
     def contents(self, path: str) -> _Contents:
-        """Return a file as programs see it."""
+        """Return a file's content as programs see it."""
         if path not in self._files:
             real = Path(path)
             self._files[path] = _Contents(real.read_bytes() if real.exists() else None)
         return self._files[path]
 
     def flush_folder(self, path: str) -> None:
-        """Make the deletions in a file's folder last."""
+        """Flush a file's folder, so that deletions in it are durable."""
         for other, contents in self._files.items():
             if Path(other).parent == Path(path).parent:
                 contents.flush_deletion()
 
     def refuse_if_off(self) -> None:
-        """Fail, as everything does without power."""
+        """Raise an error if the power is off."""
         if self.is_off:
             raise apsw.exception_for(apsw.SQLITE_IOERR)
 
@@ -225,7 +225,7 @@ class ForgetfulDisk(_Disk):
             return opened
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
-        """Delete a file: for good if its folder is flushed too, else until the power is cut."""
+        """Delete a file: permanently if its folder is flushed too, else until the power is cut."""
         with self.lock:
             self.alter("delete", filename, _Deletion())
             if syncdir:
@@ -240,7 +240,7 @@ class ForgetfulDisk(_Disk):
 
 
 class _ForgetfulFile(apsw.VFSFile):
-    """One handle of a file. The real file below it serves for locks only.
+    """One handle of a file. The real file below it is used for locks only.
 
     As SQLite's own do, a handle that may have made a journal or a log flushes their folder too, with its first flush.
     """
@@ -297,7 +297,7 @@ _Change: TypeAlias = _Writing | _Truncation | _Deletion
 
 
 class _Contents:
-    """A file as programs see it, as the disk holds it (None: there is no such file), and what lies between."""
+    """A file's content as programs see it, its content on disk (None: no such file), and the unflushed changes."""
 
     def __init__(self, real: bytes | None) -> None:
         self.seen = None if real is None else bytearray(real)
@@ -305,18 +305,18 @@ class _Contents:
         self.unflushed: list[_Change] = []
 
     def alter(self, change: _Change) -> None:
-        """Do a change, for now in memory only."""
+        """Apply a change in memory only."""
         self.seen = _altered(self.seen, change)
         self.unflushed.append(change)
 
     def flush(self, changes: list[_Change] | None = None) -> None:
-        """Bring all changes to the disk, or these and no others ever."""
+        """Flush all changes to the disk, or only these and discard the others."""
         for change in self.unflushed if changes is None else changes:
             self.flushed = _altered(self.flushed, change)
         self.unflushed = []
 
     def flush_deletion(self) -> None:
-        """Bring a deletion to the disk; what was written to a new file of that name since is not flushed by that."""
+        """Flush a deletion to the disk. Data written to a new file of that name since then is not flushed."""
         deletions = [place for place, change in enumerate(self.unflushed) if isinstance(change, _Deletion)]
         if deletions:
             self.flushed = None
@@ -324,7 +324,7 @@ class _Contents:
 
 
 def _altered(content: bytearray | None, change: _Change) -> bytearray | None:
-    """Do a change to a content."""
+    """Apply a change to a content and return the result."""
     content = bytearray() if content is None else content
     match change:
         case _Deletion():
@@ -340,7 +340,7 @@ def _altered(content: bytearray | None, change: _Change) -> bytearray | None:
 
 
 def _survivors(changes: list[_Change], keep: Keeping, chance: random.Random) -> list[_Change]:
-    """Choose which of the changes that were not flushed reach the disk all the same."""
+    """Choose which of the unflushed changes reach the disk."""
     if keep == "nothing":
         return []
     if keep == "any":
@@ -352,7 +352,7 @@ def _survivors(changes: list[_Change], keep: Keeping, chance: random.Random) -> 
 
 
 def _leave(path: str, content: bytearray | None) -> None:
-    """Make the real file what the disk holds."""
+    """Write the disk's content to the real file."""
     if content is None:
         Path(path).unlink(missing_ok=True)
     else:

@@ -42,11 +42,11 @@ class Cix:
         self.folder = folder
 
     def echo(self) -> None:
-        """Have a model answer that says back what it was told."""
+        """Use a model that repeats its input."""
         (self.folder / "config.toml").write_text(ECHO, encoding="utf-8")
 
     def script(self, *replies: object) -> None:
-        """Say what the model answers: a text or a reply's fields each, one after the other, then again."""
+        """Script the model's answers: each a text or the fields of a reply, in turn, repeated from the start."""
         (self.folder / "config.toml").write_text(CONFIG, encoding="utf-8")
         whole = {"replies": replies, "loop": True}
         (self.folder / "main.json").write_text(json.dumps(whole), encoding="utf-8")
@@ -65,7 +65,7 @@ class Cix:
         return json.loads(done.stdout)
 
     def ask(self, question: str, *options: str) -> Any:
-        """Ask and give the finished turn."""
+        """Ask and return the finished turn."""
         return self.json("ask", question, *options)
 
     def said(self, *options: str, session: str = "last") -> list[tuple[str, str]]:
@@ -119,13 +119,13 @@ class Process:
                 pipe.close()
 
     def type(self, text: str) -> None:
-        """Give it input."""
+        """Write to its standard input."""
         pipe = _there(self._process.stdin)
         pipe.write(text.encode())
         pipe.flush()
 
     def until(self, text: str) -> str:
-        """Read its output until that text stands there; give all that was read."""
+        """Read output until it contains this text; return everything that was read."""
         output = _there(self._process.stdout)
         read = b""
         while not read.endswith(text.encode()):

@@ -213,7 +213,7 @@ def _import_all() -> None:
 
 
 def build_commands_once() -> None:
-    """Have typer build the parser of an application once a process, which takes 20 ms, not for every command."""
+    """Let typer build an application's parser, which takes 20 ms, once per process instead of for every command."""
     import typer.main
     import typer.testing
 

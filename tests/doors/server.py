@@ -83,7 +83,7 @@ class Server:
         self.http = httpx2.Client(base_url=self.url, timeout=100, trust_env=False, verify=False)
 
     def stop(self, how: int = signal.SIGTERM) -> int:
-        """Have it end, and give its exit code."""
+        """End the process and return its exit code."""
         self.http.close()
         self.process.send_signal(how)
         code = self.process.wait(timeout=60)
@@ -105,14 +105,14 @@ class Server:
         return self.http.post(path, json={} if body is None else body, headers=named)
 
     def ask(self, content: str, thread: str = "new", **more: Any) -> dict[str, Any]:
-        """Say something and give the finished turn."""
+        """Send a message and return the finished turn."""
         answer = self.post(f"/threads/{thread}/messages", {"content": content, **more})
         assert answer.status_code == 200, answer.text
         turn: dict[str, Any] = answer.json()
         return turn
 
     def whose(self, thread: str) -> dict[str, str]:
-        """Name the user of a thread, as a request that reads it has to."""
+        """Return the query parameter with the user of a thread, for requests that read it."""
         with closing(sqlite3.connect(self.folder / "ledger.db")) as ledger:
             found = ledger.execute("SELECT user_id FROM session WHERE uuid = ?", (thread,)).fetchone()
         return {} if found is None else {"user_id": found[0]}
@@ -125,7 +125,7 @@ class Server:
 
     @contextmanager
     def stream(self, content: str, thread: str = "new", **more: Any) -> Iterator[Iterator[Event]]:
-        """Say something and listen."""
+        """Send a message and read the stream."""
         body = {"content": content, **more}
         with self.http.stream("POST", f"/threads/{thread}/messages/stream", json=body) as answer:
             assert answer.status_code == 200, answer.read()
@@ -140,7 +140,7 @@ class Server:
             return [event for event in events(answer) if event.name]
 
     def hanging(self) -> tuple[dict[str, Any], str]:
-        """Have a turn run that does not end; give its start and the id of the last event."""
+        """Start a turn that does not end; return its first event and the id of the last one."""
         turn: dict[str, Any] = {}
         text, last = "", ""
         with self.stream("go on", model="hangs") as heard:
@@ -176,7 +176,7 @@ def events(answer: httpx2.Response) -> Iterator[Event]:
 
 
 def words(heard: list[Event]) -> str:
-    """Put the pieces of an answer together."""
+    """Return the concatenated deltas of an answer."""
     return "".join(event.data["text"] for event in heard if event.name == "delta")
 
 

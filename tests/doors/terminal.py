@@ -34,7 +34,7 @@ class Screen(pyte.HistoryScreen):
         self._answer(data)
 
     def all_lines(self) -> list[str]:
-        """Give the lines above the screen, and those on it."""
+        """Return the lines above the screen, and those on it."""
         untyped: Any = self
         above = ["".join(row[x].data for x in range(self.columns)) for row in untyped.history.top]
         return [line.rstrip() for line in [*above, *untyped.display]]
@@ -104,7 +104,7 @@ class Terminal:
         self.type(f"\x1b[200~{keys}\x1b[201~" if BRACKETED_PASTE in self.screen.mode else keys)
 
     def text(self) -> str:
-        """Give all that stands there, what was scrolled away first."""
+        """Return all text of the terminal, scrolled-off lines first."""
         return "\n".join(self.screen.all_lines()).rstrip("\n")
 
     def until(self, there: str | Callable[[], bool]) -> None:
@@ -113,18 +113,18 @@ class Terminal:
             assert self._read(), f"it ended with:\n{self.text()}"
 
     def say(self, line: str) -> str:
-        """Type a line at the prompt and give what stands below it once the prompt is back."""
+        """Type a line at the prompt; return the output below it when the prompt is back."""
         before, prompts = self.text(), self._prompts()
         self.type(line + ENTER)
         self.until(lambda: self._prompts() > prompts and self.waits())
         return self.text().removeprefix(before).partition("\n")[2].rpartition("\n>")[0].strip("\n")
 
     def waits(self) -> bool:
-        """Tell whether the prompt stands there, empty."""
+        """Return whether an empty prompt is shown."""
         return self.text().rpartition("\n")[2] == ">" and self.screen.cursor.x == len(PROMPT)
 
     def end(self) -> int:
-        """Read to its end and give its exit code."""
+        """Read to its end and return its exit code."""
         while self._read():
             pass
         return self._process.wait(timeout=SECONDS)

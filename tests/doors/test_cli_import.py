@@ -152,5 +152,5 @@ def test_an_import_from_a_silent_pipe_can_be_stopped(cix: Cix, said: str) -> Non
 
 
 def _some(cix: Cix) -> bool:
-    """Tell whether the first messages have come in."""
+    """Return whether the first messages have come in."""
     return (cix.folder / "ledger.db").exists() and bool(cix.json("sessions")["sessions"])

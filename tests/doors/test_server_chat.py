@@ -54,7 +54,7 @@ ANONYMOUS = "user_id=anonymous"
 
 
 def chat(server: Server, query: str, session_id: Any = None, **more: Any) -> dict[str, Any]:
-    """Ask, and give the answer."""
+    """Ask, and return the answer."""
     given = {} if session_id is None else {"session_id": session_id}
     answer = server.post("/chat", {"query": query, **given, **more})
     assert answer.status_code == 200, answer.text
@@ -79,7 +79,7 @@ def backdate(server: Server, session_id: str, query: str, hours: float) -> None:
 
 @contextmanager
 def locked(server: Server) -> Iterator[None]:
-    """Hold the ledger as another process would."""
+    """Lock the ledger as another process would."""
     other = connect(str(server.folder / "ledger.db"))
     other.execute("BEGIN IMMEDIATE")
     try:

@@ -129,7 +129,7 @@ BY_ID = {key for key in operations() if key[1].startswith(("/v1/responses/", "/v
 
 
 def calls() -> Iterator[Call]:
-    """Give each route with each of its things, alone and all in the path together."""
+    """Return each route with each of its things, alone and all in the path together."""
     for (method, route), operation in operations().items():
         if route.startswith("/v1/") and (method, route) not in BY_ID:
             continue

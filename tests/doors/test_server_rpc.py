@@ -42,7 +42,7 @@ class Rpc:
         self.heard.append(json.loads(self._socket.recv(timeout=seconds)))
 
     def raw(self, text: str) -> Any:
-        """Send something and give the next message that is not a notification."""
+        """Send something and return the next message that is not a notification."""
         self._socket.send(text)
         return self._answer()
 
@@ -54,7 +54,7 @@ class Rpc:
             self.heard.append(message)
 
     def call(self, name: str, *params: Any, **named: Any) -> Any:
-        """Call a method of the service and give its result."""
+        """Call a method of the service and return its result."""
         self._last += 1
         asked = {"jsonrpc": "2.0", "id": self._last, "method": f"LLMService.{name}", "params": named or list(params)}
         answer = self.raw(json.dumps(asked))

@@ -37,7 +37,7 @@ def opened(tmp_path: Path, **how: Any) -> LocalClient:
 
 
 async def asked(there: WorkspaceConversations, words: str, thread: str = "new") -> tuple[str, list[str], Any]:
-    """Ask; give the thread, the texts of the request, and its account."""
+    """Ask; return the thread, the texts of the request, and its account."""
     turn = await there.ask(thread, words)
     assert turn.outcome == "completed", turn
     seen = await there.explain(turn.turn_id)

@@ -34,5 +34,5 @@ def test_words_are_written_to_the_data_dir_and_the_folder_of_the_workspace_alone
 
 
 def holds_words(path: Path) -> bool:
-    """Tell whether a file holds words of the conversation."""
+    """Return whether a file holds words of the conversation."""
     return b"xylophone" in path.read_bytes()

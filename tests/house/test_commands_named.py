@@ -43,7 +43,7 @@ def mistakes(text: str) -> Iterator[str]:
 
 
 def strings(source: str) -> Iterator[str]:
-    """Give the texts in a module: literals, and the parts of those that are put together."""
+    """Return the texts in a module: literals, and the parts of those that are put together."""
     for node in nodes(parsed(source)):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)

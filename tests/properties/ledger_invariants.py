@@ -44,7 +44,7 @@ def reachable(old: Phase) -> set[Phase]:
 
 
 def was_open(turn: Turn) -> bool:
-    """Tell a turn that was recorded without an answer."""
+    """Return whether a turn was recorded without an answer."""
     return turn.phase is Phase.DONE and turn.outcome is None
 
 

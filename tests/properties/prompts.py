@@ -48,7 +48,7 @@ class Talk(Struct, frozen=True, kw_only=True):
     front: Front
 
     def sections(self, **more: Any) -> Sections:
-        """Give the material of the request to be made now."""
+        """Return the material of the request to be made now."""
         shown = shown_turns(self.turns, self.now)
         return Sections(
             front=self.front,
@@ -60,7 +60,7 @@ class Talk(Struct, frozen=True, kw_only=True):
         )
 
     def later(self, answered: Turn, then: Turn) -> Talk:
-        """Give the conversation one turn on."""
+        """Return the conversation one turn later."""
         return replace(self, turns=(*self.turns, answered), now=then)
 
 
@@ -82,7 +82,7 @@ def turn(seq: int, **more: Any) -> Turn:
 
 
 def results_for(before: Turn | None, text: str) -> tuple[ContentBlock, ...]:
-    """Give a result for each call that a turn waits for."""
+    """Return a result for each call that a turn waits for."""
     blocks = before.answer.blocks if before and before.outcome == "paused" and before.answer else ()
     return tuple(
         ToolResultBlock(tool_use_id=block.tool_use_id, content=(TextBlock(text=text),))

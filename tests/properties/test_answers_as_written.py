@@ -33,7 +33,7 @@ BLOCKS = [
 
 
 def lines(pieces: list[str]) -> list[str]:
-    """Give all finished lines of an answer that comes in these pieces."""
+    """Return all finished lines of an answer that comes in these pieces."""
     answer, given_so_far = StreamedAnswer(Console(width=WIDTH, color_system=None)), []
     for piece in pieces:
         answer.add(piece)

@@ -56,7 +56,7 @@ def texts(turns: list[Turn]) -> list[tuple[str, str]]:
 
 
 def stored(memory: ConversationMemory, said: list[tuple[str, str]], user_id: str = "ada") -> str:
-    """Store a conversation and give its session."""
+    """Store a conversation and return its session."""
     session_id = memory.create_session(user_id)
     for query, response in said:
         memory.store_turn(session_id, user_id, query, response)

@@ -176,7 +176,7 @@ def test_a_plan_is_small_and_enough_to_cut_the_same_prompt_again(material: Secti
 
 
 def parts_a_chain(material: Sections, made: Assembled) -> bool:
-    """Tell whether lines end between a call and the turn, or the message, that brings its results."""
+    """Return whether lines end between a call and the turn, or the message, that brings its results."""
     lines_to = made.plan.shrunk.lines_to if made.plan.shrunk else 0
     first = next((shown.messages for shown in material.turns if shown.turn_seq > lines_to and shown.messages), ())
     following = (first or (material.message,))[0]

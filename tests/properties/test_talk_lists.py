@@ -127,7 +127,7 @@ class World:
 
 
 def answer_to(text: str) -> str:
-    """Give the answer to a question: the same to everybody."""
+    """Return the answer to a question: the same for every user."""
     return f"{WORDS[len(text) % 3]}, indeed"
 
 
@@ -137,12 +137,12 @@ def with_reminder(text: str, mark: str) -> str:
 
 
 def said_in(messages: list[Message]) -> Sides:
-    """Give what was said, normalised as messages are matched."""
+    """Return what was said, normalised as messages are matched."""
     return [(role, plain_text(say("user", text))) for role, text in joined(messages)]
 
 
 def joined(messages: list[Message]) -> Sides:
-    """Give what was said, as (role, text); what one side says in a row is one thing."""
+    """Return what was said, as (role, text); what one side says in a row is one thing."""
     sides: Sides = []
     for message in messages:
         if sides and sides[-1][0] == message.role:
@@ -247,7 +247,7 @@ class Client:
 
 
 def is_end_of(shown: Sides, sent: Sides) -> bool:
-    """Tell whether what was sent is the end of what is shown, behind one unknown message at most, and long enough."""
+    """Return whether what was sent is the end of what is shown, behind one unknown message at most, and long enough."""
     rest = sent[1:]
     if len(shown) < len(rest) or (rest and shown[-len(rest) :] != rest):
         return False
@@ -294,7 +294,7 @@ async def check(world: World) -> None:
 
 
 def counted(turn: Turn) -> list[Message]:
-    """Give the sides of a turn that count: none of one that failed."""
+    """Return the messages of a turn; none of one that failed."""
     if turn.phase is Phase.FAILED:
         return []
     return [turn.user_message] if turn.answer is None else [turn.user_message, turn.answer]
@@ -324,7 +324,7 @@ changes = st.tuples(st.integers(0, 2), st.sampled_from(("as it is", "trim", "sum
 
 
 async def say_all(folder: Path, told: list[list[str]], known: int, changed: list[tuple[int, str, int]]) -> None:
-    """Tell the first conversations, then send parts of all of them, as clients do that say or know them."""
+    """Send the first conversations, then parts of all of them, as clients do that hold or know them."""
     world, lists = World(folder), list[list[Message]]()
     for number, texts in enumerate(told):
         marked = [f"mark {number}; {place} {DETAILS}" if text == "mark" else text for place, text in enumerate(texts)]

@@ -69,7 +69,7 @@ async def healthy(folder: Path) -> None:
 
 
 async def picture(store: SqliteStore, branch_id: str) -> None:
-    """Show a picture whose bytes the ledger keeps."""
+    """Return an image whose bytes are in the ledger."""
     sha256 = await store.contents.keep_blob(b"pixels", "image/png")
     image = ImageBlock(media_type="image/png", source=blob_source(sha256))
     message = Message(role="user", blocks=(TextBlock(text="Look:"), image))
@@ -79,7 +79,7 @@ async def picture(store: SqliteStore, branch_id: str) -> None:
 
 
 def vandal(folder: Path) -> apsw.Connection:
-    """Open the ledger with nothing that would hold one back."""
+    """Open the ledger without triggers, checks and foreign keys."""
     connection = apsw.Connection(str(folder / "ledger.db"))
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     connection.execute("PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF")
@@ -111,7 +111,7 @@ def flip(words: bytes, instead: bytes) -> Callable[[Path], None]:
 
 
 def write(name: str, content: str | bytes = b"") -> Callable[[Path], None]:
-    """Put a file somewhere in the data_dir, private as ours are."""
+    """Write a file in the data_dir, readable by its owner only as ours are."""
 
     def act(folder: Path) -> None:
         path = folder / name
@@ -160,7 +160,7 @@ def file_for_folder(folder: Path) -> None:
 
 
 def step(folder: Path, *, over: bool) -> str:
-    """Name a step that has ended, or one that has not."""
+    """Return the id of a step that has ended, or of one that has not."""
     with closing(vandal(folder)) as connection:
         return unpack(connection.execute(f"SELECT id FROM step WHERE (outcome IS NOT NULL) = {over} LIMIT 1").get)
 

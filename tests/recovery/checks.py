@@ -1,4 +1,4 @@
-"""What has to hold in a ledger after anything at all happened to it."""
+"""Checks that every ledger must pass, whatever happened to it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ BROKEN = {
 
 
 async def check_ledger(path: Path, heard: Heard) -> None:
-    """The ledger opens, is whole, holds all that was acknowledged once, and nothing by halves."""
+    """Check that the ledger opens, is consistent, and has everything that was acknowledged, once."""
     store = SqliteStore(path)
     await store.close()
     connection = apsw.Connection(str(path))
@@ -78,7 +78,7 @@ async def check_ledger(path: Path, heard: Heard) -> None:
 
 
 def check_acknowledged(connection: apsw.Connection, heard: Heard) -> None:
-    """Everything the store told its callers is there, once."""
+    """Check that everything acknowledged is stored once."""
     for turn in heard.turns.values():
         check_turn(connection, turn)
     for branch in heard.branches.values():
@@ -101,7 +101,7 @@ def check_acknowledged(connection: apsw.Connection, heard: Heard) -> None:
 
 
 def check_turn(connection: apsw.Connection, turn: Turn) -> None:
-    """It stands where it was told to stand, as far as it was told to be, or one step further."""
+    """Check that a turn is at its acknowledged position, in its acknowledged phase or the next one."""
     question = """SELECT t.id, t.turn_seq, t.phase, a.text FROM turn t JOIN message m ON m.key = t.user_message
         LEFT JOIN message a ON a.key = t.answer WHERE m.text = ?"""
     found = rows(connection, question, turn.user_message.rendered_text)
@@ -112,7 +112,7 @@ def check_turn(connection: apsw.Connection, turn: Turn) -> None:
 
 
 def shape(path: Path) -> dict[str, list[Any]]:
-    """Tell what a ledger holds, without the names and times that differ from run to run."""
+    """Return the contents of a ledger, without the ids and times that differ from run to run."""
     connection = apsw.Connection(str(path))
     questions = {
         "branches": "SELECT label, fork_seq, head_seq, last_turn_seq FROM branch ORDER BY label",

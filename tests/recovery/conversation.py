@@ -67,7 +67,7 @@ class Conversation:
         self._rounds = rounds
 
     async def talk(self) -> Heard:
-        """Hold it to its end, or to the first error."""
+        """Run the conversation to its end, or to the first error."""
         new = NewSession(id=new_id(), title="A talk")
         session = await self.ask(lambda: self._store.sessions.create(new))
         for number in range(1, self._rounds + 1):
@@ -165,7 +165,7 @@ class Conversation:
             self.heard.done.append(job)
 
     def _checkpoint(self, path: Path) -> None:
-        """Bring the log into the file, as another process at work on the ledger does; the disk may refuse that."""
+        """Checkpoint the write-ahead log, as another process on the ledger does; the disk may refuse that."""
         with suppress(apsw.Error):
             other = apsw.Connection(str(path), vfs=self._vfs)
             with suppress(apsw.Error):

@@ -47,7 +47,7 @@ def engine_on(folder: Path) -> Engine:
 
 
 async def talked(engine: Engine, word: str, ttl_hours: float | None = None) -> SessionId:
-    """Hold a conversation in which a word is everywhere; give its id."""
+    """Hold a conversation that contains a word everywhere; return its id."""
     new = NewSession(title=f"on {word}", system=f"Speak of {word}.", external_id=f"{word} talk", ttl_hours=ttl_hours)
     session = await engine.store.sessions.create(new)
     for text in (f"We decided to call it {word}.", f"My dog's name is {word}."):
@@ -60,7 +60,7 @@ async def talked(engine: Engine, word: str, ttl_hours: float | None = None) -> S
 
 
 async def prepare(folder: Path, ttl_hours: float | None = None) -> tuple[SessionId, SessionId]:
-    """Fill a data_dir with two conversations and every kind of copy of both; give their ids."""
+    """Fill a data_dir with two conversations and every kind of copy of both; return their ids."""
     async with engine_on(folder) as engine:
         ids = await talked(engine, DOOMED, ttl_hours), await talked(engine, KEPT)
         refused = Spooled()
@@ -90,13 +90,13 @@ def copy_everything(folder: Path, ids: tuple[SessionId, SessionId]) -> None:
 
 
 def holding(folder: Path, word: str) -> list[str]:
-    """Name the files of a data_dir that hold a word."""
+    """Return the names of the files of a data_dir that contain a word."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return sorted(str(path.relative_to(folder)) for path in files if word.encode() in path.read_bytes())
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run something in a process of its own; give what it ended with, negative for a signal."""
+    """Run a function in another process; return its exit code, negative for a signal."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -133,7 +133,7 @@ class Operations:
 
 
 async def delete(folder: Path, session_id: SessionId, die_at: int | None = None) -> int:
-    """Delete a session, or die on the way; tell how many operations it took."""
+    """Delete a session, or be killed meanwhile; return the number of operations."""
     operations = Operations(die_at)
     async with engine_on(folder) as engine:
         operations.counting = True
@@ -148,7 +148,7 @@ async def start(folder: Path, words: tuple[str, ...]) -> list[list[str]]:
 
 
 def is_untouched(folder: Path, session_id: SessionId) -> bool:
-    """Tell whether the deletion of a session was never begun; looks at a copy, for looking would tidy up."""
+    """Return whether a session's deletion never began. It opens a copy, because opening would finish the deletion."""
     copy = folder.with_name("copy")
     shutil.copytree(folder, copy)
     ledger = apsw.Connection(str(copy / "ledger.db"))
@@ -160,7 +160,7 @@ def is_untouched(folder: Path, session_id: SessionId) -> bool:
 
 
 def told(work: Callable[[], object]) -> Any:
-    """Run something in a process of its own and give what it returned; None when it failed."""
+    """Run a function in another process and return its result; None if it failed."""
     reading, writing = os.pipe()
     in_child(lambda: os.write(writing, json.dumps(work()).encode()))
     os.close(writing)

@@ -1,4 +1,4 @@
-"""A process that talks to an engine until somebody kills it, or until it kills itself at a boundary.
+"""A process that sends messages to an engine until it is killed, or kills itself at a boundary.
 
 ``python -m tests.recovery.doomed FOLDER KILL TEXT…`` says all texts, so that each waits for the one before, tells what
 it hears on its standard output, and stays until its jobs are done.
@@ -27,7 +27,7 @@ THREAD = "a talk"
 
 @contextmanager
 def process(folder: Path, *texts: str, kill: Kill | None = None) -> Iterator[Forked]:
-    """Start one; it does not outlive the block."""
+    """Start a process; it is killed at the end of the block."""
     arguments = [str(folder), msgspec.json.encode(kill).decode(), *texts]
     with Forked("tests.recovery.doomed", arguments, dict(os.environ), streams=(0, None, 2)) as running:
         try:
@@ -37,7 +37,7 @@ def process(folder: Path, *texts: str, kill: Kill | None = None) -> Iterator[For
 
 
 def died_at(folder: Path, kill: Kill, *texts: str) -> list[Fact]:
-    """Let one kill itself; give what it told until then."""
+    """Let a process kill itself; return its output until then."""
     with process(folder, *texts, kill=kill) as running:
         told = running.communicate()[0]
         assert (running.returncode or 0) < 0, f"it was to die at {kill}"
@@ -45,7 +45,7 @@ def died_at(folder: Path, kill: Kill, *texts: str) -> list[Fact]:
 
 
 def told_until(running: Forked, enough: Callable[[list[Fact]], bool]) -> list[Fact]:
-    """Listen to one until it has told enough."""
+    """Read a process's output until a condition holds."""
     facts: list[Fact] = []
     while not enough(facts):
         line = running.output.readline()
@@ -55,7 +55,7 @@ def told_until(running: Forked, enough: Callable[[list[Fact]], bool]) -> list[Fa
 
 
 def rest_of(running: Forked) -> list[Fact]:
-    """Listen to one until it ends."""
+    """Read a process's output until it ends."""
     return facts_in(running.communicate()[0])
 
 

@@ -62,7 +62,7 @@ async def engine_on(
 
 @contextmanager
 def locked(folder: Path) -> Iterator[apsw.Connection]:
-    """Hold the ledger as another process would."""
+    """Lock the ledger as another process would."""
     other = connect(str(folder / "ledger.db"))
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -86,14 +86,14 @@ async def back(engine: Engine) -> None:
 
 
 async def heard(engine: Engine, turn_id: str) -> tuple[list[Event], FinishedTurn]:
-    """Watch a turn to its end."""
+    """Return all events of a turn, up to its end."""
     events = [stamped.event async for stamped in engine.watch(turn_id)]
     assert isinstance(events[-1], TurnDone)
     return events, events[-1].turn
 
 
 async def said(engine: Engine, thread_id: str) -> list[tuple[int, str, str]]:
-    """What stands in the ledger: (turn_seq, question, answer)."""
+    """Return the turns in the ledger: (turn_seq, question, answer)."""
     session = await engine.session(thread_id)
     turns = await engine.store.turns.history(session.active_branch, limit=1000)
     assert all(turn.durability == "ledger" and turn.has_place for turn in turns)

@@ -48,13 +48,13 @@ class Speaker:
         return report
 
     def accept(self, text: str) -> dict[str, Any]:
-        """Say something, and wait until it is acknowledged."""
+        """Send a message, and wait until it is acknowledged."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{text}\n")
         return self.reported()
 
     def ask(self, text: str) -> dict[str, Any]:
-        """Say something, and wait for its answer."""
+        """Send a message, and wait for its answer."""
         self.accept(text)
         return self.reported()
 

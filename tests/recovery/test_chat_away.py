@@ -29,7 +29,7 @@ class Desk:
         self.engine = engine
 
     async def chat(self, query: str, session_id: str, token: str = "", user: str = "") -> dict[str, Any]:
-        """Ask, and give the answer."""
+        """Ask, and return the answer."""
         headers = {"X-Api-Key": token} if token else {}
         body = {"query": query, "session_id": session_id, "user_id": user}
         answer = await self._http.post("/chat", json=body, headers=headers)

@@ -64,7 +64,7 @@ def killed_while_streaming(folder: Path) -> list[Fact]:
 
 
 async def recovered(folder: Path) -> tuple[list[Turn], list[State]]:
-    """Start, let everything that was left be done, and give the turns and states of the talk."""
+    """Start, let everything that was left be done, and return the turns and states of the talk."""
     async with engine_on(folder) as (engine, store):
         assert await until_quiet(store)
         branch = (await engine.session(THREAD)).active_branch

@@ -229,7 +229,7 @@ async def test_where_nothing_expires_that_is_said_without_the_ledger(tmp_path: P
 
 
 def dumped(path: Path) -> str:
-    """Give all rows of all tables."""
+    """Return all rows of all tables."""
     raw = connect(str(path))
     names = [row[0] for row in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()]
     rows = [str(raw.execute(f'SELECT * FROM "{name}"').fetchall()) for name in names]

@@ -24,7 +24,7 @@ LONG = "What is the best way to water a garden in a dry summer when the well giv
 
 
 class Chatter:
-    """A client as they are: it holds the messages, and sends them all."""
+    """A stateless-API client: it keeps all messages and sends them with each request."""
 
     def __init__(
         self, desk: Desk, *, system: str = "Be brief.", end_user: str = "", thread_id: str | None = None
@@ -66,7 +66,7 @@ async def ended(desk: Desk, turn_id: TurnId) -> Turn:
 
 
 async def kept(desk: Desk, thread_id: str) -> dict[str, list[str]]:
-    """Give what every branch of a thread says of its own."""
+    """Return the turns that belong to each branch of a thread."""
     store = desk.engine.store
     branches = await store.branches.list(thread_id)
     return {

@@ -1,4 +1,4 @@
-"""An engine with a scripted model, and all that the model was ever shown."""
+"""An engine with a scripted model, and everything that the model was shown."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Desk:
         await self.engine.close()
 
     async def ask(self, text: str, **how: Any) -> str:
-        """Say something in the one conversation of this desk, and give the turn's id."""
+        """Send a message in the conversation of this desk, and return the turn's id."""
         turn = await self.engine.ask(self.thread, text, **how)
         self.thread = turn.thread_id
         return turn.turn_id
 
     async def settle(self) -> None:
-        """Wait until nothing is left to do behind the answers."""
+        """Wait until all background jobs are done."""
         assert await self.engine.job_runner.drain(100, folds=True)
 
     async def until_done(self, turn_id: str, pause: float = 0.001) -> None:
@@ -80,15 +80,15 @@ class Desk:
                 await asyncio.sleep(pause)
 
     async def branch(self) -> str:
-        """Name the branch that is spoken on."""
+        """Return the active branch."""
         return (await self.engine.session(self.thread)).active_branch
 
     async def head(self) -> State:
-        """Give the branch's committed state."""
+        """Return the branch's committed state."""
         return await self.engine.store.states.head(await self.branch())
 
     async def plan(self, turn_id: str) -> Plan:
-        """Give the account of a turn's last request."""
+        """Return the plan of a turn's last request."""
         return await self.engine.context(turn_id)
 
     @property
@@ -98,5 +98,5 @@ class Desk:
 
 
 def said(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
-    """Give messages as (role, text)."""
+    """Return messages as (role, text)."""
     return [(message.role, message.rendered_text) for message in messages]

@@ -66,7 +66,7 @@ def body(said: str) -> dict[str, object]:
 
 
 async def answer(model: LocalProvider, asked: ProviderRequest) -> tuple[list[str], Finished]:
-    """Ask, and give the pieces and the last word."""
+    """Ask, and return the deltas and the last event."""
     *pieces, last = [event async for event in model.stream(model.write(asked))]
     assert isinstance(last, Finished)
     return [piece.text for piece in pieces if isinstance(piece, TextDelta)], last

@@ -304,7 +304,7 @@ def test_a_fold_that_fails_is_told_and_changes_nothing_and_truncation_still_help
 
 
 def covers(summary: str, turn_seq: int) -> bool:
-    """Tell whether a line of a summary names a turn, alone or in a range."""
+    """Return whether a line of a summary names a turn, alone or in a range."""
     named = re.findall(r"^#(\d+)(?:–(\d+))? ", summary, re.M)
     return any(int(first) <= turn_seq <= int(last or first) for first, last in named)
 

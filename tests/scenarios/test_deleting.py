@@ -32,7 +32,7 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def with_ttl(desk: Desk, ttl_hours: float = 24.0) -> str:
-    """Let the desk speak in a session with a time to live; give its branch."""
+    """Let the desk speak in a session with a time to live; return its branch."""
     session = await desk.engine.store.sessions.create(NewSession(ttl_hours=ttl_hours))
     desk.thread = session.id
     return session.active_branch

@@ -31,7 +31,7 @@ NAMES = ("openai", "anthropic", "openai_chat", "perplexity", "gemini")
 
 
 def model_settings(vendors: FakeVendors, name: str, **more: Any) -> ModelSettings:
-    """Give what config.toml would say of a model at one of the vendors."""
+    """Return the settings of a model at one of the vendors."""
     ids = {"openai": "gpt-5.5", "anthropic": "claude-sonnet-4-5", "openai_chat": "llama3.1", "perplexity": "sonar-pro"}
     ids["gemini"] = "gemini-3-flash-preview"
     urls = {
@@ -54,7 +54,7 @@ def engine_at(
     fold_pause: timedelta = timedelta(milliseconds=500),
     **more: Any,
 ) -> Engine:
-    """Put an engine together with a model at each vendor; the waits between attempts are short."""
+    """Return an engine with a model at each vendor; the waits between attempts are short."""
     by_name = {}
     for name in NAMES:
         said = model_settings(vendors, name, **more)
@@ -72,5 +72,5 @@ def engine_at(
 
 
 async def events_of(engine: Engine, thread: str, text: str, model: str) -> list[Event]:
-    """Say something and hear all that follows."""
+    """Send a message and return all events."""
     return [event async for event in engine.send(thread, text, model=model)]

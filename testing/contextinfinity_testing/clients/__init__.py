@@ -1,6 +1,6 @@
-"""What every client promises, as tests.
+"""Conformance tests for clients.
 
-A client proves itself with a few lines::
+To test a client, subclass the suite::
 
     class TestMyClient(ClientSuite):
         @pytest.fixture
@@ -9,7 +9,7 @@ A client proves itself with a few lines::
                 yield client
 
 ``suite_settings`` are the settings of the engine behind it: an empty ledger in that folder, and the models the
-promises need. They need pytest with pytest-asyncio in auto mode, and see the client through its contract only.
+promises need. They need pytest with pytest-asyncio in auto mode, and use the client through its contract only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from contextinfinity_testing.clients.tokens import TokenPromises
 class ClientSuite(
     TalkPromises, RequestPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises, MemoryPromises
 ):
-    """Every promise of the contract that any client keeps, wherever its engine is.
+    """Tests for every client, local or remote.
 
     ``ImportPromises``, ``TokenPromises`` and ``UpkeepPromises`` are for clients of an engine of their own. Give it a
     ``client`` fixture on an empty ledger with ``suite_settings``.

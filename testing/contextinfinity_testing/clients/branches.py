@@ -1,4 +1,4 @@
-"""What a client promises about branches: nothing is ever lost by one."""
+"""Tests of a client: branches lose nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextinfinity_testing.clients.threads import thread_of
 
 
 async def said(client: Client, thread_id: str, branch_id: str | None = None) -> list[str]:
-    """Read every question a branch sees."""
+    """Return all user messages of a branch."""
     shown = await client.conversations.show(thread_id, branch_id=branch_id, limit=1000)
     return [turn.user for turn in shown.turns]
 

@@ -1,4 +1,4 @@
-"""What a client promises about folding."""
+"""Tests of a client: folds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = "What was said about the harbour and the ships in it. " * 40
 
 
 async def long_thread(client: Client) -> str:
-    """Make a thread that is longer than what a fold leaves, and shorter than what folds by itself."""
+    """Create a thread that is long enough for a fold, and too short to be folded automatically."""
     return await thread_of(client, *[f"{number}: {LONG}" for number in range(16)])
 
 

@@ -1,4 +1,4 @@
-"""What a client promises about conversations from elsewhere."""
+"""Tests of a client: imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TALK = [
 
 
 def file_of(folder: Path, records: list[dict[str, str]]) -> Path:
-    """Write a file of messages."""
+    """Write messages to a file and return its path."""
     path = folder / "talk.json"
     path.write_text(json.dumps(records), encoding="utf-8")
     return path

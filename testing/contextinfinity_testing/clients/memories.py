@@ -1,4 +1,4 @@
-"""What a client promises about memories."""
+"""Tests of a client: memories."""
 
 from __future__ import annotations
 

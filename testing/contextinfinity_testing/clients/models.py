@@ -1,4 +1,4 @@
-"""The models the promises need: one that answers, one that does not come to an end, one that fails."""
+"""The models that the suite needs: one that answers, one that never finishes, one that fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCRIPTS: dict[str, list[dict[str, object]]] = {
 
 
 def suite_settings(folder: Path) -> Settings:
-    """Return the settings of an engine on an empty folder, where a model answers that says back what it is told."""
+    """Return the settings of an engine on an empty folder, with a model that repeats its input."""
     models = {ANSWERS: ModelSettings(provider="scripted")}
     for name, replies in _SCRIPTS.items():
         script = folder / f"{name}.json"

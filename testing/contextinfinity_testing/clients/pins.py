@@ -1,4 +1,4 @@
-"""What a client promises about pinned facts, and about its own end."""
+"""Tests of a client: pinned facts, and closing the client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextinfinity_testing.clients.threads import thread_of
 
 
 async def facts(client: Client, thread_id: str, branch_id: str | None = None) -> list[tuple[int, str]]:
-    """Read the pinned facts with their numbers."""
+    """Return the pinned facts with their numbers."""
     return [(pin.n, pin.fact) for pin in (await client.pins.list(thread_id, branch_id=branch_id)).pins]
 
 

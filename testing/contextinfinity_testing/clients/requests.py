@@ -1,4 +1,4 @@
-"""What a client promises about requests that come again, about single turns, and about what is not committed yet."""
+"""Tests of a client: repeated requests, single turns, and turns that are not committed yet."""
 
 from __future__ import annotations
 

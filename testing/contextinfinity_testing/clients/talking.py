@@ -1,4 +1,4 @@
-"""What a client promises about talking."""
+"""Tests of a client: sending messages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from contextinfinity_testing.clients.models import ANSWERS, FAILS, HANGS, SHOWN
 
 
 async def heard(events: AsyncIterator[StampedEvent]) -> list[StampedEvent]:
-    """Listen to the end."""
+    """Return all events of a stream."""
     return [stamped async for stamped in events]
 
 
 def words(events: list[StampedEvent]) -> str:
-    """Put the pieces together."""
+    """Return the concatenated text of the events."""
     return "".join(stamped.event.text for stamped in events if isinstance(stamped.event, Delta))
 
 
@@ -46,7 +46,7 @@ def done(events: list[StampedEvent]) -> FinishedTurn:
 
 
 async def hanging(client: Client) -> tuple[TurnId, AsyncIterator[StampedEvent]]:
-    """Ask the model that does not come to an end, and hear all it says."""
+    """Send a message to the model that never finishes, and return its events so far."""
     events = client.conversations.send("new", "go on and on", model=HANGS)
     turn_id, text = "", ""
     async for stamped in events:

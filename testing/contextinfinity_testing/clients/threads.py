@@ -1,4 +1,4 @@
-"""What a client promises about threads."""
+"""Tests of a client: threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANNA = Owner(user_id="anna")
 
 
 async def thread_of(client: Client, *said: str) -> str:
-    """Make a thread in which that was said."""
+    """Create a thread with these messages and return it."""
     thread = (await client.conversations.ask("new", said[0])).thread_id
     for text in said[1:]:
         await client.conversations.ask(thread, text)
@@ -169,7 +169,7 @@ class ThreadPromises:
 
 
 class UpkeepPromises:
-    """Cleaning up, for clients of an engine of their own."""
+    """Tests of clean-up, for clients with an engine of their own."""
 
     @pytest.mark.req("CHATMEM-5")
     async def test_a_clean_up_tells_what_it_did(self, client: Client) -> None:

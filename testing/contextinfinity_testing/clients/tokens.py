@@ -1,4 +1,4 @@
-"""What a client of an engine of its own promises about tokens."""
+"""Tests of a client with an engine of its own: tokens."""
 
 from __future__ import annotations
 

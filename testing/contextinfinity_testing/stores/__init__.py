@@ -1,6 +1,6 @@
-"""What every store promises, as tests.
+"""Conformance tests for stores.
 
-A backend proves itself with a few lines::
+To test a backend, subclass the suite::
 
     class TestMyStore(StoreSuite):
         @pytest.fixture
@@ -9,8 +9,8 @@ A backend proves itself with a few lines::
             yield store
             await store.close()
 
-Each class holds the promises about one noun; ``StoreSuite`` is all of them. They need pytest with
-pytest-asyncio in auto mode, and see the store through its contract only.
+Each class tests one part of the contract; ``StoreSuite`` combines them. They need pytest with
+pytest-asyncio in auto mode, and use the store through its contract only.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StoreSuite(
     ConcurrencySuite,
     ClosingSuite,
 ):
-    """Every promise of the contract. Give it a ``store`` fixture with an empty store."""
+    """All tests of the contract. A subclass defines the fixture ``store``, an empty store."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What every store promises about messages from elsewhere: each comes in once, and keeps where it came from."""
+"""Tests of a store: imported messages are stored once, with their origin."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TALK: tuple[tuple[Role, str], ...] = (
 
 
 def arrivals(*said: tuple[Role, str], ids: bool = False, first: int = 0) -> list[ImportedMessage]:
-    """Make what a file of plain words brings."""
+    """Return imported messages with these texts."""
     return [
         ImportedMessage(message=say(role, text), place=place, external_id=f"m{place}" if ids else None)
         for place, (role, text) in enumerate(said, first)
@@ -46,7 +46,7 @@ def arrivals(*said: tuple[Role, str], ids: bool = False, first: int = 0) -> list
 
 
 async def sides(store: Store, branch_id: BranchId) -> list[tuple[str, str | None]]:
-    """Read question and answer of every turn."""
+    """Return question and answer of every turn."""
     turns = await store.turns.history(branch_id, limit=1000)
     return [(turn.user_message.rendered_text, turn.answer.rendered_text if turn.answer else None) for turn in turns]
 

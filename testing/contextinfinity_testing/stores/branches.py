@@ -1,4 +1,4 @@
-"""What every store promises about branches: forks copy nothing and delete nothing."""
+"""Tests of a store: branches. A fork copies nothing and deletes nothing."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from contextinfinity_testing.builders import (
 
 
 async def talk(store: Store, branch_id: str, *words: str) -> None:
-    """Have every word said, answered and committed."""
+    """Record a committed turn for every word."""
     for word in words:
         await answer_turn(store, branch_id, word, f"{word}!")
 
 
 async def five_turns(store: Store) -> Branch:
-    """Make a branch where a, b, c, d, e were said, with a state for each."""
+    """Create a branch with the turns a, b, c, d, e, each with a state."""
     branch = await new_branch(store)
     await talk(store, branch.id, *"abcde")
     return await read(store, branch.id)
 
 
 async def read(store: Store, branch_id: str) -> Branch:
-    """Read a branch that is there."""
+    """Return an existing branch."""
     branch = await store.branches.get(branch_id)
     assert branch is not None
     return branch
 
 
 def stretches(lineage: Lineage) -> list[tuple[str, int, int | None]]:
-    """Write a lineage down as (branch, first, last)."""
+    """Return a lineage as (branch, first, last) tuples."""
     return [(part.branch_id, part.first, part.last) for part in lineage.stretches]
 
 

@@ -1,4 +1,4 @@
-"""What every store promises about requests whose connection broke before they were answered."""
+"""Tests of a store: requests whose connection broke before they were answered."""
 
 from __future__ import annotations
 

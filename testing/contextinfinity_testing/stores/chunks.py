@@ -1,4 +1,4 @@
-"""What every store promises about chunks: found by their place, stored once, however often they come."""
+"""Tests of a store: chunks are found by position and stored once, even if they are written repeatedly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWER = "Around the corner. Where is the café? Ask Rex."
 
 
 async def committed(store: Store) -> str:
-    """Make a committed turn of the question and the answer above."""
+    """Create a committed turn of the question and the answer above."""
     branch = await new_branch(store)
     turn = await final_turn(store, branch.id, QUESTION, ANSWER)
     await commit_turn(store, turn)

@@ -1,4 +1,4 @@
-"""What every store promises about its end: once closed, every verb says so."""
+"""Tests of a store: after it is closed, every method raises an error that says so."""
 
 from __future__ import annotations
 

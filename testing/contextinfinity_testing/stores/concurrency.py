@@ -1,4 +1,4 @@
-"""What every store promises when many write at once: nothing lost, nothing twice, everything in order."""
+"""Tests of a store: concurrent writers lose nothing, duplicate nothing, and keep their order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EACH = 10
 
 
 class Writers:
-    """Fifty writers that each say ten things, one after the other, and note every acknowledgement."""
+    """Fifty writers that each record ten messages in order, and note every acknowledgement."""
 
     def __init__(self, store: Store, *, how: str) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class Writers:
         self.acknowledged: list[Turn] = []
 
     async def run(self, branch_ids: list[str]) -> None:
-        """Let all of them write at once, each to its branch."""
+        """Run all writers concurrently, each on its branch."""
         await asyncio.gather(*(self._write(number, branch_id) for number, branch_id in enumerate(branch_ids)))
 
     async def _write(self, number: int, branch_id: str) -> None:
@@ -58,7 +58,7 @@ class Writers:
 
 
 async def outcomes(*attempts: Coroutine[Any, Any, object]) -> tuple[list[object], list[BaseException]]:
-    """Run everything at once; give what succeeded and what was refused."""
+    """Run coroutines concurrently; return their results and their errors."""
     results = await asyncio.gather(*attempts, return_exceptions=True)
     refused = [result for result in results if isinstance(result, BaseException)]
     assert all(isinstance(refusal, Refused) for refusal in refused), refused
@@ -66,7 +66,7 @@ async def outcomes(*attempts: Coroutine[Any, Any, object]) -> tuple[list[object]
 
 
 def each_writers_own_order(turns: tuple[Turn, ...] | list[Turn]) -> dict[int, list[int]]:
-    """Sort what was said by writer, in the order it stands."""
+    """Group messages by writer, in stored order."""
     order: dict[int, list[int]] = {}
     for turn in turns:
         number, count = turn.user_message.rendered_text.split("/")
@@ -243,5 +243,5 @@ class ConcurrencySuite:
 
 
 async def head_of(store: Store, branch_id: str) -> State:
-    """Read a head."""
+    """Return the head of a branch."""
     return await store.states.head(branch_id)

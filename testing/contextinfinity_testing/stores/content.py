@@ -1,4 +1,4 @@
-"""What every store promises about what is said: it comes back equal, and nothing ever changes it."""
+"""Tests of a store: messages come back equal and never change."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ PLAN = Plan(
 
 
 async def answered(store: Store, end: TurnEnd, step_id: str) -> Turn:
-    """Have a turn answered in one step with the given end."""
+    """Answer a turn in one step with the given end."""
     branch = await new_branch(store)
     turn = await turn_in(store, branch.id, Phase.CONTEXT_PREPARED)
     await store.turns.open_step(turn.id, WORKER, replace(new_step(), id=step_id, plan=PLAN))

@@ -1,4 +1,4 @@
-"""What every store promises about memories that make others untrue, and about those that a person wrote."""
+"""Tests of a store: memories that supersede others, and memories that a person wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OSLO, BONN, ROME = (f"The user lives in {town}." for town in ("Oslo", "Bonn", "R
 
 
 async def threads(store: Store, number: int) -> list[Branch]:
-    """Begin so many conversations of one user."""
+    """Create this many conversations of one user."""
     return [await new_branch(store, NewSession(owner=ANN)) for _ in range(number)]
 
 
@@ -28,7 +28,7 @@ async def delete(store: Store, branch: Branch) -> None:
 
 
 def seen_from(branch: Branch, **more: object) -> Recall:
-    """Ask as a turn of a branch."""
+    """Return the memories that a turn of a branch sees."""
     far = timedelta(days=36_500)
     asked = {"owner": ANN, "session_id": branch.session_id, "branch_id": branch.id, "terms": (), "at": now()}
     return Recall(oldest=now() - far, **(asked | more))  # type: ignore[arg-type]

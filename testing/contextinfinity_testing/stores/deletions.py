@@ -1,4 +1,4 @@
-"""What every store promises about deleting: what goes, what it takes along, and what is as it was."""
+"""Tests of a store: what a deletion removes, and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ INSTANT = 1 / 3_600_000
 
 
 def told(words: str, *, hours: float = 0.0) -> Exchange:
-    """Make an exchange that happened so many hours ago."""
+    """Return an exchange that happened this many hours ago."""
     then = now() - timedelta(hours=hours)
     return Exchange(message=say("user", words), answer=say("assistant", f"{words}!"), created_at=then)
 
 
 async def chat(store: Store, *exchanges: Exchange, ttl_hours: float | None = TTL) -> Session:
-    """Open a chat with a time to live, in which this was said."""
+    """Create a chat with a time to live and these messages."""
     session = await store.sessions.create(NewSession(kind="chat", ttl_hours=ttl_hours))
     await store.turns.record(session.active_branch, exchanges)
     return session
 
 
 async def expired(store: Store, session_id: SessionId, limit: int = 200) -> Removed:
-    """Delete what is past its time, all of it."""
+    """Delete everything that has expired."""
     turns = sessions = 0
     more = True
     while more:
@@ -58,7 +58,7 @@ async def expired(store: Store, session_id: SessionId, limit: int = 200) -> Remo
 
 
 async def deleted(store: Store, session_id: SessionId, limit: int = 200) -> int:
-    """Delete a session, all of it; count its turns."""
+    """Delete a session completely; return the number of its turns."""
     turns, more = 0, True
     while more:
         removed = await store.deletions.delete(session_id, limit=limit)
@@ -67,13 +67,13 @@ async def deleted(store: Store, session_id: SessionId, limit: int = 200) -> int:
 
 
 async def folded(store: Store, branch_id: BranchId, covers: int, summary: str) -> None:
-    """Let a summary cover turns."""
+    """Commit a summary that covers turns."""
     draft = StateDraft(branch_id=branch_id, reason="fold", summary=summary, covers_turn_seq=covers)
     await store.states.commit(draft, expected_head=None)
 
 
 async def found(store: Store, word: str, session: Session) -> list[str]:
-    """Look for a word; give the turns it was found in."""
+    """Search for a word; return the turns it was found in."""
     hits = await store.index.find_words([word], Scope(owner=session.owner))
     return [hit.place.turn_id for hit in hits.hits]
 

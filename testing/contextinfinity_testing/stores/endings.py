@@ -1,4 +1,4 @@
-"""What every store promises about the end of a turn: answer, step and phase become durable together."""
+"""Tests of a store: answer, step and phase of a finished turn become durable together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OUTCOMES: list[tuple[TurnOutcome, StepOutcome]] = [
 
 
 async def responding(store: Store) -> tuple[Turn, Step]:
-    """Make a turn whose only step is under way."""
+    """Create a turn whose only step is running."""
     branch = await new_branch(store)
     turn = await turn_in(store, branch.id, Phase.RESPONDING)
     (step,) = await store.turns.steps(turn.id)

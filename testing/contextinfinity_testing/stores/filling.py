@@ -1,4 +1,4 @@
-"""What every store promises about keeping its index in step: what is missing is known, and made once."""
+"""Tests of a store: missing index entries are known, and are created once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from contextinfinity_testing.stores.index import ANYWHERE, found
 
 
 async def ids(store: Store) -> list[TurnId]:
-    """Name the turns that are to be cut."""
+    """Return the ids of the turns that have to be chunked."""
     return [turn.id for turn in await store.index.uncut()]
 
 

@@ -1,4 +1,4 @@
-"""What every store promises about folds: the newest is found, and one that was proposed is kept until it is made."""
+"""Tests of a store: the newest fold is found, and a proposed fold is kept until it is committed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ HUGE = 10**30
 
 
 async def change(store: Store, branch_id: BranchId, reason: StateReason, covers: int) -> State:
-    """Commit a fold, or its undoing, on top of the head."""
+    """Commit a fold, or its reversal, on top of the head."""
     draft = StateDraft(branch_id=branch_id, reason=reason, summary=f"{reason} to {covers}", covers_turn_seq=covers)
     return await store.states.commit(draft, expected_head=None)
 
 
 async def said_three(store: Store) -> BranchId:
-    """Open a branch with three turns."""
+    """Create a branch with three turns."""
     branch = await new_branch(store)
     await store.turns.record(branch.id, [exchange("a", "b"), exchange("c", "d"), exchange("e", "f")])
     return branch.id
 
 
 def candidate(branch_id: BranchId, **changes: object) -> FoldCandidate:
-    """Make a fold of the first two turns."""
+    """Return a fold candidate of the first two turns."""
     made = FoldCandidate(
         branch_id=branch_id,
         base_covers=0,

@@ -1,4 +1,4 @@
-"""What every store promises about its index: found from the moment it is durable, only where one may look."""
+"""Tests of a store: text is searchable as soon as it is durable, and only within the allowed scope."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 
 
 async def found(store: Store, words: str, scope: Scope = ANYWHERE, *, most: int = 128) -> list[TextPosition]:
-    """Return the places where words are found, the best first."""
+    """Return the search results for words, best first."""
     return [hit.place for hit in (await store.index.find_words(terms(words), scope, most=most)).hits]
 
 
 async def texts(store: Store, words: str, scope: Scope = ANYWHERE) -> list[str]:
-    """Return what is said where words are found."""
+    """Return the texts of the search results for words."""
     return [entry.text for entry in await store.index.read(await found(store, words, scope))]
 
 
 async def turn_with_tools(store: Store, branch_id: BranchId) -> Turn:
-    """Make a committed turn that asked a tool: its result tells of a heron."""
+    """Create a committed turn with a tool call whose result mentions a heron."""
     turn = await store.turns.accept(new_turn(branch_id, "which bird?"))
     await store.turns.prepare(turn.id, WORKER)
     first = new_step()
@@ -163,7 +163,7 @@ class FindingSuite:
 
 
 async def texts_of_term(store: Store, term: str) -> list[str]:
-    """Return what is said where a term is found."""
+    """Return the texts in which a term is found."""
     hits = (await store.index.find_words([term], ANYWHERE)).hits
     return [entry.text for entry in await store.index.read([hit.place for hit in hits])]
 

@@ -1,4 +1,4 @@
-"""What every store promises about turns that were held elsewhere: they land whole, in order, once."""
+"""Tests of a store: spooled turns are replayed completely, in order, once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAID_AT = from_millis(1_700_000_000_000)
 
 
 def held(branch_id: str, text: str = "held", answer: str = "answer") -> ReplayedTurn:
-    """A turn that was asked and answered while the ledger was away."""
+    """Return a turn that was asked and answered while the ledger was unavailable."""
     step, turn_id = new_step(), new_id()
     new = replace(new_turn(branch_id, text), id=turn_id)
     end = turn_end(step, answer)

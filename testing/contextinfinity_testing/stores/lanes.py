@@ -1,4 +1,4 @@
-"""What every store promises about which job is taken when: folds hold up nothing, and what is put off waits."""
+"""Tests of a store: the order of jobs. Folds block nothing, and postponed jobs wait."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LATEST = timedelta(minutes=1)
 
 
 async def take(store: Store, *kinds: JobType, worker: str = WORKER) -> Job:
-    """Take a job that has to be there; without kinds, of any kind."""
+    """Claim a job that must exist; without kinds, of any kind."""
     job = await store.jobs.claim(worker, kinds or None)
     assert job is not None
     return job
 
 
 async def folding_branch(store: Store) -> BranchId:
-    """Open a branch with a turn to be committed and a fold to be made."""
+    """Create a branch with a turn to commit and a fold to make."""
     branch = await new_branch(store)
     await final_turn(store, branch.id, "question")
     await store.jobs.enqueue("fold_branch", branch.id)
@@ -35,7 +35,7 @@ async def folding_branch(store: Store) -> BranchId:
 
 
 async def is_due(store: Store, kinds: frozenset[JobType] | None = None) -> bool:
-    """Return whether a job could be taken now."""
+    """Return whether a job can be claimed now."""
     wait = await store.jobs.due_in(kinds)
     return wait is not None and wait <= AT_ONCE
 

@@ -1,4 +1,4 @@
-"""What every store promises about messages that are logged one by one."""
+"""Tests of a store: messages that are logged one by one."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ ANSWER = say("assistant", "answer")
 
 
 async def logged(store: Store, branch_id: BranchId, role: Role, text: str = "question") -> Turn:
-    """Log plain words."""
+    """Log a text message."""
     return await store.turns.log(branch_id, say(role, text))
 
 
 async def read_back(store: Store, branch_id: BranchId) -> list[Message]:
-    """Read all that was said, in order."""
+    """Return all messages in order."""
     turns = await store.turns.history(branch_id, limit=1_000_000)
     return [said for turn in turns for said in (turn.user_message, turn.answer) if said is not None]
 
 
 def every_run_of_three() -> list[Role]:
-    """Return roles in an order in which any three follow each other somewhere."""
+    """Return a sequence of roles that contains every run of three."""
     roles: list[Role] = ["user", "user"]
     seen: set[tuple[Role, ...]] = set()
     while True:

@@ -1,4 +1,4 @@
-"""What every store promises about memories."""
+"""Tests of a store: memories."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def fact(content: str, *, owner: Owner = ANN, day: int = 0, about: str = "", **more: object) -> NewMemory:
-    """Make a fact that was said so many days after a moment."""
+    """Return a fact that was stated this many days after a time."""
     said_at = MOMENT + timedelta(days=day)
     return NewMemory(owner=owner, content=content, said_at=said_at, about=about, span=(0, 5), **more)  # type: ignore[arg-type]
 
 
 async def said(store: Store, branch: Branch, *facts: NewMemory) -> tuple[Turn, tuple[Memory, ...]]:
-    """Have a turn say facts."""
+    """Record a turn that states facts."""
     turn = await answer_turn(store, branch.id, "hello")
     return turn, await store.memories.draw(turn.id, facts)
 
 
 async def contents(store: Store, branch: Branch, question: str = "", owner: Owner = ANN, **more: object) -> list[str]:
-    """Return what a turn of a branch would have in front of it, or find for a question."""
+    """Return the memories that a turn of a branch would show, or find for a question."""
     asked = Recall(
         owner=owner,
         session_id=branch.session_id,

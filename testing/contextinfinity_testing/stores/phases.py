@@ -1,4 +1,4 @@
-"""What every store promises about the way of a turn through its phases: no other transition is possible."""
+"""Tests of a store: the phases of a turn. No other transition is possible."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ FORBIDDEN = [
 
 
 async def everything(store: Store, turn: Turn) -> tuple[object, ...]:
-    """Read all that a verb on a turn could have changed."""
+    """Return everything that a method on a turn could have changed."""
     return (
         await store.turns.get(turn.id),
         await store.turns.steps(turn.id),

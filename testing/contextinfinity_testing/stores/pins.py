@@ -1,4 +1,4 @@
-"""What every store promises about pinned facts and about reading the chain of states."""
+"""Tests of a store: pinned facts, and reading the chain of states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextinfinity_testing.builders import answer_turn, new_branch
 
 
 class PinSuite:
-    """Facts kept word for word."""
+    """Pinned facts."""
 
     @pytest.mark.req("LEDGER-5", "TURN-4")
     async def test_a_pin_is_a_state_of_its_own_at_once(self, store: Store) -> None:

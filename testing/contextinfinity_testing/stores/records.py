@@ -1,4 +1,4 @@
-"""What every store promises about turns that were finished elsewhere."""
+"""Tests of a store: recording finished turns."""
 
 from __future__ import annotations
 

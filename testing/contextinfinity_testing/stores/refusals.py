@@ -1,4 +1,4 @@
-"""What every store refuses in the same way: ids in another form, values that are no JSON, numbers out of bounds."""
+"""Tests of a store: invalid ids, values that are not JSON and numbers out of range are rejected."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OTHER_FORMS = (GIVEN.upper(), GIVEN.replace("-", ""), f"{GIVEN[:8]}{GIVEN[9:]}",
 
 
 def nested(levels: int) -> Json:
-    """Make lists within lists."""
+    """Return nested lists."""
     value: Json = []
     for _ in range(levels - 1):
         value = [value]
@@ -61,7 +61,7 @@ def nested(levels: int) -> Json:
 
 
 def results(levels: int) -> ContentBlock:
-    """Make tool results within tool results."""
+    """Return nested tool results."""
     block = ToolResultBlock(tool_use_id="t")
     for _ in range(levels - 1):
         block = ToolResultBlock(tool_use_id="t", content=(block,))
@@ -69,7 +69,7 @@ def results(levels: int) -> ContentBlock:
 
 
 def loop() -> Json:
-    """Make a list that holds itself."""
+    """Return a list that contains itself."""
     value: list[Json] = []
     value += [value, value]
     return value

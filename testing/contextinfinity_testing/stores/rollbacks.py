@@ -1,4 +1,4 @@
-"""What every store promises about going back: a new line becomes the active one, the old one stays."""
+"""Tests of a store: a rollback activates a new branch and keeps the old one."""
 
 from __future__ import annotations
 

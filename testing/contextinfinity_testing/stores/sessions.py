@@ -1,4 +1,4 @@
-"""What every store promises about sessions."""
+"""Tests of a store: sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_ID, LAST_ID = str(UUID(int=0)), str(UUID(int=2**128 - 1))
 
 
 async def three_sessions(store: Store) -> list[Session]:
-    """Make three sessions, each later than the one before."""
+    """Create three sessions, each later than the previous one."""
     made = []
     for _ in range(3):
         made.append(await store.sessions.create(NewSession(owner=ANN)))
@@ -29,7 +29,7 @@ async def three_sessions(store: Store) -> list[Session]:
 
 
 async def ids_of(store: Store, owner: Owner = ANN) -> list[str]:
-    """Name an owner's sessions in the order of the list."""
+    """Return the ids of an owner's sessions in list order."""
     return [session.id for session in await store.sessions.list(owner)]
 
 

@@ -1,4 +1,4 @@
-"""What every store promises about states: one head a branch, moved by comparing and setting."""
+"""Tests of a store: each branch has one head, moved by compare-and-set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from contextinfinity_testing.builders import (
 
 
 async def read(store: Store, branch_id: str) -> Branch:
-    """Read a branch that is there."""
+    """Return an existing branch."""
     branch = await store.branches.get(branch_id)
     assert branch is not None
     return branch

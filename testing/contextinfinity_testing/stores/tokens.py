@@ -1,4 +1,4 @@
-"""What every store promises about tokens, and about requests that come again."""
+"""Tests of a store: tokens and repeated requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hash_of(text: str) -> str:
 
 
 def once(key: str, asked: str = "this") -> IdempotencyKey:
-    """Name a request."""
+    """Return an idempotency key."""
     return IdempotencyKey(key=hash_of(key), asked=hash_of(asked))
 
 

@@ -1,4 +1,4 @@
-"""What every store promises about prefix hashes: the place of a conversation is found by what was said in it."""
+"""Tests of a store: prefix hashes find the position of a conversation by its messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANN, BOB = Owner(user_id="ann"), Owner(user_id="bob")
 
 
 def trail(*texts: str, begun: str = "", owner: Owner = ANN) -> int:
-    """Walk through questions and answers in turn."""
+    """Return the prefix hashes of alternating questions and answers."""
     number = beginning(owner, begun)
     for place, text in enumerate(texts):
         number = after(number, say("assistant" if place % 2 else "user", text))
@@ -47,7 +47,7 @@ def exchange(question: str, answer: str, owner: Owner = ANN) -> int:
 
 
 async def thread(store: Store, *texts: str, owner: Owner = ANN) -> Branch:
-    """Begin a conversation, with questions and answers in turn."""
+    """Create a conversation with alternating questions and answers."""
     branch = await new_branch(store, NewSession(owner=owner))
     for question, answer in zip(texts[::2], texts[1::2], strict=True):
         await answer_turn(store, branch.id, question, answer)
@@ -55,7 +55,7 @@ async def thread(store: Store, *texts: str, owner: Owner = ANN) -> Branch:
 
 
 class TrailSuite:
-    """Whoever sends a whole conversation again is led to where it stands."""
+    """A conversation that is sent again is matched to its stored turns."""
 
     @pytest.mark.req("API-7")
     async def test_every_turn_is_found_by_what_was_said_up_to_its_answer(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What every store promises about accepting, recording and reading turns."""
+"""Tests of a store: accepting, recording and reading turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises about vectors: one a chunk and namespace, the nearest first, nothing out of scope."""
+"""Tests of a store: vectors. One per chunk and namespace, nearest first, nothing out of scope."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = count(1)
 
 
 def at(degrees: float, namespace: str = SPACE) -> Embedding:
-    """Make a vector of two numbers that points somewhere: the nearer two angles, the nearer the vectors."""
+    """Return a two-dimensional vector of this angle: the closer two angles, the closer the vectors."""
     return embedding(namespace, math.cos(math.radians(degrees)), math.sin(math.radians(degrees)))
 
 
@@ -37,7 +37,7 @@ async def put(
     side: ChunkSide = "user",
     chunk_type: ChunkType = "Other",
 ) -> Chunk:
-    """Say something in a branch, and index it with a vector."""
+    """Record a turn in a branch, and index it with a vector."""
     words = f"words {next(_numbers)}"
     (turn,) = await store.turns.record(branch_id, [exchange(words, words)])
     new = slice_of(words, words, side=side, chunk_type=chunk_type, embedding=vector)
@@ -48,18 +48,18 @@ async def put(
 async def near(
     store: Store, degrees: float = 0, scope: Scope = EVERYWHERE, *, most: int = 128, namespace: str = SPACE
 ) -> list[ChunkId]:
-    """Find chunks by an angle."""
+    """Return the chunks nearest to an angle."""
     hits = await store.vectors.near(at(degrees).values, namespace, scope, most=most)
     return [hit.chunk_id for hit in hits]
 
 
 async def states(store: Store) -> list[tuple[str, str, int]]:
-    """Read the namespaces, in few words."""
+    """Return a short description of the namespaces."""
     return [(space.name, space.state, space.placed) for space in await store.vectors.namespaces()]
 
 
 class VectorSuite:
-    """Where chunks stand in the space of an embedder."""
+    """Vectors of chunks."""
 
     async def test_the_nearest_come_first_with_their_cosine_and_place(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -206,7 +206,7 @@ class VectorSuite:
 
 
 class NamespaceSuite:
-    """Vectors of several embedders, beside each other."""
+    """Vectors of several embedders."""
 
     @pytest.mark.req("RETRIEVE-3")
     async def test_the_first_namespace_is_current_and_another_is_filled(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What every store promises about jobs, workers, cancelling, and contents kept by their hash."""
+"""Tests of a store: jobs, workers, cancellation, and contents stored by hash."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ LATER = timedelta(minutes=1)
 
 
 async def claim(store: Store, worker: str = WORKER) -> Job:
-    """Take a job that has to be there."""
+    """Claim a job that must exist."""
     job = await store.jobs.claim(worker)
     assert job is not None
     return job
 
 
 async def indexed(store: Store) -> Turn:
-    """Make an indexed turn, of whose jobs only the two after the commit are left."""
+    """Create an indexed turn that has only the two jobs after the commit left."""
     branch = await new_branch(store)
     turn = await turn_in(store, branch.id, Phase.INDEXED)
     await store.jobs.complete((await claim(store)).id, WORKER)
@@ -50,18 +50,18 @@ async def indexed(store: Store) -> Turn:
 
 
 def kinds(jobs: tuple[Job, ...]) -> list[str]:
-    """Name the kinds of jobs in their order."""
+    """Return the kinds of jobs in order."""
     return [job.job_type for job in jobs]
 
 
 def picture(sha256: str) -> Message:
-    """Show a blob, inside a tool's result."""
+    """Return a tool result that contains a blob."""
     image = ImageBlock(media_type="image/png", source={"type": "blob", "sha256": sha256})
     return Message(role="user", blocks=(ToolResultBlock(tool_use_id="t", content=(image,)),))
 
 
 class WorkSuite:
-    """What goes on behind the answers."""
+    """Background jobs."""
 
     # --- jobs ---
 

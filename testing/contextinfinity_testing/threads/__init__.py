@@ -1,6 +1,6 @@
-"""What every backend of ``contextinfinity.threads`` promises, as tests.
+"""Conformance tests for backends of ``contextinfinity.threads``.
 
-A backend proves itself with a few lines::
+To test a backend, subclass the suite::
 
     class TestMyThreads(ThreadLogSuite):
         @pytest.fixture
@@ -9,8 +9,8 @@ A backend proves itself with a few lines::
             yield log
             log.close()
 
-The promises see the backend through its contract only. ``BACKENDS`` names those there are, and ``using`` lets the
-functions of ``contextinfinity.threads`` work on one of them for a while.
+The tests use the backend through its contract only. ``BACKENDS`` lists the backends; ``using`` makes the
+functions of ``contextinfinity.threads`` use one of them within a block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contextinfinity_testing.threads.promises import LogPromises  # noqa: E402
 
 
 class ThreadLogSuite(LogPromises, CrowdPromises):
-    """Every promise of the contract. Give it a ``log`` fixture."""
+    """All tests of the contract. A subclass defines the fixture ``log``."""
 
 
 __all__ = ["BACKENDS", "CrowdPromises", "LogPromises", "ThreadLogSuite", "unused", "using", "valkey_url"]

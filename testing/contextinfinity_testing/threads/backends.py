@@ -1,4 +1,4 @@
-"""The backends there are, opened as an application opens them: by their setting."""
+"""All backends, opened as an application opens them: by their setting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BACKENDS = ("in_process", "ledger", "redis")
 
 @contextmanager
 def using(backend: str, folder: Path, ledger_url: str | None = None) -> Iterator[Settings]:
-    """Let ``contextinfinity.threads`` keep its turns there, with what it needs in that folder.
+    """Make ``contextinfinity.threads`` use this backend, with its files in this folder.
 
     ``ledger_url``: where the ledger is, if not in the folder.
     """
@@ -50,5 +50,5 @@ def valkey_url() -> str:
 
 
 def unused() -> str:
-    """Make up a thread id that nobody has used."""
+    """Return an unused thread id."""
     return f"thread-{new_id()}"

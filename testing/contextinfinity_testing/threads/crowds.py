@@ -1,4 +1,4 @@
-"""What a backend promises many callers at once."""
+"""Tests of a backend with concurrent callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EACH = 4
 
 
 def at_once(work: Callable[[int], Thread | None]) -> list[Thread | None]:
-    """Let all writers begin at the same moment, each on an OS thread of its own."""
+    """Start all writers at the same moment, each on its own OS thread."""
     start = Barrier(WRITERS)
 
     def begin(writer: int) -> Thread | None:

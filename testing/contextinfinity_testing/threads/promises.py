@@ -1,4 +1,4 @@
-"""What a backend promises a single caller."""
+"""Tests of a backend with a single caller."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def assistant(content: str) -> Turn:
 
 
 def conversation(pairs: int) -> list[Turn]:
-    """Make that many questions with their answers."""
+    """Return this many questions with their answers."""
     return [turn for number in range(1, pairs + 1) for turn in (user(f"Q{number}"), assistant(f"A{number}"))]
 
 
 def filled(log: ThreadLog, turns: list[Turn]) -> str:
-    """Say all that in a new thread."""
+    """Create a thread with these turns and return its id."""
     thread_id = unused()
     for turn in turns:
         log.add(thread_id, turn)

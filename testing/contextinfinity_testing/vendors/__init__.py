@@ -1,10 +1,10 @@
-"""The vendors, on this machine: a server that speaks OpenAI's and Anthropic's protocols as they do.
+"""Fake vendors: a local server that speaks the protocols of OpenAI, Anthropic, Gemini and Perplexity.
 
     async with FakeVendors() as vendors:
         vendors.say("Hello.", Answer(tool_calls=(Call(name="look", arguments={"at": "sky"}),)), Trouble.overloaded())
         client = AsyncOpenAI(base_url=vendors.openai_url, api_key="any")
 
-It holds requests to the vendors' rules and answers as the script says, or from the prompt. It needs no pytest.
+It checks requests by the vendors' rules, and answers from a script or from the prompt. It does not need pytest.
 """
 
 from __future__ import annotations

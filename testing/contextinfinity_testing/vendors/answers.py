@@ -1,6 +1,6 @@
-"""What the fake says: answers, how they travel, and trouble instead of an answer.
+"""Scripted answers of the fake vendors: content, delivery, and errors.
 
-Plain values that name no vendor. Each protocol puts them into its own words, so one script serves all three.
+Plain values without vendor specifics. Each protocol encodes them, so one script serves all vendors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Stop: TypeAlias = str
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A tool that the model asks for. Without an id it gets one of the vendor's form."""
+    """A tool call of the model. Without an id it gets one in the vendor's format."""
 
     name: str
     arguments: Json = {}
@@ -28,14 +28,14 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Cite(Struct, frozen=True, kw_only=True):
-    """A page that the answer rests on."""
+    """A page that the answer cites."""
 
     url: str
     title: str = ""
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """What to report as used; what is None is counted."""
+    """The reported token usage; fields that are None are counted."""
 
     input: int | None = None
     output: int | None = None
@@ -45,7 +45,7 @@ class Tokens(Struct, frozen=True, kw_only=True):
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """No answer, but one of the ways in which vendors and networks fail. Made with its class methods."""
+    """A failure of a vendor or network instead of an answer. Create it with the class methods."""
 
     kind: Literal["code", "overloaded", "quota", "bad_key", "size", "filter", "garbage", "page", "drop"]
     code: int | None = None
@@ -76,7 +76,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def size(cls, *, tokens: int = 250_000, limit: int = 200_000) -> Trouble:
-        """Say that the request is too long."""
+        """Return the error for a request that is too long."""
         return cls(kind="size", tokens=tokens, limit=limit)
 
     @classmethod
@@ -101,7 +101,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """How an answer travels.
+    """How an answer is delivered.
 
     A piece is a delta of text, refusal, thinking or arguments. ``gate`` holds everything after ``hold_after`` pieces
     back until it is set (of an answer that does not stream: all). ``cut_after_*`` ends the connection there; ``tidy``

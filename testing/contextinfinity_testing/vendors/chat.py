@@ -41,18 +41,18 @@ class Chat:
         check(body)
 
     def parts(self, body: Json) -> list[Part]:
-        """Name tools and messages, in this order, which is the order of the cache."""
+        """Return tools and messages, in this order, which is the order of the cache."""
         tools = [part("system", "", tool) for tool in body.get("tools") or []]
         found = [Part(role="system", said=tool.form.decode(), form=tool.form) for tool in tools]
         return found + [_part(message) for message in body["messages"]]
 
     def room(self, body: Json) -> int | None:
-        """Tell how many tokens the answer may have."""
+        """Return how many tokens the answer may have."""
         room: int | None = body.get("max_completion_tokens") or body.get("max_tokens")
         return room
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a request is too long."""
+        """Return the error for a request that is too long."""
         said = (
             f"Input tokens exceed the configured limit of {trouble.limit} tokens. Your messages resulted in"
             f" {trouble.tokens} tokens. Please reduce the length of the messages."
@@ -119,12 +119,12 @@ class Perplexity(Chat):
         check_perplexity(body)
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a request is too long."""
+        """Return the error for a request that is too long."""
         said = f"Requested token count exceeds the model's maximum context length of {trouble.limit} tokens."
         return Refused(400, perplexity_error(said, "invalid_request", 400))
 
     def extras(self, asked: Asked, answer: Answer) -> dict[str, Any]:
-        """Return the pages that the answer rests on."""
+        """Return the pages that the answer cites."""
         pages = [{"title": cite.title, "url": cite.url, "date": None} for cite in answer.citations]
         return {"citations": [cite.url for cite in answer.citations], "search_results": pages}
 
@@ -146,7 +146,7 @@ class Compatible(Chat):
         check_compatible(body)
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a request is too long."""
+        """Return the error for a request that is too long."""
         said = (
             f"This model's maximum context length is {trouble.limit} tokens. However, you requested {trouble.tokens}"
             " tokens in the messages. Please reduce the length of the messages."

@@ -63,7 +63,7 @@ def check(body: Json) -> None:
 
 
 def check_perplexity(body: Json) -> None:
-    """Raise ``Refused`` where a request breaks a rule of Perplexity's; it passes unknown parameters over."""
+    """Raise ``Refused`` where a request breaks a rule of Perplexity's; it ignores unknown parameters."""
     need(body, "model", "")
     _messages(body)
     roles = [message["role"] for message in body["messages"]]
@@ -77,7 +77,7 @@ def check_perplexity(body: Json) -> None:
 
 
 def check_compatible(body: Json) -> None:
-    """Raise ``Refused`` where a request breaks a rule that all servers of this protocol hold."""
+    """Raise ``Refused`` where a request breaks a rule that all servers of this protocol enforce."""
     need(body, "model", "")
     _messages(body)
     _order(body["messages"])
@@ -86,7 +86,7 @@ def check_compatible(body: Json) -> None:
 
 
 def texts(message: Json) -> Iterable[str]:
-    """Name the words of a message."""
+    """Return the texts of a message."""
     content = message.get("content") or ""
     if isinstance(content, str):
         yield content

@@ -1,4 +1,4 @@
-"""The fake's own wit: it answers from its prompt, so that a test can tell what the model was shown."""
+"""Answers of the fake that come from its prompt, so that a test can check what the model was shown."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SHORT = 80
 
 
 def from_prompt(parts: Sequence[Part]) -> str:
-    """Answer the last question for a code word, or for somebody's children, with the newest mention.
+    """Answer the last question for a code word, or for a person's children, with the newest mention.
 
-    To all else it says back what was said last.
+    Any other message is repeated.
     """
     last = last_words(parts)
     questions = QUESTION.findall(last)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a pair of streams: as little of it as two honest clients need, and ways to misbehave."""
+"""A minimal HTTP/1.1 server connection on a pair of streams, with ways to misbehave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Cut(ConnectionError):
-    """The script says that the line is cut here."""
+    """The script ends the connection here."""
 
 
 class Connection:
@@ -26,7 +26,7 @@ class Connection:
         self._writer = writer
 
     async def read(self) -> Request | None:
-        """Read a request; None when the client has gone."""
+        """Return the next request; None when the client has disconnected."""
         try:
             head = await self._reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -75,11 +75,11 @@ class Connection:
         await self._send(b"0\r\n\r\n")
 
     def cut(self) -> None:
-        """Hang up: what was written still arrives, and nothing after it."""
+        """Close the connection: written data still arrives, and nothing after it."""
         raise Cut
 
     async def close(self) -> None:
-        """Let the client go."""
+        """Close the connection."""
         self._writer.close()
         await self._writer.wait_closed()
 
@@ -108,7 +108,7 @@ class Connection:
 
 
 def _pieces(data: bytes, how: Delivery) -> Iterator[bytes]:
-    """Part bytes as the script says; at best they go out as they are."""
+    """Split bytes as the script says; without a script they are sent unchanged."""
     if how.slow:
         yield from (data[i : i + 1] for i in range(len(data)))
         return

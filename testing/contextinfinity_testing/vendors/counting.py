@@ -1,4 +1,4 @@
-"""How the fake counts: four characters a token, and what of a prompt the vendor would have in its cache."""
+"""Token counts of the fake: four characters a token, and how much of a prompt the vendor would have cached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def prompt_tokens(parts: Sequence[Part]) -> int:
 
 
 def answer_tokens(answer: Answer) -> tuple[int, int]:
-    """Count an answer: all of it, and what of it is reasoning."""
+    """Return the token counts of an answer: in all, and of its reasoning."""
     thought = answer.usage.reasoning
     if thought is None:
         thought = tokens(answer.reasoning or "")
@@ -80,7 +80,7 @@ def _ends(parts: Sequence[Part]) -> list[tuple[bytes, int]]:
 
 
 def reported(counted: Tokens, told: Tokens) -> Tokens:
-    """Take what the script says was used, and what was counted for the rest."""
+    """Return the usage of the script, and counted values for the rest."""
     return Tokens(
         input=told.input if told.input is not None else counted.input,
         cached=told.cached if told.cached is not None else counted.cached,

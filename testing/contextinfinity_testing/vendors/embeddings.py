@@ -52,11 +52,11 @@ class Embeddings:
                 raise invalid("Invalid value for 'dimensions'.", "dimensions")
 
     def parts(self, body: Json) -> list[Part]:
-        """Name the longest text: each has the model to itself."""
+        """Return the longest text: each is embedded on its own."""
         return [part("user", max(_texts(body), key=len), None)]
 
     def room(self, body: Json) -> int | None:
-        """Vectors have no words."""
+        """Embeddings have no output tokens."""
         return None
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
@@ -74,7 +74,7 @@ class Embeddings:
         yield from ()
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a text is too long."""
+        """Return the error for a text that is too long."""
         said = (
             f"This model's maximum context length is {trouble.limit} tokens, however you requested {trouble.tokens}"
             f" tokens ({trouble.tokens} in your prompt; 0 for the completion). Please reduce your prompt; or"
@@ -83,7 +83,7 @@ class Embeddings:
         return Refused(400, openai_error(said))
 
     def dims(self) -> dict[str, int]:
-        """Tell the models, and how many numbers their vectors have."""
+        """Return the models and the dimensions of their vectors."""
         return OPENAI
 
     def written(self, vector: list[float], body: Json) -> Json:
@@ -107,11 +107,11 @@ class OllamaEmbeddings(Embeddings):
             raise Refused(400, openai_error("invalid input", kind="api_error"))
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a text is too long."""
+        """Return the error for a text that is too long."""
         return Refused(400, openai_error("the input length exceeds the context length", kind="api_error"))
 
     def dims(self) -> dict[str, int]:
-        """Tell the models, and how many numbers their vectors have."""
+        """Return the models and the dimensions of their vectors."""
         return OLLAMA
 
     def written(self, vector: list[float], body: Json) -> Json:
@@ -137,7 +137,7 @@ def _check_texts(texts: list[str]) -> None:
 
 
 def _vector(text: str, dim: int) -> list[float]:
-    """Return each word its place; a text without words has one, too."""
+    """Return a vector with a dimension for each word; a text without words has one too."""
     vector = [0.0] * dim
     for word in re.findall(r"\w+", text.lower()) or [text]:
         vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % dim] += 1.0

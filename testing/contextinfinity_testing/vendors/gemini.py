@@ -46,7 +46,7 @@ def with_path(request: Request) -> dict[str, Any] | None:
 
 
 def _camel(value: Json) -> Any:
-    """Put names into the form of the documentation; Google takes ``snake_case`` as well."""
+    """Convert names to camelCase as in the documentation; Google accepts ``snake_case`` too."""
     if isinstance(value, list):
         return [_camel(each) for each in value]
     if not isinstance(value, dict):
@@ -72,7 +72,7 @@ class Gemini:
                     raise Refused(400, gemini_error(400, "INVALID_ARGUMENT", "Corrupted thought signature."))
 
     def parts(self, body: Json) -> list[Part]:
-        """Name tools, the system instruction and the parts of all contents, in this order."""
+        """Return tools, the system instruction and the parts of all contents, in this order."""
         found = [part("system", str(tool), tool) for tool in body.get("tools", [])]
         instruction = body.get("systemInstruction", {"parts": []})
         found += [part("system", each["text"], each) for each in instruction["parts"]]
@@ -89,7 +89,7 @@ class Gemini:
         return room
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a request is too long."""
+        """Return the error for a request that is too long."""
         said = (
             f"The input token count ({trouble.tokens}) exceeds the maximum number of tokens allowed ({trouble.limit})."
         )

@@ -41,7 +41,7 @@ MOST_STOPS = 5
 
 
 def gemini_error(code: int, status: str, message: str, details: Collection[Json] = ()) -> Json:
-    """Put an error into Google's JSON."""
+    """Return an error in Google's JSON."""
     told = {"code": code, "message": message, "status": status}
     return {"error": {**told, "details": [*details]} if details else told}
 
@@ -136,7 +136,7 @@ def _is_bytes(text: Json) -> bool:
 
 
 def _turns(contents: list[Any]) -> None:
-    """Hold calls and results to their order: results in the content right after the calls, as many as these."""
+    """Check the order of calls and results: results follow in the next content, one for each call."""
     before: Json = None
     for content in contents:
         calls, results = _named(content, "functionCall"), _named(content, "functionResponse")
@@ -165,7 +165,7 @@ def _keys(calls: list[Any]) -> list[tuple[str, str]]:
 
 
 def _signed(contents: list[Any]) -> None:
-    """Demand the signature of the first call of every answer since a person last spoke."""
+    """Require the signature of the first call of every answer since the last user message."""
     spoken = [i for i, content in enumerate(contents) if content["role"] == "user" and _says(content)]
     for place, content in enumerate(contents[max(spoken, default=-1) + 1 :], max(spoken, default=-1) + 1):
         calls = [part for part in content["parts"] if "functionCall" in part]

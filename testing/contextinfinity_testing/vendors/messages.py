@@ -39,7 +39,7 @@ class Messages:
         check(body)
 
     def parts(self, body: Json) -> list[Part]:
-        """Name tools, system blocks and message blocks, in this order, which is the order of the cache."""
+        """Return tools, system blocks and message blocks, in this order, which is the order of the cache."""
         found = [_tool(tool) for tool in body.get("tools") or []]
         found += [part("system", block["text"], block, _marker(block)) for block in blocks(body.get("system") or [])]
         for message in body["messages"]:
@@ -50,12 +50,12 @@ class Messages:
         return found
 
     def room(self, body: Json) -> int | None:
-        """Tell how many tokens the answer may have."""
+        """Return how many tokens the answer may have."""
         room: int = body["max_tokens"]
         return room
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a request is too long."""
+        """Return the error for a request that is too long."""
         said = f"prompt is too long: {trouble.tokens} tokens > {trouble.limit} maximum"
         return Refused(400, anthropic_error("invalid_request_error", said))
 

@@ -1,4 +1,4 @@
-"""The rules of Anthropic's Messages, as the vendor holds them and words them."""
+"""The rules of Anthropic's Messages, with the vendor's error messages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def blocks(content: Json) -> list[Json]:
 
 
 def texts(block: Json) -> Iterable[str]:
-    """Name the words of a block."""
+    """Return the texts of a block."""
     match block["type"]:
         case "text":
             yield block["text"]
@@ -235,7 +235,7 @@ def _markers(body: Json) -> None:
 
 
 def marked(body: Json) -> Iterator[Json]:
-    """Name everything that may carry a cache marker."""
+    """Return everything that may carry a cache marker."""
     yield body
     yield from body.get("tools") or []
     yield from blocks(body.get("system") or [])

@@ -1,4 +1,4 @@
-"""How OpenAI says that a request is wrong, for both of its protocols."""
+"""OpenAI's errors for invalid requests, for both of its protocols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {str: "a string", list: "an array", dict: "an object", int: "an integer"
 
 
 def invalid(message: str, param: str | None, code: str | None = None) -> Refused:
-    """Make a 400."""
+    """Return a refusal with status 400."""
     return Refused(400, openai_error(message, param=param, code=code))
 
 
@@ -38,7 +38,7 @@ def need(value: Json, key: str, path: str) -> None:
 
 
 def one_of(value: Json, allowed: Sequence[str], path: str) -> None:
-    """Refuse a value that is not among those that there are."""
+    """Refuse a value that is not one of the allowed ones."""
     if value not in allowed:
         *most, last = [f"'{name}'" for name in allowed]
         named = f"{', '.join(most)}, and {last}" if most else last
@@ -54,7 +54,7 @@ def typed(value: Json, kind: type | tuple[type, ...], path: str, expected: str) 
 
 
 def check_effort(model: str, effort: Json, temperature: Json, path: str) -> None:
-    """Refuse what only models that reason, or only those that do not, can take."""
+    """Refuse parameters that only reasoning models, or only other models, accept."""
     if effort is not None:
         one_of(effort, EFFORTS, path)
         if not REASONS.match(model):
@@ -94,7 +94,7 @@ def check_arguments(arguments: Json, path: str) -> None:
 
 
 def check_picture(url: Json, path: str) -> None:
-    """Refuse a picture of a kind that cannot be seen, or one that is broken."""
+    """Refuse a picture of an unsupported type, or a broken one."""
     typed(url, str, path, "a string")
     if not url.startswith("data:"):
         return

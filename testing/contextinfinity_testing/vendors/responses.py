@@ -47,7 +47,7 @@ class Responses:
         check(body, self._issued)
 
     def parts(self, body: Json) -> list[Part]:
-        """Name tools, instructions and items, in this order, which is the order of the cache."""
+        """Return tools, instructions and items, in this order, which is the order of the cache."""
         found = [part("system", "", tool) for tool in body.get("tools") or []]
         found = [Part(role="system", said=tool.form.decode(), form=tool.form) for tool in found]
         if body.get("instructions"):
@@ -57,12 +57,12 @@ class Responses:
         return found + [_part(item) for item in items]
 
     def room(self, body: Json) -> int | None:
-        """Tell how many tokens the answer may have."""
+        """Return how many tokens the answer may have."""
         room: int | None = body.get("max_output_tokens")
         return room
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a request is too long."""
+        """Return the error for a request that is too long."""
         return too_long(TOO_LONG, "input")
 
     def whole(self, asked: Asked, answer: Answer) -> Json:

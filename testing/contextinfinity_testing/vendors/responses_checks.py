@@ -1,4 +1,4 @@
-"""The rules of OpenAI's Responses, as the vendor holds them and words them."""
+"""The rules of OpenAI's Responses, with the vendor's error messages."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Issued:
                 self._with[item["id"]] = thought
 
     def came_with(self, item_id: Json) -> str | None:
-        """Name the reasoning that an item came with."""
+        """Return the reasoning that belongs to an item."""
         return self._with.get(item_id)
 
 
@@ -95,7 +95,7 @@ def check(body: Json, issued: Issued) -> None:
 
 
 def texts(item: Json) -> Iterable[str]:
-    """Name the words of an input item."""
+    """Return the texts of an input item."""
     match item.get("type", "message"):
         case "function_call":
             yield item["name"] + " " + item["arguments"]

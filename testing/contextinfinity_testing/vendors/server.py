@@ -1,7 +1,7 @@
-"""A loopback HTTP server that speaks as the vendors do.
+"""A loopback HTTP server that speaks the vendors' protocols.
 
 It runs in the caller's event loop, on a free port, and ends with the ``async with`` block: connections that are still
-open are closed then, so nothing waits for it in vain.
+open are closed then, so nothing waits for it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FakeVendors:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def say(self, *answers: Scripted) -> None:
-        """Put answers, or trouble, at the end of the script. A text is short for an ``Answer``."""
+        """Append answers or errors to the script. A text is short for an ``Answer``."""
         self.script.extend(answers)
 
     @property
@@ -123,7 +123,7 @@ class FakeVendors:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, connection: Connection) -> None:
-        """Answer one request after the other, until the client goes or an answer says that the line is cut."""
+        """Answer one request after the other, until the client disconnects or an answer ends the connection."""
         try:
             while (request := await connection.read()) is not None:
                 self.requests.append(request)
@@ -236,7 +236,7 @@ def _key(request: Request) -> str:
 
 
 def _gone(request: Request) -> str | None:
-    """Name a parameter that Anthropic takes no more in the version of its API that is asked for."""
+    """Return a parameter that Anthropic no longer accepts in the requested version of its API."""
     if request.headers["anthropic-version"] < UNSAMPLED or not isinstance(request.body, dict):
         return None
     found = next((key for key in ("temperature", "top_p", "top_k") if key in request.body), None)
@@ -266,7 +266,7 @@ def _released(vendor: Vendor, request: Request, body: Json) -> Json:
 
 
 def _checked(wire: Wire, body: Json) -> None:
-    """Hold a request to the vendor's rules; what is too odd for them to read is no valid request either."""
+    """Check a request by the vendor's rules; one that cannot be parsed is invalid too."""
     try:
         wire.check(body)
     except (AttributeError, KeyError, TypeError) as error:
@@ -274,7 +274,7 @@ def _checked(wire: Wire, body: Json) -> None:
 
 
 def _timely(wire: Wire, told: Answer | Trouble, *, streams: bool) -> Answer | Trouble:
-    """Move trouble into the stream where it comes there, and out of it where there is none."""
+    """Move an error into the stream if the request streams, and out of it if it does not."""
     if isinstance(told, Trouble):
         late = streams and wire.late and told.kind == "size"
         return Answer(delivery=Delivery(error=told)) if late else told

@@ -46,7 +46,7 @@ FILTERED = "Output blocked by content filtering policy"
 
 
 class Words(Struct, frozen=True, kw_only=True):
-    """A refusal as it goes out: JSON, or a text that is none."""
+    """A refusal as it is sent: JSON, or another text."""
 
     status: int
     body: Json = None
@@ -57,28 +57,28 @@ class Words(Struct, frozen=True, kw_only=True):
 def openai_error(
     message: str, *, kind: str = "invalid_request_error", param: str | None = None, code: Json = None
 ) -> Json:
-    """Put an error into OpenAI's JSON."""
+    """Return an error in OpenAI's JSON."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def anthropic_error(kind: str, message: str, request_id: str | None = None) -> Json:
-    """Put an error into Anthropic's JSON."""
+    """Return an error in Anthropic's JSON."""
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
 
 
 def perplexity_error(message: str, kind: str, code: int) -> Json:
-    """Put an error into Perplexity's JSON."""
+    """Return an error in Perplexity's JSON."""
     return {"error": {"message": message, "type": kind, "code": code}}
 
 
 def page(status: int, server: str = "nginx") -> Words:
-    """Answer as a proxy in between does."""
+    """Return the error page of a proxy in between."""
     title = f"{status} {REASONS.get(status, 'Error')}"
     return Words(status=status, text=PAGE.format(title, server), headers=(("content-type", "text/html"),))
 
 
 def words(wire: Wire, trouble: Trouble, key: str) -> Words:
-    """Put trouble into a vendor's words. ``key`` is what the client sent, for the rude."""
+    """Return an error in a vendor's format. ``key`` is the client's, for vendors that repeat it."""
     if trouble.kind == "page":
         return page(trouble.code or 502)
     if trouble.kind == "garbage":
@@ -95,12 +95,12 @@ def words(wire: Wire, trouble: Trouble, key: str) -> Words:
 
 
 def refusal(vendor: Vendor, key: str) -> Words:
-    """Refuse a key, or that there is none."""
+    """Return the refusal of a wrong or missing key."""
     return _HANDS[vendor](Trouble.bad_key(), key)
 
 
 def too_long(message: str, param: str) -> Refused:
-    """Say that a request is too long, as OpenAI does."""
+    """Return OpenAI's error for a request that is too long."""
     return Refused(400, openai_error(message, param=param, code="context_length_exceeded"))
 
 

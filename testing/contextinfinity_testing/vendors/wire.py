@@ -51,7 +51,7 @@ class Frame(Struct, frozen=True, kw_only=True):
 
 
 class Told(Protocol):
-    """Something that is sent, and may be a piece."""
+    """Something that is sent, and may carry a delta."""
 
     @property
     def piece(self) -> bool:
@@ -72,7 +72,7 @@ class Refused(Exception):
 
 
 class Ids:
-    """Ids of a vendor's form, each once, the same in every run."""
+    """Unique ids in a vendor's format, the same in every run."""
 
     def __init__(self) -> None:
         self._count = itertools.count(1)
@@ -102,11 +102,11 @@ class Wire(Protocol):
         ...
 
     def parts(self, body: Json) -> list[Part]:
-        """Name everything that the model is shown, in order."""
+        """Return everything that the model is shown, in order."""
         ...
 
     def room(self, body: Json) -> int | None:
-        """Tell how many tokens the answer may have."""
+        """Return how many tokens the answer may have."""
         ...
 
     def whole(self, asked: Asked, answer: Answer) -> Json:
@@ -118,7 +118,7 @@ class Wire(Protocol):
         ...
 
     def size(self, trouble: Trouble) -> Refused:
-        """Say that a request is too long."""
+        """Return the error for a request that is too long."""
         ...
 
 
@@ -140,13 +140,13 @@ def part(role: str, said: str, form: Json, marker: str | None = None) -> Part:
 
 
 def sign(text: str, salt: str = "") -> str:
-    """Seal a text, so that it is known again when it comes back."""
+    """Sign a text, so that it can be verified when it comes back."""
     seal = hmac.digest(SECRET, f"{salt}\0{text}".encode(), hashlib.sha256)[:16]
     return base64.b64encode(seal + text.encode()).decode()
 
 
 def unsealed(signature: str, salt: str = "") -> str | None:
-    """Return the text that was sealed; None where this is not our seal."""
+    """Return the signed text; None if the signature is not ours."""
     try:
         text = base64.b64decode(signature, validate=True)[16:].decode()
     except ValueError:
@@ -168,7 +168,7 @@ def arguments(value: Json) -> str:
 
 
 def halves(text: str) -> Sequence[str]:
-    """Part a text in two, to be sent as two deltas."""
+    """Split a text in two, to be sent as two deltas."""
     middle = (len(text) + 1) // 2
     return [half for half in (text[:middle], text[middle:]) if half]
 

@@ -51,7 +51,7 @@ class Workbench:
             await self.handled()
 
     async def type(self, text: str) -> None:
-        """Put a text into what has the keyboard, at once: drawing the screen for each character takes time."""
+        """Insert a text into the focused widget at once: drawing the screen for each character takes time."""
         self.app.post_message(events.Paste(text))
         await self.handled()
 

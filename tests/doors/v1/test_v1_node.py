@@ -38,7 +38,7 @@ def run(folder: Path, script: str, *arguments: str) -> dict[str, Any]:
 
 
 def scripted(desk: Desk) -> None:
-    """Tell the vendors what the steps of both scripts need."""
+    """Script the vendors with the answers that the steps of both scripts need."""
     call = Answer(tool_calls=(Call(name="weather", arguments={"city": "Bonn"}),))
     desk.say("Noted.", "It is gull, as you said.", call, "It rains in Bonn.", '{"name": "Bonn", "people": 330000}')
 

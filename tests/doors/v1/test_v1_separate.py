@@ -36,7 +36,7 @@ def client(desk: Desk) -> Iterator[OpenAI]:
 
 
 def ask(client: OpenAI, messages: list[Any], user: str, **more: Any) -> tuple[str, str, str]:
-    """Send a conversation; give the answer, its thread and its turn."""
+    """Send a conversation; return the answer, its thread and its turn."""
     asked: Any = {"model": "gpt", "messages": messages, "user": user, **more}
     answer = client.chat.completions.with_raw_response.create(**asked)
     text = answer.parse().choices[0].message.content or ""

@@ -31,7 +31,7 @@ class Guarded:
         return token
 
     def ask(self, token: str, *said: str, headers: Any = None, **more: Any) -> tuple[str, str]:
-        """Ask with a token; give the answer and the thread."""
+        """Ask with a token; return the answer and the thread."""
         roles = ("user", "assistant")
         messages: Any = [{"role": roles[place % 2], "content": text} for place, text in enumerate(said)]
         with OpenAI(base_url=self.desk.openai_url, api_key=token, max_retries=0) as client:

@@ -172,7 +172,7 @@ class Talker:
     def post(
         self, messages: list[dict[str, str]], headers: dict[str, str] | None = None, *, model: str = "echo"
     ) -> str:
-        """Send a list, hear its answer to the end, and give its thread."""
+        """Send a list, hear its answer to the end, and return its thread."""
         body = {"model": model, "messages": messages, "user": self.user, "stream": True}
         address, more = f"{self.server.url}/v1/chat/completions", {**self.headers, **(headers or {})}
         self.heard, ended = "", False

@@ -50,7 +50,7 @@ class Aside(FakeVendors):
     loop: asyncio.AbstractEventLoop
 
     def release(self, gate: asyncio.Event) -> None:
-        """Let go on what waits at a gate."""
+        """Release the answers that wait at a gate."""
         self.loop.call_soon_threadsafe(gate.set)
 
 
@@ -97,7 +97,7 @@ class Desk:
         return self.server.url
 
     def say(self, *answers: Scripted) -> None:
-        """Tell the vendors what to answer next; what an earlier test left over is forgotten."""
+        """Script the vendors' next answers; answers left over from an earlier test are discarded."""
         self.vendors.script.clear()
         self.vendors.say(*answers)
 
@@ -127,5 +127,5 @@ class Desk:
 
 
 def somebody() -> str:
-    """Name an end user whom no other test knows."""
+    """Return an end user that no other test uses."""
     return f"user-{uuid4()}"

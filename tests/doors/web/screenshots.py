@@ -75,7 +75,7 @@ def take(browser: Browser, server: Server, folder: Path) -> None:
 
 
 def talk(web: WebPage) -> None:
-    """Say what the pictures show."""
+    """Send the messages that the pictures show."""
     web.ask("What do I need to know about the lighthouse?", 1, "Cape Byron", "guide")
     web.ask("When should I walk there?", 2, "Low tide", "guide")
     web.act(2, "regenerate")

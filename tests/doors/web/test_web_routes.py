@@ -29,7 +29,7 @@ def login(guarded: Guarded, token: str, **headers: str) -> httpx2.Response:
 
 
 def cookie_of(response: httpx2.Response) -> dict[str, str]:
-    """Give the cookie of a login as a browser sends it back."""
+    """Return the cookie of a login as a browser sends it back."""
     return {"Cookie": response.headers["set-cookie"].partition(";")[0]}
 
 

@@ -36,7 +36,7 @@ def whole(answer: AnswerView) -> ChatCompletion:
 
 
 def stream(answer: AnswerView, *pieces: str, with_usage: bool = False) -> list[Any]:
-    """Give what a stream's events hold, the last one aside, which says that it is over."""
+    """Return the data of a stream's events, without the last one, which ends the stream."""
     writer = OpenAIChat().writer(BEGUN, with_usage=with_usage)
     written = b"".join([writer.begin(), *map(writer.text, pieces), writer.end(answer)])
     *events, last, rest = written.decode().split("\n\n")

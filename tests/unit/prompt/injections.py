@@ -19,7 +19,7 @@ _ESCAPES = re.compile(r"\\u00([0-9a-f]{2})|\\x([0-9a-f]{2})|[=%]([0-9a-f]{2})|\\
 
 
 def attempts() -> list[tuple[str, str]]:
-    """Give every attempt with its kind."""
+    """Return every attempt with its kind."""
     return [
         (file.stem, str(json.loads(line)))
         for file in sorted(SAMPLES.glob("*.jsonl"))

@@ -48,7 +48,7 @@ def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str
 
 
 def streamed(*chunks: Any, wire: ChatWire = WIRE) -> tuple[str, Any, bool]:
-    """Take chunks and give the words shown, the whole, and whether it ended."""
+    """Take chunks and return the words shown, the whole, and whether it ended."""
     accumulator = wire.accumulate()
     pieces = [piece for each in chunks for piece in accumulator.take("", each)]
     shown = [piece.text for piece in pieces if isinstance(piece, TextDelta)]

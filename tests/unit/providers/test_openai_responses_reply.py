@@ -76,7 +76,7 @@ def items(finished: Finished) -> list[Any]:
 
 
 def streamed(*events: dict[str, Any]) -> tuple[str, Any, bool]:
-    """Take events and give the words shown, the whole, and whether it ended."""
+    """Take events and return the words shown, the whole, and whether it ended."""
     accumulator = WIRE.accumulate()
     pieces = [piece for event in events for piece in accumulator.take(event["type"], event)]
     shown = [piece.text for piece in pieces if isinstance(piece, TextDelta)]

@@ -353,7 +353,7 @@ def test_a_wish_stands_over_what_is_configured_key_by_key() -> None:
 
 
 async def heard(provider: Provider, model_id: str, wishes: RequestOptions) -> Finished:
-    """Ask with those wishes, and give the last word."""
+    """Ask with these options, and return the last event."""
     options, _ = provider.options_for(wishes, model_id)
     prompt = Prompt(system=(), messages=(say("user", "hi"),), tools=(TOOL,))
     asked = ProviderRequest(model_id=model_id, prompt=prompt, options=options)

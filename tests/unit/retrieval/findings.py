@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 def entries_of(lines: Sequence[Line], *, cut: bool = True, session: str = "session") -> list[IndexedMessage]:
-    """Give lines as entries, each one chunk."""
+    """Return lines as entries, each one chunk."""
     entries, seq = [], 0
     for number, line in enumerate(lines):
         seq += line.side == "user" or not seq
@@ -67,7 +67,7 @@ def found_for(text: str, entries: Sequence[IndexedMessage], helpers: tuple[str, 
 
 
 def means(weights: RankingWeights | None = None, recency: float = 0.0) -> RankingInputs:
-    """Give what a ranking works with, for the built-in embedder."""
+    """Return what a ranking works with, for the built-in embedder."""
     return RankingInputs(
         calibration=KNOWN[NAME],
         count=count,
@@ -82,5 +82,5 @@ def ranked(text: str, entries: Sequence[IndexedMessage], **more: float) -> tuple
 
 
 def texts(candidates: Sequence[Candidate]) -> list[str]:
-    """Give what was said, in the order of the ranking."""
+    """Return what was said, in the order of the ranking."""
     return [each.text for each in candidates]

@@ -48,7 +48,7 @@ async def fill(store: SqliteStore, branch_id: BranchId, rng: random.Random, size
 
 
 async def brute_force(store: SqliteStore, chunk_ids: list[ChunkId], query: bytes, most: int) -> list[float]:
-    """Give the highest cosines, looked for one by one."""
+    """Return the highest cosines, looked for one by one."""
     bodies = await store.vectors.bodies(SPACE, chunk_ids)
     rows = np.stack([unpacked(body) for body in bodies if body is not None])
     wanted = unpacked(query)
