@@ -7,15 +7,17 @@ deleted does not exist.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from contextinfinity.client.resource import ClientResource
 from contextinfinity.dialects.openai_responses import item_ids
 from contextinfinity.dialects.openai_responses.reading import RESPONSE
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.message import Json
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import UNFINISHED, Turn
+from contextinfinity.domain.turn import UNFINISHED, Exchange, Turn
 from contextinfinity.errors import BranchBusy, NotFound
 
 CONVERSATION = "conversation"
@@ -111,13 +113,12 @@ class StoredConversations(ClientResource):
         lineage = await self._store.branches.lineage(session.active_branch)
         return lineage.owner_of(turn.turn_seq) == turn.branch_id
 
-    async def log(self, session: Session, message: Message, metadata: dict[str, Json]) -> Turn:
+    async def record(self, session: Session, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append messages that were exchanged elsewhere to the active branch.
 
-        An assistant's message answers the last turn if that has no answer. Raises ``OutOfOrder`` while a turn is being
-        answered.
+        Raises ``OutOfOrder`` while a turn is being answered.
         """
-        return await self._store.turns.log(session.active_branch, message, metadata=metadata)
+        return await self._store.turns.record(session.active_branch, exchanges)
 
     async def go_back(self, session: Session, turn: Turn) -> Session:
         """Remove a turn and everything after it, by continuing on a branch from before it."""

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.message import ContentBlock, Json, Message, ReasoningBlock
+from contextinfinity.domain.message import ContentBlock, Json, Message, ReasoningBlock, UnknownBlock
 from contextinfinity.domain.prompt import CallPiece, RequestOptions, ToolSpec
 from contextinfinity.domain.turn import Problem, Usage
 
@@ -48,8 +48,6 @@ class IncomingRequest(Struct, frozen=True, kw_only=True):
     """Requested parameters that have no effect on a model of another vendor."""
     option_names: dict[str, str] = {}
     """The client's names of options (fields of ``RequestOptions``) that it calls otherwise."""
-    not_offered: tuple[str, ...] = ()
-    """Requested tools that no model is offered."""
     unsupported: tuple[tuple[str, str], ...] = ()
     """Parameters that change the answer and that another vendor's model cannot follow, with the reason."""
     form: str = ""
@@ -62,6 +60,18 @@ class IncomingRequest(Struct, frozen=True, kw_only=True):
     """The number of answers requested."""
 
 
+class RequestSize(Struct, frozen=True, kw_only=True):
+    """The size of a request that does not fit, in tokens."""
+
+    tokens: int
+    limit: int
+    """The model's window."""
+    tools: int = 0
+    """The part of ``tokens`` that the tools take."""
+    answer: int = 0
+    """What the window has to leave for the answer."""
+
+
 class AnswerView(Struct, frozen=True, kw_only=True):
     """An answer, or what is known of it when it starts."""
 
@@ -70,7 +80,7 @@ class AnswerView(Struct, frozen=True, kw_only=True):
     """The name that the client used."""
     created_at: datetime
     blocks: tuple[ContentBlock, ...] = ()
-    """Text and tool calls in order; with reasoning for dialects that show it."""
+    """Text and tool calls in order; with reasoning and items of a vendor's own tools for dialects that show them."""
     ended_at: datetime | None = None
     stop: Stop = "end"
     stopped_by: str | None = None
@@ -91,8 +101,8 @@ class SseWriter(Protocol):
         """Write a piece of text, with the log probabilities of its tokens where the API has them."""
         ...
 
-    def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write a reasoning block, before the text it led to; called if ``shows_reasoning`` is set."""
+    def reasoning(self, block: ReasoningBlock | UnknownBlock) -> bytes:
+        """Write reasoning or an item of a vendor's own tool, in order; called if ``shows_reasoning`` is set."""
         ...
 
     def call(self, piece: CallPiece) -> bytes:
@@ -139,10 +149,10 @@ class Dialect(Protocol):
         """Write an error for an HTTP status."""
         ...
 
-    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+    def size_error(self, size: RequestSize) -> dict[str, Json]:
         """Return the fields of the error for a request that does not fit, in the vendor's words.
 
-        Clients recognise the error by them. ``tools`` is the part of ``tokens`` that the tools take.
+        Clients recognise the error by them.
         """
         ...
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
-from contextinfinity.domain.message import Json, ReasoningItem
+from contextinfinity.domain.message import Json, ReasoningItem, UnknownItem
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.state import FoldCase
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
@@ -76,9 +76,9 @@ class CallStreamed(Struct, frozen=True, kw_only=True, tag="call_piece"):
 
 
 class Reasoned(Struct, frozen=True, kw_only=True, tag="reasoning"):
-    """A complete reasoning item; sent only to callers that ask for it."""
+    """A complete item that is not text or a call; sent only to callers that ask for it."""
 
-    item: ReasoningItem
+    item: ReasoningItem | UnknownItem
 
 
 class Durability(Struct, frozen=True, kw_only=True, tag="durability"):

@@ -7,7 +7,7 @@ a provider or a newer release are kept unchanged as ``UnknownBlock``, never drop
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
 from msgspec import Struct
@@ -190,19 +190,23 @@ def blocks_of(items: Iterable[TranscriptItem]) -> tuple[ContentBlock, ...]:
 
 
 def with_reasoning(items: Iterable[TranscriptItem], blocks: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
-    """Return the items as blocks with reasoning included; without reasoning items, return ``blocks`` unchanged."""
+    """Return the items as blocks, with reasoning and unknown items; without these, return ``blocks`` unchanged."""
     items = tuple(items)
-    if not any(isinstance(item, ReasoningItem) for item in items):
+    if not any(isinstance(item, ReasoningItem | UnknownItem) for item in items):
         return blocks
-    return tuple(
-        block
-        for item in items
-        for block in (
-            (ReasoningBlock(encrypted_content=item.encrypted_content, raw=item.raw),)
-            if isinstance(item, ReasoningItem)
-            else blocks_of((item,))
-        )
-    )
+    return tuple(block for item in items for block in ((kept_block(item),) if is_kept(item) else blocks_of((item,))))
+
+
+def is_kept(item: TranscriptItem) -> TypeGuard[ReasoningItem | UnknownItem]:
+    """Return whether an item is kept as its vendor wrote it."""
+    return isinstance(item, ReasoningItem | UnknownItem)
+
+
+def kept_block(item: ReasoningItem | UnknownItem) -> ReasoningBlock | UnknownBlock:
+    """Return reasoning or an unknown item as a block."""
+    if isinstance(item, ReasoningItem):
+        return ReasoningBlock(encrypted_content=item.encrypted_content, raw=item.raw)
+    return UnknownBlock(provider=item.provider, raw=item.raw)
 
 
 def _result_blocks(output: Json) -> tuple[ContentBlock, ...]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.domain.message import Json, Message, ReasoningItem, TranscriptItem
+from contextinfinity.domain.message import Json, Message, ReasoningItem, TranscriptItem, UnknownItem
 from contextinfinity.domain.turn import StepOutcome, Usage
 
 
@@ -89,9 +89,9 @@ class TextDelta(Struct, frozen=True, kw_only=True, tag="text", omit_defaults=Tru
 
 
 class ReasoningDone(Struct, frozen=True, kw_only=True, tag="reasoning"):
-    """A complete reasoning item; it precedes the text that it led to."""
+    """A complete item that is not text or a call: reasoning, or what a tool of the vendor did."""
 
-    item: ReasoningItem
+    item: ReasoningItem | UnknownItem
 
 
 class CallPiece(Struct, frozen=True, kw_only=True, tag="call_piece", omit_defaults=True):

@@ -9,6 +9,8 @@ later changes in the JSON as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from contextinfinity.domain.message import (
     Json,
     Message,
     ReasoningBlock,
+    Role,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -29,18 +32,24 @@ from contextinfinity.domain.message import (
 CHAT, MESSAGES, RESPONSES = "chat", "messages", "responses"
 """The wire forms: OpenAI's chat completions, Anthropic's messages, OpenAI's Responses.
 
-Messages of the last one are always built from their blocks; its parameters and tools are passed unchanged.
+In the last one a message is several items: an answer is its reasoning, its texts and its calls.
 """
 PARALLEL, JSON_OBJECT = "parallel", "json_object"
 """Keys of ``Prompt.sent``: whether the client accepts parallel calls, and whether it asks for any JSON object."""
 REF = "$cix"
-TEXT_KEYS = frozenset({"text", "content", "thinking", "data", "arguments", "input", "url", "refusal", "image_url"})
+TEXT_KEYS = frozenset(
+    {"text", "content", "thinking", "data", "arguments", "input", "output", "url", "refusal", "image_url"}
+)
 """Keys whose values the blocks hold; all other values are kept in the template itself."""
+LONGEST_NAME = 64
+"""The maximum length of a function's name."""
+RESPONSES_PARTS = frozenset({"input_file", "input_audio", "input_image"})
+"""Parts of a message of OpenAI's Responses that are kept as they are."""
 
 
 def with_form(message: Message, form: str, sent: Json) -> Message:
-    """Add the template of a client's JSON, unless the blocks alone reproduce it."""
-    if _written(form, message) == [sent]:
+    """Add the template of a client's JSON (a list: of several items), unless the blocks alone reproduce it."""
+    if _written(form, message) == (sent if isinstance(sent, list) else [sent]):
         return message
     values = list(_values(message.blocks))
     template = _template(sent, values, is_text=False)
@@ -54,10 +63,10 @@ def in_form(form: str, message: Message) -> list[Json]:
     wire = message.wire
     if wire is not None and wire["form"] == form:
         values, template = list(_values(message.blocks)), wire["template"]
-        if isinstance(template, dict) and template.keys() == {"whole"}:
-            return [template["whole"]]
-        if len(values) == wire["count"]:
-            return [_filled(template, values)]
+        is_whole = isinstance(template, dict) and template.keys() == {"whole"}
+        if is_whole or len(values) == wire["count"]:
+            filled = template["whole"] if is_whole else _filled(template, values)
+            return filled if isinstance(filled, list) else [filled]
     return _written(form, message)
 
 
@@ -110,7 +119,8 @@ def _template(sent: Json, values: Sequence[Json], *, is_text: bool) -> Json:
             return {REF: place}
     if isinstance(sent, dict):
         return {key: _template(inner, values, is_text=key in TEXT_KEYS) for key, inner in sent.items()}
-    return [_template(inner, values, is_text=False) for inner in sent] if isinstance(sent, list) else sent
+    is_list = isinstance(sent, list)
+    return [_template(inner, values, is_text=isinstance(inner, str)) for inner in sent] if is_list else sent
 
 
 def _filled(template: Json, values: Sequence[Json]) -> Json:
@@ -122,6 +132,8 @@ def _filled(template: Json, values: Sequence[Json]) -> Json:
 
 
 def _written(form: str, message: Message) -> list[Json]:
+    if form == RESPONSES:
+        return list(_items(message))
     return _chat(message) if form == CHAT else _messages(message)
 
 
@@ -206,3 +218,73 @@ def _messages_block(block: ContentBlock) -> Iterator[Json]:
             yield {"type": "image", "source": data if source.get("type") == "base64" else url}
         case ReasoningBlock() | UnknownBlock() if isinstance(block.raw, dict) and "type" in block.raw:
             yield block.raw
+
+
+# --- OpenAI's Responses ---
+
+
+def _items(message: Message) -> Iterator[Json]:
+    if message.role == "system":
+        yield {"role": "developer", "content": message.rendered_text}
+        return
+    role: Role = "assistant" if message.role == "assistant" else "user"
+    for place, run in groupby(message.blocks, key=lambda block: _place_of(block, role)):
+        if place is None:
+            yield from (item for block in run for item in _item(block))
+        else:
+            parts = [_item_part(block, role) for block in run]
+            content = parts[0]["text"] if len(parts) == 1 and parts[0]["type"].endswith("_text") else parts
+            yield {"role": role, "content": content} | ({"phase": place} if place else {})
+
+
+def _place_of(block: ContentBlock, role: Role) -> str | None:
+    """Return None for a block that is an item; otherwise the phase of the message that it is a part of, or ""."""
+    if isinstance(block, TextBlock):
+        phases = (mark.get("phase") for mark in block.annotations if isinstance(mark, dict))
+        return next((str(phase) for phase in phases if phase), "")
+    is_part = isinstance(block, ImageBlock) or (role == "user" and _kind(block) in RESPONSES_PARTS)
+    return "" if is_part else None
+
+
+def _item_part(block: ContentBlock, role: Role) -> dict[str, Json]:
+    if isinstance(block, TextBlock):
+        if REFUSAL in block.annotations:
+            return {"type": "refusal", "refusal": block.text}
+        return {"type": "output_text" if role == "assistant" else "input_text", "text": block.text}
+    if isinstance(block, ImageBlock):
+        detail = block.source.get("detail", "auto") if isinstance(block.source, dict) else "auto"
+        return {"type": "input_image", "image_url": _url(block), "detail": detail}
+    return dict(block.raw) if isinstance(block, UnknownBlock) else {}
+
+
+def _item(block: ContentBlock) -> Iterator[Json]:
+    match block:
+        case ToolUseBlock():
+            arguments = block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
+            call = {"type": "function_call", "call_id": block.tool_use_id, "name": block.name}
+            yield {**call, "arguments": arguments}
+        case ToolResultBlock():
+            is_text = all(isinstance(part, TextBlock) for part in block.content)
+            shown = [part for part in block.content if _place_of(part, "user") is not None]
+            parts = [_item_part(part, "user") for part in shown]
+            output = "".join(part["text"] for part in parts) if is_text else parts
+            yield {"type": "function_call_output", "call_id": block.tool_use_id, "output": output}
+        case ReasoningBlock() | UnknownBlock() if _kind(block):
+            yield {name: value for name, value in block.raw.items() if value is not None}
+
+
+def joined_name(namespace: str, name: str) -> str:
+    """Return a combined name for a function in a namespace of OpenAI's Responses, of at most 64 characters."""
+    if not namespace:
+        return name
+    whole = f"{namespace}__{name}"
+    return whole if len(whole) <= LONGEST_NAME else f"{whole[:55]}_{sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def _kind(block: ContentBlock) -> str:
+    """Return the type of an item of OpenAI that is kept as it is."""
+    if not isinstance(block, ReasoningBlock | UnknownBlock) or not isinstance(block.raw, dict):
+        return ""
+    kind = block.raw.get("type")
+    is_own = kind == "reasoning" if isinstance(block, ReasoningBlock) else block.provider == "openai"
+    return kind if is_own and isinstance(kind, str) else ""

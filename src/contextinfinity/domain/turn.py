@@ -98,7 +98,7 @@ TurnOutcome: TypeAlias = Literal["completed", "incomplete", "paused", "failed", 
 AS_SENT = "as_sent"
 """The metadata field for messages of a request that differ from what the prompt would show of the stored ones.
 
-Keys are the ids of the earlier turns they replace; ``this`` is the message to answer.
+Keys are the ids of the earlier turns they replace; ``message`` is the message to answer.
 """
 
 SIDE = "side"

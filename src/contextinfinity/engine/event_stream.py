@@ -30,7 +30,7 @@ from contextinfinity.domain.events import (
     TurnFailed,
 )
 from contextinfinity.domain.ids import StepId, TurnId
-from contextinfinity.domain.message import ReasoningItem
+from contextinfinity.domain.message import ReasoningItem, UnknownItem
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
 from contextinfinity.engine.running_turn import RunningTurn
@@ -208,7 +208,7 @@ def _event(entry: JournalEntry) -> Event | None:
         case str() if entry.event_type == CALL_PIECE:
             return CallStreamed(piece=msgspec.convert(said, CallPiece))
         case str() if entry.event_type == REASONING:
-            return Reasoned(item=msgspec.convert(said, ReasoningItem))
+            return Reasoned(item=msgspec.convert(said, ReasoningItem | UnknownItem))
         case "call":
             return ToolCalled(call_id=said["call_id"], name=said["name"], arguments=said["arguments"])
         case "output":

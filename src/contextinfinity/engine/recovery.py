@@ -17,7 +17,15 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId
-from contextinfinity.domain.message import AssistantItem, ReasoningItem, TextBlock, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ReasoningItem,
+    TextBlock,
+    ToolOutputItem,
+    UnknownItem,
+    blocks_of,
+    say,
+)
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
@@ -170,7 +178,7 @@ def _is_whole(entry: JournalEntry) -> bool:
             case "finished":
                 _LAST_WORD.decode(msgspec.json.encode(entry.payload))
             case str() if entry.event_type == REASONING:
-                msgspec.convert(entry.payload, ReasoningItem)
+                msgspec.convert(entry.payload, ReasoningItem | UnknownItem)
             case "output":
                 _OUTPUT.decode(msgspec.json.encode(entry.payload))
             case "call":

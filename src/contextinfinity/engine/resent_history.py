@@ -9,7 +9,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, now
-from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_reasoning
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.prefix_hash import number_of
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
@@ -28,13 +28,11 @@ from contextinfinity.engine.thread_matching import (
     MatchTarget,
     SentConversation,
     ThreadMatching,
-    calls_of,
     walk,
     with_call_names,
 )
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.prompt_sections import as_sent_field, message_of
 from contextinfinity.storage.acting_owner import maintenance_context
 
 OFF_RECORD = {"off_record": True}
@@ -189,7 +187,7 @@ class ResentHistory:
         if place.summary is not None:
             metadata[SUMMARY] = place.summary.rendered_text
         if coming.appends:
-            metadata |= await self._reasoning_before(place, words)
+            metadata |= await self._sent.appended(place, said, words)
         else:
             metadata |= await self._sent.differing(place, said, words)
         new = replace(
@@ -209,25 +207,6 @@ class ResentHistory:
         elif coming.beside is None:
             await self._go_on_there(turn)
         return turn
-
-    async def _reasoning_before(self, place: MatchTarget, message: Message) -> dict[str, Json]:
-        """Return metadata that shows the model its reasoning before the tool calls whose results this message
-        contains.
-        """
-        if place.branch_id is None or not any(isinstance(block, ToolResultBlock) for block in message.blocks):
-            return {}
-        before = None if place.follows is None else place.follows + 1
-        newest = await self._engine.store.turns.history(place.branch_id, limit=1, before=before)
-        turn = newest[-1] if newest else None
-        if turn is None or turn.answer is None or not calls_of(turn.answer):
-            return {}
-        steps = await self._engine.store.turns.steps(turn.id)
-        blocks = with_reasoning(steps[-1].items, turn.answer.blocks) if steps else turn.answer.blocks
-        if blocks == turn.answer.blocks:
-            return {}
-        lead, said, _ = message_of(turn)
-        shown = (*lead, said, Message(role="assistant", blocks=blocks))
-        return as_sent_field({turn.id: shown}, {turn.id: (turn.user_message, turn.answer)})
 
     async def _go_on_there(self, turn: Turn) -> None:
         """Activate the branch of the newest message, which people expect to see when they open the thread."""

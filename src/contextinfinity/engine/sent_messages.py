@@ -17,14 +17,15 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_reasoning
 from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 from contextinfinity.domain.sent_form import all_in_form
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.rendered_calls import is_resent_as
 from contextinfinity.engine.thread_matching import HashedConversation, MatchTarget
 from contextinfinity.engine.trimmed_history import rows_of, side_of
-from contextinfinity.prompt.prompt_sections import THIS, as_sent_field, shown_turns
+from contextinfinity.prompt.prompt_sections import MESSAGE, as_sent_field, message_of, shown_turns
+from contextinfinity.prompt.render import has_no_output
 from contextinfinity.storage.contract import Store
 
 PAGE = 100
@@ -68,9 +69,36 @@ class SentMessages:
         else:
             found = differing_turns(turns, rows, kept, said.form)
         if lead or not _alike((kept,), said.sent, said.form):
-            found[THIS] = (*lead, *said.sent)
+            found[MESSAGE] = (*lead, *said.sent)
         stored = {turn.id: (turn.user_message, *(() if turn.answer is None else (turn.answer,))) for turn in turns}
-        return as_sent_field(found, {**stored, THIS: (kept,)})
+        return as_sent_field(found, {**stored, MESSAGE: (kept,)})
+
+    async def appended(self, target: MatchTarget, said: HashedConversation, kept: Message) -> dict[str, Json]:
+        """Do the same for a request whose messages are all new, as its client does not send the earlier ones.
+
+        Failed turns before it are hidden: the client got an error and no answer. The model is shown its
+        reasoning before the tool calls whose results ``kept`` contains.
+        """
+        assert target.branch_id is not None  # noqa: S101 - set by ``make``
+        found: dict[str, tuple[Message, ...]] = {}
+        stored: dict[str, tuple[Message, ...]] = {MESSAGE: (kept,)}
+        before = None if target.follows is None else target.follows + 1
+        while page := await self._store.turns.history(target.branch_id, limit=1, before=before):
+            turn, before = page[0], page[0].turn_seq
+            if turn.phase is Phase.FAILED and has_no_output(turn):
+                found[turn.id] = ()
+                continue
+            if any(isinstance(block, ToolResultBlock) for block in kept.blocks) and turn.answer is not None:
+                steps = await self._store.turns.steps(turn.id)
+                blocks = with_reasoning(steps[-1].items, turn.answer.blocks) if steps else turn.answer.blocks
+                if blocks != turn.answer.blocks:
+                    lead, message, _ = message_of(turn)
+                    found[turn.id] = (*lead, message, Message(role="assistant", blocks=blocks))
+                    stored[turn.id] = (turn.user_message, turn.answer)
+            break
+        if not _alike((kept,), said.sent, said.form):
+            found[MESSAGE] = said.sent
+        return as_sent_field(found, stored)
 
     def note(self, turn_id: TurnId, said: HashedConversation) -> None:
         """Store the hash of the messages that a turn's request sent."""

@@ -41,6 +41,7 @@ from contextinfinity.engine.repeated_requests import all_the_same, failed_just_n
 from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, purpose_of
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.prompt.prompt_sections import WHOLE, as_sent_field
 from contextinfinity.prompt.tasks import goes_on
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
@@ -390,7 +391,7 @@ class ThreadMatching:
         sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
         await keep_pictures(self._store.contents, sides, coming.said.blobs)
         if coming.appends:  # identical messages may be appended again
-            recorded_exchanges = [replace(one, asked=None) for one in spot.missing]
+            recorded_exchanges = _with_sent(spot.missing, rows_of(coming.said.history))
         else:
             recorded_exchanges = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
         last = (await self._store.turns.record(branch_id, recorded_exchanges))[-1]
@@ -552,6 +553,17 @@ def _new_record(said: HashedConversation, session: Session | None, *, fork: bool
     return MatchTarget(
         branch_id=branch_id, follows=0, is_fork=fork, missing=said.recorded, is_shared=bool(said.history)
     )
+
+
+def _with_sent(exchanges: Sequence[Exchange], rows: list[list[Message]]) -> list[Exchange]:
+    """Keep the messages of exchanges as they were sent, because no later request sends them again."""
+    left, kept = iter(rows), list[Exchange]()
+    for exchange in exchanges:
+        sides = (exchange.message,) if exchange.answer is None else (exchange.message, exchange.answer)
+        sent = [message for _ in sides for message in next(left)]
+        field = as_sent_field({WHOLE: sent}, {WHOLE: sides})
+        kept.append(replace(exchange, asked=None, metadata={**(exchange.metadata or {}), **field}))
+    return kept
 
 
 def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:

@@ -38,19 +38,17 @@ class TailMatch(Struct, frozen=True, kw_only=True):
 
 
 def rows_of(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group consecutive messages of one side; messages without content are dropped.
+    """Group consecutive messages of one side.
 
-    System messages belong to the row that they precede, or to the last one.
+    System messages, and messages without content, belong to the row that they precede, or to the last one.
     """
     rows: list[list[Message]] = []
     waiting: list[Message] = []
     is_answer = False  # of the last row
     for message in messages:
         role = message.role
-        if role == "system":
+        if role == "system" or not message.blocks:
             waiting.append(message)
-        elif not message.blocks:
-            continue
         else:
             if not rows or is_answer is not (role == "assistant"):
                 rows.append([])
@@ -63,7 +61,7 @@ def rows_of(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def _is_answer(row: Sequence[Message]) -> bool:
-    return any(message.role == "assistant" for message in row)
+    return any(message.role == "assistant" and message.blocks for message in row)
 
 
 def side_of(row: Sequence[Message]) -> Message:

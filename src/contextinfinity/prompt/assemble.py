@@ -15,7 +15,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.workspace_prompt import WorkspaceText
-from contextinfinity.errors import ContextInfinityError
+from contextinfinity.errors import ContextInfinityError, ProviderError
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import MOST_MARKERS, lay_out, markers, pins_text, summary_pair
 from contextinfinity.prompt.measure import Measure
@@ -82,9 +82,7 @@ def assemble(
     shown = cut(sections, shrunk) if shrunk else sections
     counted = measure.sections(shown)
     if sum(section.tokens for section in counted) > limit:
-        low = low_mark(sections, measure, limit) if frame.holds_cuts else None
-        window, rejected = frame.budget.input_limit, frame.rejected
-        shrunk = shrink(sections, measure, limit, window, shrunk, low=low, rejected=rejected)
+        shrunk = _shrunk(sections, frame, measure, limit, shrunk)
         shown = cut(sections, shrunk)
         counted = measure.sections(shown)
     prompt = lay_out(shown, with_tools=frame.abilities.tools)
@@ -120,6 +118,17 @@ def assemble(
         token_scale=measure.scale,
     )
     return Assembled(prompt=_marked(prompt, shown, frame, measure), plan=plan, spans=spans, workspace=shown.workspace)
+
+
+def _shrunk(sections: Sections, frame: Frame, measure: Measure, limit: int, start: Shrunk | None) -> Shrunk:
+    """Return the cuts with which the prompt fits; an error names the whole window of the model."""
+    low = low_mark(sections, measure, limit) if frame.holds_cuts else None
+    window, rejected = frame.budget.input_limit, frame.rejected
+    try:
+        return shrink(sections, measure, limit, window, start, low=low, rejected=rejected)
+    except ProviderError as error:
+        error.upstream |= {"limit": frame.budget.model_limit, "answer": frame.budget.model_limit - window}
+        raise
 
 
 def _repeats(shrunk: Shrunk, frame: Frame) -> bool:

@@ -78,7 +78,10 @@ class Sections(Struct, frozen=True, kw_only=True):
     workspace: WorkspaceText | None = None
 
 
+WHOLE, MESSAGE = "turn", "message"
+"""Keys in ``AS_SENT`` of messages that are shown in place of the turn that holds them, or of its message alone."""
 THIS = "this"
+"""Once the key of messages in place of the turn's own one, that later requests did not inherit."""
 
 
 class RenderCache:
@@ -142,8 +145,11 @@ def shown_turns(
         pairs = zip(turns, [*turns[1:], then], strict=False)
         shown = [_shown(turn, render_turn(turn, after, layout)) for turn, after in pairs]
     for place, turn in enumerate(turns if sent else ()):
+        messages = shown[place].messages
         if turn.id in sent:
             shown[place] = _shown(turn, sent[turn.id])
+        elif MESSAGE + turn.id in sent and messages and messages[0] is turn.user_message:
+            shown[place] = _shown(turn, (*sent[MESSAGE + turn.id], *messages[1:]))
     return tuple(shown)
 
 
@@ -153,8 +159,9 @@ def _shown(turn: Turn, messages: tuple[Message, ...]) -> Shown:
 
 def message_of(turn: Turn) -> tuple[tuple[Message, ...], Message, tuple[Message, ...]]:
     """Return the message of the current turn as it was sent, with the messages sent before and after it."""
-    sent = _as_sent([turn]).get(THIS, ())
-    places = [place for place, message in enumerate(sent) if message.role in ("user", "tool")]
+    own = _as_sent([turn])
+    sent = own.get(THIS, own.get(MESSAGE + turn.id, ()))
+    places = [place for place, message in enumerate(sent) if message.role in ("user", "tool") and message.blocks]
     if not places:
         return (), turn.user_message, ()
     return sent[: places[-1]], sent[places[-1]], sent[places[-1] + 1 :]
@@ -195,9 +202,10 @@ def _as_sent(turns: Iterable[Turn]) -> dict[str, tuple[Message, ...]]:
     found: dict[str, Json] = {}
     known: dict[str, Turn] = {}
     for turn in turns:
-        known[turn.id] = known[THIS] = turn
+        own: dict[str, str] = {WHOLE: turn.id, MESSAGE: MESSAGE + turn.id}
+        known |= dict.fromkeys((turn.id, THIS, MESSAGE + turn.id), turn)
         if isinstance(turn.metadata, dict) and isinstance(sent := turn.metadata.get(AS_SENT), dict):
-            found.update(sent)
+            found.update({own.get(key, str(key)): messages for key, messages in sent.items()})
     try:
         return {
             key: tuple(_message(value, known.get(key)) for value in messages)

@@ -26,16 +26,14 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import (
     ContentBlock,
     Message,
-    ReasoningBlock,
-    ReasoningItem,
     TextBlock,
     ToolOutputItem,
     ToolResultBlock,
     ToolUseBlock,
     TranscriptItem,
-    UnknownBlock,
-    UnknownItem,
     blocks_of,
+    is_kept,
+    kept_block,
     say,
 )
 from contextinfinity.domain.plan import LAYOUT_VERSION
@@ -78,11 +76,7 @@ def render_rounds(items: Iterable[TranscriptItem], *, running: bool = False) -> 
 
 
 def _blocks(item: TranscriptItem, running: bool) -> tuple[ContentBlock, ...]:
-    if running and isinstance(item, ReasoningItem):
-        return (ReasoningBlock(encrypted_content=item.encrypted_content, raw=item.raw),)
-    if running and isinstance(item, UnknownItem):
-        return (UnknownBlock(provider=item.provider, raw=item.raw),)
-    return blocks_of((item,))
+    return (kept_block(item),) if running and is_kept(item) else blocks_of((item,))
 
 
 def has_no_output(turn: Turn) -> bool:

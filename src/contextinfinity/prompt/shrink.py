@@ -283,7 +283,7 @@ def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderErro
         hint="Shorten the message, unpin a fact, choose a model with a larger window, or lower "
         "response_reserve_tokens.",
     )
-    error.upstream = {"tokens": measure.total(sections), "limit": limit, "tools": tools}
+    error.upstream = {"tokens": measure.total(sections), "tools": tools}
     return error
 
 

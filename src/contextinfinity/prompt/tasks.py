@@ -41,8 +41,9 @@ def opens_task(shown: Shown) -> bool:
 
 def words_of(shown: Shown) -> tuple[Message, ...]:
     """Return the messages of a turn before its first answer."""
-    first = next((place for place, one in enumerate(shown.messages) if one.role == "assistant"), len(shown.messages))
-    return shown.messages[:first]
+    said = shown.messages
+    first = next((place for place, one in enumerate(said) if one.role == "assistant" and one.blocks), len(said))
+    return said[:first]
 
 
 def running_from(turns: Sequence[Shown], message: Message) -> int:

@@ -127,6 +127,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     ``pieces`` are its deltas when it streams (default: a word at a time). What a vendor does not show, such as
     reasoning over chat completions, is only counted. ``redacted`` reasoning comes without its words (Anthropic).
+    ``hosted`` are items or blocks of tools that the vendor runs itself.
     ``stopped_by`` is the text that the request wanted it to stop at.
     """
 
@@ -135,6 +136,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     tool_calls: tuple[Call, ...] = ()
     reasoning: str | None = None
     redacted: bool = False
+    hosted: tuple[Json, ...] = ()
     refusal: str | None = None
     citations: tuple[Cite, ...] = ()
     stop: Stop | None = None

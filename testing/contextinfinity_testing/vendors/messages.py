@@ -141,6 +141,7 @@ def _content(asked: Asked, answer: Answer) -> Iterator[Json]:
         shown = "" if thinking.get("display") == "omitted" else answer.reasoning
         signed = {"type": "thinking", "thinking": shown, "signature": sign(answer.reasoning)}
         yield {"type": "redacted_thinking", "data": sign(answer.reasoning)} if answer.redacted else signed
+    yield from answer.hosted
     if answer.delivery.unknown:
         yield {"type": "future_block", "note": "nobody knows this block"}
     if answer.said:

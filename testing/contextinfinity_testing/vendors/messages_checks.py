@@ -21,6 +21,9 @@ BLOCKS = {
     "redacted_thinking": names("type data"),
     "tool_use": names("type id name input cache_control caller toolset_name"),
     "tool_result": names("type tool_use_id content is_error cache_control toolset_name"),
+    "search_result": names("type source title content citations cache_control"),
+    "server_tool_use": names("type id name input cache_control caller"),
+    "web_search_tool_result": names("type tool_use_id content cache_control caller"),
 }
 REQUIRED = {
     "text": ("text",),
@@ -30,11 +33,16 @@ REQUIRED = {
     "redacted_thinking": ("data",),
     "tool_use": ("id", "input", "name"),
     "tool_result": ("tool_use_id",),
+    "search_result": ("source", "title", "content"),
+    "server_tool_use": ("id", "name", "input"),
+    "web_search_tool_result": ("tool_use_id", "content"),
 }
-OF_ASSISTANT = ("text", "thinking", "redacted_thinking", "tool_use")
-OF_USER = ("text", "image", "document", "tool_result")
+OF_ASSISTANT = ("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "web_search_tool_result")
+OF_USER = ("text", "image", "document", "tool_result", "search_result")
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
 TOOL_ID = re.compile(r"^[a-zA-Z0-9_-]+$")
+FUTURE = "future_"
+"""Fields of a later version of the API begin so; they are accepted."""
 MARKERS = 4
 LEAST_THINKING = 1024
 
@@ -78,7 +86,7 @@ def _invalid(message: str) -> Refused:
 
 def _known(value: Json, allowed: Collection[str], path: str) -> None:
     for key in value:
-        if key not in allowed:
+        if key not in allowed and not key.startswith(FUTURE):
             raise _invalid(f"{path}{key}: Extra inputs are not permitted")
 
 
@@ -201,7 +209,7 @@ def _image(block: Json, path: str) -> None:
 
 def _tool_result(block: Json, path: str) -> None:
     for place, inner in enumerate(blocks(block.get("content") or [])):
-        _block(inner, f"{path}.tool_result.content.{place}", ("text", "image", "document"))
+        _block(inner, f"{path}.tool_result.content.{place}", ("text", "image", "document", "search_result"))
 
 
 def _signed(block: Json, path: str) -> None:

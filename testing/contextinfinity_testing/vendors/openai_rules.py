@@ -14,6 +14,8 @@ from contextinfinity_testing.vendors.wire import IMAGE_TYPES, Refused, is_base64
 REASONS = re.compile(r"^(o\d|gpt-[56](?!\S*-chat))")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+FUTURE = "future_"
+"""Fields of a later version of the API begin so; they are accepted."""
 KINDS = {str: "a string", list: "an array", dict: "an object", int: "an integer", type(None): "null", bool: "a boolean"}
 
 
@@ -25,7 +27,7 @@ def invalid(message: str, param: str | None, code: str | None = None) -> Refused
 def known(value: Json, allowed: Collection[str], path: str) -> None:
     """Refuse a parameter that does not exist."""
     for key in value:
-        if key not in allowed:
+        if key not in allowed and not key.startswith(FUTURE):
             where = _under(path, key)
             raise invalid(f"Unknown parameter: '{where}'.", where, "unknown_parameter")
 

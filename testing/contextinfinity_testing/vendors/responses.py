@@ -119,12 +119,14 @@ class _Reply:
         answer, items = self._answer, []
         if answer.reasoning is not None:
             items.append(_reasoning(asked, answer.reasoning))
+        items.extend(answer.hosted)
         if answer.delivery.unknown:
             items.append({"id": asked.ids.new("fut_"), "type": UNKNOWN, "payload": {"note": "nobody knows this item"}})
         if answer.said or answer.refusal is not None or not answer.tool_calls:
             items.append(_message(asked, answer, self._ended["status"]))
         items.extend(_call(asked, call) for call in answer.tool_calls)
-        issued.remember([item for item in items if item["type"] != UNKNOWN])
+        known = [item for item in items if item["type"] != UNKNOWN]
+        issued.remember(known, is_stored=asked.body.get("store") is not False)
         return items
 
 
@@ -134,7 +136,8 @@ def _error(trouble: Trouble) -> Json:
 
 
 def _part(item: Json) -> Part:
-    role = item.get("role") or {"function_call_output": "tool"}.get(item.get("type"), "assistant")
+    kind = str(item.get("type", "message"))
+    role = item.get("role") or ("tool" if kind.endswith("_output") else "assistant")
     return part({"developer": "system"}.get(role, role), "\n".join(texts(item)), item)
 
 
@@ -220,13 +223,21 @@ def _citation(cite: Cite, said: str) -> Json:
 
 
 def _call(asked: Asked, call: Call) -> Json:
+    call_id = call.id or asked.ids.new("call_")
+    for tool in asked.body.get("tools") or []:
+        if tool["type"] == "custom" and tool["name"] == call.name:
+            item = {"id": asked.ids.new("ctc_"), "type": "custom_tool_call", "status": "completed"}
+            return {**item, "call_id": call_id, "name": call.name, "input": call.arguments["input"]}
+    space, _, name = call.name.rpartition("__")
+    offered = {tool["name"] for tool in asked.body.get("tools") or [] if tool["type"] == "namespace"}
+    inside = {"name": name, "namespace": space} if space in offered else {"name": call.name}
     return {
         "id": asked.ids.new("fc_"),
         "type": "function_call",
         "status": "completed",
         "arguments": arguments(call.arguments),
-        "call_id": call.id or asked.ids.new("call_"),
-        "name": call.name,
+        "call_id": call_id,
+        **inside,
     }
 
 
@@ -235,6 +246,7 @@ def _item(index: int, item: Json, answer: Answer) -> Iterator[_Told]:
         "reasoning": ({"summary": []}, _summary),
         "message": ({"content": [], "status": "in_progress"}, _content),
         "function_call": ({"arguments": "", "status": "in_progress"}, _arguments),
+        "custom_tool_call": ({"input": "", "status": "in_progress"}, _input),
     }.get(item["type"], ({}, lambda *_: iter(())))
     yield _Told("response.output_item.added", {"output_index": index, "item": {**item, **begun}})
     yield from inner(index, item, answer)
@@ -283,3 +295,10 @@ def _arguments(index: int, item: Json, answer: Answer) -> Iterator[_Told]:
     for piece in halves(item["arguments"]):
         yield _Told("response.function_call_arguments.delta", {**at, "delta": piece}, True)
     yield _Told("response.function_call_arguments.done", {**at, "arguments": item["arguments"], "name": item["name"]})
+
+
+def _input(index: int, item: Json, answer: Answer) -> Iterator[_Told]:
+    at = {"item_id": item["id"], "output_index": index}
+    for piece in halves(item["input"]):
+        yield _Told("response.custom_tool_call_input.delta", {**at, "delta": piece}, True)
+    yield _Told("response.custom_tool_call_input.done", {**at, "input": item["input"]})

@@ -42,7 +42,28 @@ ITEMS = {
     "function_call_output": names("type id call_id output status caller name namespace"),
     "reasoning": names("type id summary content encrypted_content status"),
     "item_reference": names("type id"),
+    "custom_tool_call": names("type id call_id name input status namespace"),
+    "custom_tool_call_output": names("type id call_id output status"),
+    "web_search_call": names("type id status action"),
+    "file_search_call": names("type id status queries results"),
+    "code_interpreter_call": names("type id status code container_id outputs"),
+    "image_generation_call": names("type id status result"),
+    "computer_call": names("type id status call_id action actions pending_safety_checks"),
+    "computer_call_output": names("type id status call_id output acknowledged_safety_checks"),
+    "local_shell_call": names("type id status call_id action"),
+    "local_shell_call_output": names("type id status output"),
+    "shell_call": names("type id status call_id action environment"),
+    "shell_call_output": names("type id status call_id output max_output_length"),
+    "apply_patch_call": names("type id status call_id operation"),
+    "apply_patch_call_output": names("type id status call_id output"),
+    "mcp_list_tools": names("type id server_label tools error"),
+    "mcp_approval_request": names("type id server_label name arguments"),
+    "mcp_approval_response": names("type id approval_request_id approve reason"),
+    "mcp_call": names("type id server_label name arguments output error status approval_request_id"),
+    "compaction": names("type id encrypted_content"),
 }
+IDS = {"message": "msg_", "function_call": "fc_", "reasoning": "rs_", "custom_tool_call": "ctc_"}
+"""How the ids of these items must begin."""
 FUNCTION = names("type name description parameters strict allowed_callers defer_loading output_schema async")
 ROLES = ("assistant", "system", "developer", "user")
 CONTENT = {
@@ -60,10 +81,13 @@ class Issued:
     def __init__(self) -> None:
         self._reasoning: set[str] = set()
         self._with: dict[str, str] = {}
+        self.kept: set[str] = set()
+        """The ids of the items that were stored."""
 
-    def remember(self, items: Sequence[Json]) -> None:
+    def remember(self, items: Sequence[Json], *, is_stored: bool) -> None:
         """Take the items of an answer, in order."""
         thought = None
+        self.kept |= {item["id"] for item in items if is_stored}
         for item in items:
             if item["type"] == "reasoning":
                 thought = item["id"]
@@ -89,7 +113,7 @@ def check(body: Json, issued: Issued) -> None:
         _tool(tool, f"tools[{index}]")
     if not isinstance(body["input"], str):
         typed(body["input"], list, "input", "one of an array of objects or string")
-        _items(body["input"])
+        _items(body["input"], issued)
         _calls(body["input"])
         _reasoning(body["input"], issued)
 
@@ -99,7 +123,9 @@ def texts(item: Json) -> Iterable[str]:
     match item.get("type", "message"):
         case "function_call":
             yield item["name"] + " " + item["arguments"]
-        case "function_call_output":
+        case "custom_tool_call":
+            yield item["name"] + " " + item["input"]
+        case "function_call_output" | "custom_tool_call_output":
             yield from _said(item["output"])
         case "message":
             yield from _said(item["content"])
@@ -143,7 +169,7 @@ def _tool(tool: Json, path: str) -> None:
     check_schema(tool.get("parameters"), tool.get("strict"), f"function '{tool['name']}'", f"{path}.parameters")
 
 
-def _items(items: list[Json]) -> None:
+def _items(items: list[Json], issued: Issued) -> None:
     for index, item in enumerate(items):
         path = f"input[{index}]"
         typed(item, dict, path, "an input item")
@@ -160,8 +186,11 @@ def _items(items: list[Json]) -> None:
         elif kind == "function_call":
             check_name(item["name"], f"{path}.name")
             check_arguments(item["arguments"], f"{path}.arguments")
-        elif kind == "item_reference":
+        elif kind == "item_reference" and item["id"] not in issued.kept:
             raise _not_kept(item["id"])
+        if item.get("id") is not None and not item["id"].startswith(IDS.get(kind, "")):
+            said = f"Invalid '{path}.id': '{item['id']}'. Expected an ID that begins with '{IDS[kind][:-1]}'."
+            raise invalid(said, f"{path}.id", "invalid_value")
 
 
 def _required(kind: str) -> Sequence[str]:
@@ -171,7 +200,9 @@ def _required(kind: str) -> Sequence[str]:
         "function_call_output": ("call_id", "output"),
         "reasoning": ("id", "summary"),
         "item_reference": ("id",),
-    }[kind]
+        "custom_tool_call": ("call_id", "name", "input"),
+        "custom_tool_call_output": ("call_id", "output"),
+    }.get(kind, ())
 
 
 def _message(item: Json, path: str) -> None:
@@ -196,16 +227,18 @@ def _pictures(content: Json, path: str) -> None:
 
 
 def _calls(items: list[Json]) -> None:
-    called: list[str] = []
+    called: list[tuple[str, str]] = []
     answered: set[str] = set()
     for item in items:
-        if item.get("type") == "function_call":
-            called.append(item["call_id"])
-        elif item.get("type") == "function_call_output":
-            if item["call_id"] not in called:
-                raise invalid(f"No tool call found for function call output with call_id {item['call_id']}.", "input")
+        if item.get("type") in ("function_call", "custom_tool_call"):
+            called.append((item["type"], item["call_id"]))
+        elif item.get("type") in ("function_call_output", "custom_tool_call_output"):
+            kind = item["type"].removesuffix("_output")
+            if (kind, item["call_id"]) not in called:
+                named = kind.replace("_", " ")
+                raise invalid(f"No tool call found for {named} output with call_id {item['call_id']}.", "input")
             answered.add(item["call_id"])
-    for call_id in called:
+    for _, call_id in called:
         if call_id not in answered:
             raise invalid(f"No tool output found for function call {call_id}.", "input")
 
@@ -214,10 +247,10 @@ def _reasoning(items: list[Json], issued: Issued) -> None:
     thoughts: list[str] = []
     for index, item in enumerate(items):
         if item.get("type") == "reasoning":
-            _known_thought(item)
+            _known_thought(item, issued)
             thoughts.append(item["id"])
             after = items[index + 1] if index + 1 < len(items) else {}
-            if after.get("type", "message") not in ("message", "function_call", "reasoning") or _asks(after):
+            if str(after.get("type", "")).endswith("_output") or _asks(after):
                 said = f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
                 raise invalid(said, "input")
         needed = issued.came_with(item.get("id"))
@@ -230,10 +263,12 @@ def _asks(item: Json) -> bool:
     return not item or item.get("role", "assistant") != "assistant"
 
 
-def _known_thought(item: Json) -> None:
+def _known_thought(item: Json, issued: Issued) -> None:
     sealed = item.get("encrypted_content")
     if sealed is None:
-        raise _not_kept(item["id"])
+        if item["id"] not in issued.kept:
+            raise _not_kept(item["id"])
+        return
     if unsealed(sealed, item["id"]) is None:
         said = f"The encrypted content for item {item['id']} could not be verified."
         raise invalid(said, None, "invalid_encrypted_content")

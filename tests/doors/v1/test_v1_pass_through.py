@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import threading
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,6 @@ from anthropic import Anthropic
 from openai import BadRequestError, OpenAI
 
 from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
-from contextinfinity_testing.vendors.wire import sign
 from tests.doors.cix import Cix
 from tests.doors.v1.upstream import Desk
 
@@ -27,191 +27,6 @@ PNG = base64.b64encode(
 PDF = base64.b64encode(b"%PDF-1.4 not much of a file").decode()
 MARK = {"cache_control": {"type": "ephemeral"}}
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-
-CHAT: dict[str, dict[str, Any]] = {
-    "system and developer messages in their places": {
-        "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "developer", "content": [{"type": "text", "text": "Use metres."}]},
-            {"role": "user", "content": "How long is it?"},
-            {"role": "assistant", "content": "Two metres."},
-            {"role": "system", "content": "The user is in a hurry."},
-            {"role": "user", "content": "And the other one?", "name": "Ann"},
-        ]
-    },
-    "several messages in a row": {
-        "messages": [{"role": "user", "content": "One."}, {"role": "user", "content": " Two. "}],
-    },
-    "tools, their strictness, and several calls at once": {
-        "messages": [
-            {"role": "user", "content": "How is the weather in Rome and in Oslo?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": f"call_{city}", "type": "function", "function": {"name": "weather", "arguments": arguments}}
-                    for city, arguments in (("a", '{"city": "Rome"}'), ("b", '{"city":  "Oslo"}'))
-                ],
-            },
-            {"role": "tool", "tool_call_id": "call_a", "content": "Sunny."},
-            {"role": "tool", "tool_call_id": "call_b", "content": [{"type": "text", "text": "Rain."}]},
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {"name": "weather", "description": "Tells.", "parameters": WEATHER, "strict": False},
-            }
-        ],
-        "tool_choice": "auto",
-        "parallel_tool_calls": True,
-    },
-    "parameters": {
-        "messages": [{"role": "user", "content": "Say something in JSON."}],
-        "response_format": {"type": "json_object"},
-        "temperature": 0.3,
-        "top_p": 0.9,
-        "seed": 7,
-        "presence_penalty": 0.5,
-        "logit_bias": {"50256": -100},
-        "max_tokens": 77,
-        "stop": ["END", "\n\n\n"],
-        "logprobs": True,
-        "top_logprobs": 2,
-        "user": "ann",
-    },
-    "pictures and files": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "What is in these?"},
-                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}},
-                    {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}},
-                ],
-            }
-        ],
-    },
-    "an answer that the client began": {
-        "messages": [
-            {"role": "user", "content": "Write a haiku."},
-            {"role": "assistant", "content": "An old silent pond"},
-        ],
-    },
-}
-ANTHROPIC: dict[str, dict[str, Any]] = {
-    "parameters of an older version and of a beta, and no tools": {
-        "messages": [{"role": "user", "content": "Hi."}],
-        "tools": [],
-        "temperature": 0.5,
-        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
-    },
-    "markers for caches, system in blocks": {
-        "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Use metres.", **MARK}],
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "How long is it?", **MARK}]},
-            {"role": "assistant", "content": [{"type": "text", "text": "Two metres."}]},
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": "And the other?"}, {"type": "text", "text": "?", **MARK}],
-            },
-        ],
-    },
-    "thinking and redacted thinking": {
-        "thinking": {"type": "enabled", "budget_tokens": 1024},
-        "max_tokens": 3000,
-        "messages": [
-            {"role": "user", "content": "How is the weather in Rome?"},
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "I should look.", "signature": sign("I should look.")},
-                    {"type": "redacted_thinking", "data": sign("Hidden.")},
-                    {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "Sunny.", **MARK}],
-            },
-        ],
-        "tools": [{"name": "weather", "description": "Tells.", "input_schema": WEATHER, **MARK}],
-    },
-    "files, and a choice of tools": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "document",
-                        "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
-                        "title": "A file",
-                    },
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
-                    {"type": "text", "text": "What is in these?"},
-                ],
-            }
-        ],
-        "tools": [{"name": "weather", "description": "Tells.", "input_schema": WEATHER}],
-        "tool_choice": {"type": "auto", "disable_parallel_tool_use": False},
-        "stop_sequences": ["END"],
-        "metadata": {"user_id": "account-7"},
-    },
-}
-OURS = {"model", "stream", "stream_options"}
-
-
-def sent_on(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
-    """Return what the vendor was asked, without what the engine has to change."""
-    return {name: value for name, value in desk.asked.items() if name not in OURS}
-
-
-@pytest.mark.req("API-12")
-@pytest.mark.parametrize("case", CHAT)
-def test_a_chat_request_reaches_the_model_as_it_was_sent(desk: Desk, case: str) -> None:
-    body = CHAT[case]
-    params = {} if "user" in body else {"user_id": str(uuid4())}
-    for again in range(2):
-        desk.say("Fine.")
-        answer = desk.server.http.post("/v1/chat/completions", json={"model": "open", **body}, params=params)
-        assert answer.status_code == 200, answer.text
-        assert "x-ignored-parameters" not in answer.headers
-        assert sent_on(desk, body) == body, f"request {again}"
-    if body["messages"][-1]["role"] != "assistant":
-        said = answer.json()["choices"][0]["message"]
-        more = [
-            *body["messages"],
-            {"role": "assistant", "content": said["content"]},
-            {"role": "user", "content": "So?"},
-        ]
-        desk.say("Well.")
-        desk.server.http.post("/v1/chat/completions", json={"model": "open", **body, "messages": more}, params=params)
-        assert desk.asked["messages"] == more
-
-
-@pytest.mark.req("API-12")
-@pytest.mark.parametrize("case", ANTHROPIC)
-def test_a_request_for_a_message_reaches_the_model_as_it_was_sent(desk: Desk, case: str) -> None:
-    body = {"max_tokens": 500, **ANTHROPIC[case]}
-    params = {} if "metadata" in body else {"user_id": str(uuid4())}
-    betas = "interleaved-thinking-2025-05-14,context-management-2025-06-27"
-    headers = {"anthropic-version": "2023-06-01", "anthropic-beta": betas}
-    for again in range(2):
-        desk.say("Fine.")
-        answer = desk.server.http.post("/v1/messages", json={"model": "sonnet", **body}, params=params, headers=headers)
-        assert answer.status_code == 200, answer.text
-        assert "x-ignored-parameters" not in answer.headers
-        assert sent_on(desk, body) == body, f"request {again}"
-        assert headers.items() <= dict(desk.vendors.requests[-1].headers).items()
-    more = [
-        *body["messages"],
-        {"role": "assistant", "content": answer.json()["content"]},
-        {"role": "user", "content": [{"type": "text", "text": "So?", **MARK}]},
-    ]
-    desk.say("Well.")
-    desk.server.http.post(
-        "/v1/messages", json={"model": "sonnet", **body, "messages": more}, params=params, headers=headers
-    )
-    assert desk.asked["messages"] == more
 
 
 @pytest.mark.req("API-12")
@@ -265,39 +80,6 @@ def test_the_probabilities_of_words_are_returned_as_the_vendor_gives_them(desk: 
     desk.say("Fine.")
     client.chat.completions.create(model="open", messages=[*asked["messages"], {"role": "user", "content": "So?"}])
     assert "logprob" not in desk.shown
-
-
-@pytest.mark.req("API-7", "API-12")
-def test_parameters_and_tools_of_responses_reach_openai_as_sent(desk: Desk) -> None:
-    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
-    town = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
-    strict = {"type": "function", "name": "town", "parameters": {**town, "additionalProperties": False}, "strict": True}
-    asked: dict[str, Any] = {
-        "instructions": "Be brief.",
-        "text": {"verbosity": "low", "format": {"type": "json_object"}},
-        "reasoning": {"effort": "low", "summary": "auto"},
-        "max_output_tokens": 900,
-        "max_tool_calls": 3,
-        "parallel_tool_calls": True,
-        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "town"}]},
-        "service_tier": "flex",
-        "prompt_cache_key": "mine",
-        "safety_identifier": "ann",
-        "metadata": {"trip": "7"},
-        "tools": [strict],
-    }
-    messages: Any = [{"role": "developer", "content": "Use JSON."}, {"role": "user", "content": "Which town?"}]
-    desk.say("{}")
-    answer = client.responses.with_raw_response.create(model="gpt", input=messages, **asked)
-    assert {name: desk.asked.get(name) for name in asked} == asked
-    assert [(item["role"], item["content"]) for item in desk.asked["input"][:1]] == [("developer", "Use JSON.")]
-    assert "x-ignored-parameters" not in answer.headers
-    added = desk.asked.keys() - asked.keys()
-    assert added == {"model", "input", "stream", "store", "include"}
-    desk.say("{}")
-    plain = client.responses.with_raw_response.create(model="gpt", input="Hello", tools=[{"type": "web_search"}])
-    assert plain.headers["x-ignored-parameters"] == "tools.web_search"
-    assert desk.asked.keys() == {"model", "input", "stream", "store", "include", "prompt_cache_key"}
 
 
 @pytest.mark.req("API-12")
@@ -466,8 +248,9 @@ def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) 
     assert refused.status_code == 400
     error = refused.json()["error"]
     assert error["code"] == "context_length_exceeded"
-    assert error["message"].startswith("This model's maximum context length is ")
-    assert "in the tools" in error["message"]
+    said = r"This model's maximum context length is 128000 tokens\. However, your messages resulted in \d+ tokens "
+    said += r"\(\d+ in the messages, \d+ in the functions\)\. Please reduce the length of the messages or functions\."
+    assert re.fullmatch(said, error["message"])
     for messages in ([large, {"role": "user", "content": "And now?"}], [{"role": "user", "content": "Once more?"}]):
         desk.say("Fine.")
         answer = desk.server.http.post("/v1/chat/completions", json={**body, "messages": messages}, params=whose)

@@ -135,8 +135,7 @@ def test_an_input_that_does_not_fit_is_refused_in_openais_words(desk: Desk, clie
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(**asked)
     assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
-    assert refused.value.body["message"].startswith(words)  # type: ignore[index]
-    assert "in the tools" in refused.value.body["message"]  # type: ignore[index]
+    assert refused.value.body["message"] == words  # type: ignore[index]
     told = list(client.responses.create(**asked, stream=True))
     assert [event.type for event in told] == ["response.created", "response.in_progress", "response.failed"]
     assert told[-1].response.error.code == "context_length_exceeded"
@@ -160,7 +159,6 @@ def test_nonsense_is_refused_in_words(desk: Desk) -> None:
         {"input": [{"type": "function_call_output", "output": "x"}]},
         {"input": [{"type": "reasoning", "encrypted_content": "cix1.????"}, hi]},
         {"input": [{"type": "reasoning", "encrypted_content": "cix1.eyJ0eXBlIjoidGV4dCJ9"}, hi]},
-        {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "file_1"}]}]},
         {"input": [{"role": "user", "content": [{"type": "input_file", "deep": deep}]}]},
         {"input": [{"type": "strange", "deep": deep}, hi]},
         {"input": "Hi", "tools": [deep]},
@@ -210,7 +208,8 @@ def test_custom_and_namespaced_tools_come_back_as_they_were_offered(desk: Desk, 
     ]
     asked: Any = {"model": "gpt", "tools": tools, "store": False}
     made = client.responses.with_raw_response.create(input="Go", **asked)
-    assert made.headers["x-ignored-parameters"] == "tools.web_search"
+    assert "x-ignored-parameters" not in made.headers
+    assert desk.asked["tools"] == tools
     custom, called = made.parse().output
     assert (custom.type, custom.name, custom.input) == ("custom_tool_call", "apply_patch", "*** Begin")
     assert (called.type, called.name, called.namespace) == ("function_call", "close", "agents")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextinfinity.dialects.anthropic import reading, writing
-from contextinfinity.dialects.contract import AnswerView, IncomingRequest
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
@@ -42,9 +42,13 @@ class AnthropicMessages:
         """Write an error; ``request_id`` is the same as in the header ``request-id``."""
         return writing.error(problem, status, request_id)
 
-    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+    def size_error(self, size: RequestSize) -> dict[str, Json]:
         """Return the fields of the error for a request that does not fit, in Anthropic's words."""
-        return {"message": f"prompt is too long: {tokens} tokens > {limit} maximum"}
+        if size.tokens > size.limit:
+            return {"message": f"prompt is too long: {size.tokens} tokens > {size.limit} maximum"}
+        sizes = f"{size.tokens} + {size.answer} > {size.limit}"
+        said = f"input length and `max_tokens` exceed context limit: {sizes}"
+        return {"message": f"{said}, decrease input length or `max_tokens` and try again"}
 
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""

@@ -106,6 +106,9 @@ def _text(block: dict[str, Json]) -> Blocks:
 
 
 def _image(block: dict[str, Json]) -> Blocks:
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") == "file":
+        return (_as_it_came(block),)
     return (under("source", _picture, block.get("source")),)
 
 

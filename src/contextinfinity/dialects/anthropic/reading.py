@@ -121,7 +121,7 @@ def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json
     """Return the parameters that are passed unchanged to a model of the same API."""
     params = {name: kept_value(asked, name) for name in asked if name not in WRITTEN and asked[name] is not None}
     noted = {name: value for name, value in metadata.items() if name != "thread_id"}
-    return params | ({"metadata": noted} if noted else {})
+    return params | ({"metadata": noted} if noted or asked.get("metadata") == {} else {})
 
 
 def kept_value(asked: dict[str, Json], name: str) -> Json:

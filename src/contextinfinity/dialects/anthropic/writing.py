@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from contextinfinity.dialects.anthropic.content_blocks import PROVIDER
 from contextinfinity.dialects.contract import AnswerView, Stop
-from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock, UnknownBlock
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem, Usage
 
@@ -101,7 +102,7 @@ def _content(spoken: AnswerView) -> Iterator[Json]:
                 yield {"type": "text", "text": words}
                 words = ""
             yield {**_call(block), "input": _arguments(block)}
-        elif isinstance(block, ReasoningBlock) and (raw := _thought(block)) is not None:
+        elif isinstance(block, ReasoningBlock | UnknownBlock) and (raw := _own(block)) is not None:
             if words:
                 yield {"type": "text", "text": words}
                 words = ""
@@ -110,10 +111,12 @@ def _content(spoken: AnswerView) -> Iterator[Json]:
         yield {"type": "text", "text": words}
 
 
-def _thought(block: ReasoningBlock) -> dict[str, Json] | None:
-    """Return thinking as Anthropic wrote it, or None for reasoning of another vendor."""
-    raw = block.raw
-    return raw if isinstance(raw, dict) and raw.get("type") in ("thinking", "redacted_thinking") else None
+def _own(block: ReasoningBlock | UnknownBlock) -> dict[str, Json] | None:
+    """Return thinking, or a block of Anthropic's own tools, as it wrote it; None for what another vendor wrote."""
+    raw = block.raw if isinstance(block.raw, dict) else {}
+    if isinstance(block, UnknownBlock):
+        return raw if block.provider == PROVIDER and raw.get("type") else None
+    return raw if raw.get("type") in ("thinking", "redacted_thinking") else None
 
 
 def _call(block: ToolUseBlock) -> dict[str, Json]:
@@ -170,9 +173,9 @@ class MessageWriter:
             + delta
         )
 
-    def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write thinking of Anthropic's own models, which must be sent back unchanged; other reasoning is omitted."""
-        raw = _thought(block)
+    def reasoning(self, block: ReasoningBlock | UnknownBlock) -> bytes:
+        """Write what Anthropic's own models thought and its tools did; it must be sent back unchanged."""
+        raw = _own(block)
         self._thoughts += 1
         if raw is None:
             return b""
@@ -216,7 +219,7 @@ class MessageWriter:
         """Write the end of the text, the remaining tool calls, the stop reason and the usage."""
         out, thoughts, calls = [self._end_text()], 0, 0
         for block in spoken.blocks:
-            if isinstance(block, ReasoningBlock):  # reasoning that led only to calls was not written yet
+            if isinstance(block, ReasoningBlock | UnknownBlock):  # what led only to calls was not written yet
                 thoughts += 1
                 out.append(self.reasoning(block) if thoughts > self._thoughts else b"")
             elif isinstance(block, ToolUseBlock) and (calls := calls + 1) > self._calls:

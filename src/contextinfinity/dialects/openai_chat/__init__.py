@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextinfinity.dialects.contract import AnswerView, IncomingRequest, SseWriter
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize, SseWriter
 from contextinfinity.dialects.openai_chat import reading, writing
 from contextinfinity.dialects.openai_chat.embeddings import EmbeddingsRequest, read_embeddings, write_embeddings
 from contextinfinity.domain.message import Json
@@ -35,9 +35,9 @@ class OpenAIChat:
         """Write an error for an HTTP status."""
         return writing.error(problem, status)
 
-    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+    def size_error(self, size: RequestSize) -> dict[str, Json]:
         """Return the fields of the error for a request that does not fit, in OpenAI's words."""
-        return writing.size_error(tokens, limit, tools)
+        return writing.size_error(size)
 
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""

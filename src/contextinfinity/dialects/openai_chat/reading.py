@@ -146,7 +146,7 @@ def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json
     noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
     if not can_be_kept(params):
         raise InvalidValue("a parameter is nested too deeply, or contains a number that is too large")
-    return params | ({"metadata": noted} if noted else {})
+    return params | ({"metadata": noted} if noted or asked.get("metadata") == {} else {})
 
 
 def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from contextinfinity.dialects.contract import AnswerView, Stop
+from contextinfinity.dialects.contract import AnswerView, RequestSize, Stop
 from contextinfinity.domain.message import (
     LOGPROBS,
     REFUSAL,
@@ -20,6 +20,7 @@ from contextinfinity.domain.message import (
     ReasoningBlock,
     TextBlock,
     ToolUseBlock,
+    UnknownBlock,
     arguments_of,
 )
 from contextinfinity.domain.prompt import CallPiece
@@ -97,7 +98,7 @@ class ChatWriter:
         """Write a piece of text, with the log probabilities of its tokens if there are any."""
         return self._chunk(b'{"content":' + _encode(text) + b"}", logprobs=logprobs) if text else b""
 
-    def reasoning(self, block: ReasoningBlock) -> bytes:
+    def reasoning(self, block: ReasoningBlock | UnknownBlock) -> bytes:
         """Return nothing: reasoning is not shown."""
         return b""
 
@@ -165,11 +166,18 @@ def error(problem: Problem, status: int) -> Json:
     return {"error": body}
 
 
-def size_error(tokens: int, limit: int, tools: int) -> dict[str, Json]:
+def size_error(size: RequestSize) -> dict[str, Json]:
     """Return the fields of the error for a request that does not fit."""
-    said = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens"
-    of_tools = f" ({tools} of them in the tools)" if tools else ""
-    return {"message": f"{said}{of_tools}. Please reduce the length of the messages.", "param": "messages"}
+    said = f"This model's maximum context length is {size.limit} tokens. However, "
+    if size.tokens <= size.limit:
+        parts = f"{size.tokens} in the messages, {size.answer} in the completion"
+        said += f"you requested {size.tokens + size.answer} tokens ({parts})."
+        return {"message": f"{said} Please reduce the length of the messages or completion.", "param": "messages"}
+    said += f"your messages resulted in {size.tokens} tokens"
+    if size.tools:
+        said += f" ({size.tokens - size.tools} in the messages, {size.tools} in the functions)"
+    functions = " or functions" if size.tools else ""
+    return {"message": f"{said}. Please reduce the length of the messages{functions}.", "param": "messages"}
 
 
 def models(names: Sequence[str]) -> Json:

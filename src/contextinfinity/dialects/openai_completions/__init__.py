@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from contextinfinity.dialects.contract import AnswerView, IncomingRequest, SseWriter
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize, SseWriter
 from contextinfinity.dialects.openai_chat import reading
 from contextinfinity.dialects.openai_chat import writing as chat
 from contextinfinity.dialects.openai_chat.value_checks import (
@@ -18,7 +18,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     field,
     wanted,
 )
-from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, UnknownBlock
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
 
@@ -64,9 +64,9 @@ class OpenAICompletions:
         """Write an error for an HTTP status."""
         return chat.error(problem, status)
 
-    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
+    def size_error(self, size: RequestSize) -> dict[str, Json]:
         """Return the fields of the error for a request that does not fit, in OpenAI's words."""
-        return chat.size_error(tokens, limit, tools)
+        return chat.size_error(size)
 
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""
@@ -92,7 +92,7 @@ class CompletionWriter:
         """Return nothing: this API has no tool calls."""
         return b""
 
-    def reasoning(self, block: ReasoningBlock) -> bytes:
+    def reasoning(self, block: ReasoningBlock | UnknownBlock) -> bytes:
         """Return nothing: reasoning is not shown."""
         return b""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextinfinity.dialects.contract import AnswerView, IncomingRequest, SseWriter
+from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize, SseWriter
 from contextinfinity.dialects.openai_chat import writing as chat
 from contextinfinity.dialects.openai_responses import reading, writing
 from contextinfinity.dialects.openai_responses.stream_events import ResponseWriter
@@ -40,11 +40,10 @@ class OpenAIResponses:
         """Write an error for an HTTP status."""
         return chat.error(problem, status)
 
-    def size_error(self, tokens: int, limit: int, tools: int) -> dict[str, Json]:
-        """Return the fields of the error for a request that does not fit, in OpenAI's words and with the sizes."""
-        sizes = f"{tokens} tokens{f', {tools} of them in the tools' if tools else ''}; {limit} fit"
+    def size_error(self, size: RequestSize) -> dict[str, Json]:
+        """Return the fields of the error for a request that does not fit, in OpenAI's words, which name no sizes."""
         said = "Your input exceeds the context window of this model. Please adjust your input and try again."
-        return {"message": f"{said} ({sizes})", "param": "input"}
+        return {"message": said, "type": "invalid_request_error", "param": "input"}
 
     def models(self, names: Sequence[str]) -> Json:
         """Write the list of models."""

@@ -1,7 +1,7 @@
 """Parse the input items of a request into messages.
 
 Adjacent items of the assistant (reasoning, text, calls) become one message. Tool results become user messages. Items of
-other types are kept unchanged for the vendor. System and developer texts are collected separately.
+other types are kept unchanged for the vendor. The first system and developer texts are collected separately.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,8 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     field,
     wanted,
 )
-from contextinfinity.dialects.openai_responses.tools import custom_input, joined_name
+from contextinfinity.dialects.openai_responses.item_ids import place_of
+from contextinfinity.dialects.openai_responses.tools import custom_input
 from contextinfinity.domain.message import (
     REFUSAL,
     ContentBlock,
@@ -39,6 +40,7 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     UnknownBlock,
 )
+from contextinfinity.domain.sent_form import RESPONSES, in_form, joined_name, with_form
 
 Blocks: TypeAlias = tuple[ContentBlock, ...]
 Item: TypeAlias = dict[str, Json]
@@ -53,72 +55,86 @@ _ROLES = ("user", "assistant", "system", "developer")
 class InputItems:
     """Parses items one after the other.
 
-    System and developer texts become messages in place once there are ``in_place_from`` messages; None: never.
+    System and developer texts become messages in place once there are ``in_place_from`` messages.
     """
 
-    def __init__(self, *, in_place_from: int | None) -> None:
+    def __init__(self, *, in_place_from: int) -> None:
         self._in_place_from = in_place_from
-        self._layouts: list[list[Json]] = []
+        self._said: list[_ReadItems] = []
         self.system: list[str] = []
-        self.messages: list[Message] = []
+        self.system_sent: list[Json] = []
+        """The items with the first system texts, as sent."""
         self.layout: list[Json] = []
         """The type and the number of blocks of each item since the assistant's last one."""
 
-    def take(self, value: Json) -> None:
-        """Parse one item; without a type it is a message."""
-        item = an_object(value)
-        kind = wanted(item, "type", a_text) or "message"
-        read = _KINDS.get(kind)
-        if kind == "message":
-            self._message(item)
-        elif read is None:
-            if kind == "item_reference":
-                raise InvalidValue(f"there is no item {item.get('id')!r}", "Send the item itself.").inside("id")
-            self._answer((_as_it_came(item),))
-        elif kind.endswith("_output"):
-            self._said(kind, read(item))
-        else:
-            self._answer(read(item))
+    @property
+    def messages(self) -> list[Message]:
+        """The messages, each with its items as sent."""
+        return [with_form(said.message, RESPONSES, said.items) for said in self._said]
 
-    def _message(self, item: Item) -> None:
+    def take(self, value: Json) -> None:
+        """Parse one item; without a type it is a message, and a string is a message of the user."""
+        item = {"role": "user", "content": value} if isinstance(value, str) else an_object(value)
+        kind = wanted(item, "type", a_text) or "message"
+        if not can_be_kept(item):
+            raise InvalidValue("nested too deeply, or it contains a number that is too large")
+        if kind == "message":
+            self._message(item, value)
+        elif kind.endswith(("_output", "_response")):
+            self._add("user", _KINDS.get(kind, _other_result)(item), value, kind)
+        elif kind == "reasoning":
+            self._add("assistant", *_reasoning(item))
+        else:
+            self._add("assistant", _KINDS.get(kind, _as_it_came)(item), value)
+
+    def _message(self, item: Item, sent: Json) -> None:
         role = field(item, "role", a_text)
         if role not in _ROLES:
             raise expected(f"one of {', '.join(_ROLES)}", role).inside("role")
         blocks = _content(item, "content")
         if role == "user":
-            self._said("message", blocks)
+            self._add("user", blocks, sent, "message")
         elif role == "assistant":
-            self._answer(_with_phase(blocks, wanted(item, "phase", a_text)))
+            self._add("assistant", _with_phase(blocks, wanted(item, "phase", a_text)), sent)
         else:
             text = "".join(block.text for block in blocks if isinstance(block, TextBlock))
-            if text and self._in_place_from is not None and len(self.messages) >= self._in_place_from:
-                self.messages.append(Message(role="system", blocks=(TextBlock(text=text),)))
-                self._layouts.append([role, text])
-                self.layout.append([role, text])
-            elif text:
-                self.system.append(text)
-                self.layout.append([role, text])
+            self.layout.append([role, text])
+            if len(self._said) >= self._in_place_from:
+                told = Message(role="system", blocks=(TextBlock(text=text),) if text else ())
+                self._said.append(_ReadItems(told, [sent], [role, text]))
+            else:
+                self.system += [text] if text else []
+                self.system_sent.append(sent)
 
-    def _said(self, kind: str, blocks: Blocks) -> None:
-        self.messages.append(Message(role="user", blocks=blocks))
-        self.layout.append([kind, len(blocks)])
-        self._layouts.append([kind, len(blocks)])
+    def _add(self, role: Literal["user", "assistant"], blocks: Blocks, sent: Json, kind: str = "") -> None:
+        """Add an item; ``sent`` is None if it is not sent on, and ``kind`` its type if it is the user's."""
+        said = _ReadItems(Message(role=role, blocks=blocks), [] if sent is None else [sent], [])
+        if role == "assistant":
+            self.layout.clear()
+            if self._said and self._said[-1].message.role == "assistant":
+                before = self._said.pop()
+                joined = Message(role=role, blocks=before.message.blocks + blocks)
+                said = _ReadItems(joined, [*before.items, *said.items], [])
+        else:
+            said.layout.extend((kind, len(blocks)))
+            self.layout.append(said.layout)
+        self._said.append(said)
 
-    def _answer(self, blocks: Blocks) -> None:
-        self.layout.clear()
-        if self.messages and self.messages[-1].role == "assistant":
-            blocks = self.messages.pop().blocks + blocks
-            self._layouts.pop()
-        self.messages.append(Message(role="assistant", blocks=blocks))
-        self._layouts.append([])
-
-    def rows(self) -> Iterator[tuple[Message, list[Json]]]:
-        """Join adjacent messages of the same role; yield each with the layout of its items."""
-        both = zip(self.messages, self._layouts, strict=True)
-        for role, group in groupby(both, key=lambda one: one[0].role):
+    def rows(self) -> Iterator[tuple[Message, list[Json], list[Message]]]:
+        """Join adjacent messages of the same role; yield each with the layout of its items and its messages as sent."""
+        for role, group in groupby(self._said, key=lambda said: said.message.role):
             row = list(group)
-            blocks = tuple(block for message, _ in row for block in message.blocks)
-            yield Message(role=role, blocks=blocks), [layout for _, layout in row if layout]
+            blocks = tuple(block for said in row for block in said.message.blocks)
+            sent = [with_form(said.message, RESPONSES, said.items) for said in row]
+            yield Message(role=role, blocks=blocks), [said.layout for said in row if said.layout], sent
+
+
+class _ReadItems(NamedTuple):
+    """A message of one or more items: as blocks, as sent, and the layout of an item of the user."""
+
+    message: Message
+    items: list[Json]
+    layout: list[Json]
 
 
 def sealed(block: ReasoningBlock) -> str | None:
@@ -128,13 +144,13 @@ def sealed(block: ReasoningBlock) -> str | None:
     return SEALED + b64encode(msgspec.json.encode(block)).decode()
 
 
-def _reasoning(item: Item) -> Blocks:
-    """Parse reasoning; without encrypted content it cannot be restored and is omitted."""
+def _reasoning(item: Item) -> tuple[Blocks, Json]:
+    """Parse reasoning, and return the item that its vendor gave out; what only we could restore is omitted."""
     written = wanted(item, "encrypted_content", a_text)
-    if written is None:
-        return ()
-    if not written.startswith(SEALED):
-        return (ReasoningBlock(encrypted_content=written, raw=item),)
+    if written is None and place_of(str(item.get("id"))) is not None:
+        return (), None
+    if written is None or not written.startswith(SEALED):
+        return (ReasoningBlock(encrypted_content=written, raw=item),), item
     try:
         content = b64decode(written.removeprefix(SEALED), validate=True)
         block = msgspec.json.decode(content, type=ReasoningBlock)
@@ -144,7 +160,7 @@ def _reasoning(item: Item) -> Blocks:
         raise InvalidValue("it differs from the item that was returned", "Send it back unchanged.").inside(
             "encrypted_content"
         )
-    return (block,)
+    return (block,), next(iter(in_form(RESPONSES, Message(role="assistant", blocks=(block,)))), None)
 
 
 def _call(item: Item) -> Blocks:
@@ -168,6 +184,13 @@ def _result(item: Item) -> Blocks:
     return (ToolResultBlock(tool_use_id=call_id, content=content),)
 
 
+def _other_result(item: Item) -> Blocks:
+    """Parse the output of a tool that only OpenAI's models have; it is kept as it is."""
+    call_id = item.get("call_id") or item.get("approval_request_id")
+    content = _as_it_came(item)
+    return (ToolResultBlock(tool_use_id=call_id, content=content),) if isinstance(call_id, str) else content
+
+
 def _with_phase(blocks: Blocks, phase: str | None) -> Blocks:
     """Mark the text of an answer with its phase, as in the vendor's own answers."""
     if phase is None:
@@ -177,6 +200,11 @@ def _with_phase(blocks: Blocks, phase: str | None) -> Blocks:
         TextBlock(text=block.text, annotations=(*block.annotations, mark)) if isinstance(block, TextBlock) else block
         for block in blocks
     )
+
+
+def item_text(item: Item) -> str:
+    """Return the text of a message."""
+    return "".join(block.text for block in _content(item, "content") if isinstance(block, TextBlock))
 
 
 def _content(item: Item, name: str) -> Blocks:
@@ -210,17 +238,16 @@ def _refusal(part: Item) -> ContentBlock:
 
 def _image(part: Item) -> ContentBlock:
     if part.get("image_url") is None:
-        raise InvalidValue("file ids are not supported", "Send the image as a data URL.").inside("file_id")
+        field(part, "file_id", a_name)
+        return _as_it_came(part)[0]
     image, detail = field(part, "image_url", image_at), wanted(part, "detail", a_text)
     if detail in (None, "auto"):
         return image
     return ImageBlock(media_type=image.media_type, source={**image.source, "detail": detail})
 
 
-def _as_it_came(part: Item) -> ContentBlock:
-    if not can_be_kept(part):
-        raise InvalidValue("nested too deeply, or it contains a number that is too large")
-    return UnknownBlock(provider=VENDOR, raw=part)
+def _as_it_came(part: Item) -> Blocks:
+    return (UnknownBlock(provider=VENDOR, raw=part),)
 
 
 _PARTS: Mapping[str, Callable[[Item], ContentBlock]] = {
@@ -229,14 +256,12 @@ _PARTS: Mapping[str, Callable[[Item], ContentBlock]] = {
     "text": _text,
     "refusal": _refusal,
     "input_image": _image,
-    "input_file": _as_it_came,
-    "input_audio": _as_it_came,
+    "input_file": lambda part: _as_it_came(part)[0],
+    "input_audio": lambda part: _as_it_came(part)[0],
 }
 _KINDS: Mapping[str, Callable[[Item], Blocks]] = {
-    "message": lambda item: (),
     "function_call": _call,
     "function_call_output": _result,
     "custom_tool_call": _custom_call,
     "custom_tool_call_output": _result,
-    "reasoning": _reasoning,
 }

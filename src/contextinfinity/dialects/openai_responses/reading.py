@@ -30,7 +30,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     word_of,
 )
 from contextinfinity.dialects.openai_responses import item_ids
-from contextinfinity.dialects.openai_responses.items import InputItems
+from contextinfinity.dialects.openai_responses.items import InputItems, item_text
 from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import RequestOptions
@@ -47,7 +47,7 @@ RESPONSE = "response"
 LAYOUT = "layout"
 """In that field: how the blocks of the turn's message were divided into items."""
 DEVELOPER = "developer"
-"""In that field: the system and developer texts of the input so far; they apply to later turns too."""
+"""In that field: the first system and developer items of the input (once: their texts); they apply to later turns."""
 
 ECHOED = (
     *("instructions", "metadata", "tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "text"),
@@ -74,8 +74,8 @@ SILENT = frozenset(
 """Parameters about the vendor's caches, accounts and windows, which do not change the answer."""
 WRITTEN = frozenset(
     {
-        *("model", "input", "instructions", "tools", "tool_choice", "stream", "stream_options", "store", "background"),
-        *("conversation", "previous_response_id", "metadata", "user_id", "prompt"),
+        *("model", "input", "instructions", "tools", "stream", "background", "conversation", "previous_response_id"),
+        *("metadata", "user_id"),
     }
 )
 """Parameters that the engine writes itself, even for a model of the same API."""
@@ -98,7 +98,10 @@ class ResponsesRequest(Struct, frozen=True, kw_only=True):
     tools: ToolNames
     instructions: str = ""
     developer: tuple[str, ...] = ()
-    """The system and developer texts in the input."""
+    """The first system and developer texts in the input."""
+    developer_sent: tuple[Json, ...] = ()
+    """Their items, as sent."""
+    tools_sent: Json = None
     echo: dict[str, Json]
     """The parameters that the response repeats."""
     encrypted: bool = False
@@ -120,13 +123,12 @@ def read_object(asked: dict[str, Json]) -> ResponsesRequest:
 
 
 def _asked(asked: dict[str, Json]) -> ResponsesRequest:
-    if asked.get("prompt"):
-        raise InvalidValue(NO_PROMPTS, "Leave prompt out.").inside("prompt")
     follows, conversation = _place(asked)
     appends = conversation is not None or follows is not None
-    items = InputItems(in_place_from=None if appends else 1)
-    field(asked, "input", lambda value: each(as_items(value), items.take))
-    if not items.messages:
+    items = InputItems(in_place_from=0 if appends else 1)
+    field(asked, "input", lambda value: each([value] if isinstance(value, str) else value, items.take))
+    messages = tuple(items.messages)
+    if not messages:
         raise InvalidValue("expected at least one message of the user", "Send input.").inside("input")
     tools = wanted(asked, "tools", _tools) or ToolNames()
     metadata = wanted(asked, "metadata", a_metadata) or {}
@@ -139,7 +141,7 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         echo["conversation"] = {"id": item_ids.conversation_id(conversation)}
     incoming = IncomingRequest(
         model=field(asked, "model", a_name),
-        messages=tuple(items.messages),
+        messages=messages,
         tools=tuple(tools.offered),
         wishes=_wishes(asked, tools),
         response_format=_format(asked),
@@ -151,16 +153,17 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         appends=appends,
         option_names=OPTION_NAMES,
         form=RESPONSES,
-        params=_params(asked, metadata, tools),
+        params=_params(asked, metadata),
         keeps={RESPONSE: echo | {"model": asked["model"]}},
-        ignored=tuple(_ignored(asked))[:MOST_IGNORED],
-        not_offered=tuple(f"tools.{kind}" for kind in dict.fromkeys(tools.hosted))[:MOST_IGNORED],
-        unsupported=(("top_logprobs", NO_LOGPROBS),) if wanted(asked, "top_logprobs", whole_number(0, 20)) else (),
+        ignored=(*_ignored(asked), *(f"tools.{kind}" for kind in dict.fromkeys(tools.hosted)))[:MOST_IGNORED],
+        unsupported=tuple(_unsupported(asked)),
     )
     return ResponsesRequest(
         incoming=incoming,
         instructions=wanted(asked, "instructions", a_text) or "",
         developer=tuple(items.system),
+        developer_sent=tuple(items.system_sent),
+        tools_sent=asked.get("tools"),
         tools=tools,
         echo=incoming.keeps[RESPONSE],
         encrypted=ENCRYPTED in (wanted(asked, "include", lambda value: each(value, a_text)) or ()),
@@ -168,29 +171,37 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
     )
 
 
-def _params(asked: dict[str, Json], metadata: dict[str, str], tools: ToolNames) -> dict[str, Json]:
+def _params(asked: dict[str, Json], metadata: dict[str, str]) -> dict[str, Json]:
     """Return the parameters that are passed unchanged to a model of the same API."""
-    params = {name: value for name, value in asked.items() if name not in WRITTEN and value is not None}
+    params = {name: value for name, value in asked.items() if name not in WRITTEN}
     noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
     if not can_be_kept(params):
         raise InvalidValue("a parameter is nested too deeply, or contains a number that is too large")
-    choice = wanted(asked, "tool_choice", tools.sent_choice)
-    return params | ({"tool_choice": choice} if choice else {}) | ({"metadata": noted} if noted else {})
+    return params | ({"metadata": noted} if noted or asked.get("metadata") == {} else {})
 
 
-def following(asked: ResponsesRequest, before: Sequence[str]) -> ResponsesRequest:
-    """Add the system and developer texts of earlier inputs to a request."""
-    developer = [*before, *asked.developer]
+def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters that only a model of this API may support, with the reason."""
+    if wanted(asked, "top_logprobs", whole_number(0, 20)):
+        yield "top_logprobs", NO_LOGPROBS
+    if asked.get("prompt"):
+        yield "prompt", NO_PROMPTS
+    if any(isinstance(item, dict) and item.get("type") == "item_reference" for item in asked["input"]):
+        yield "input", "an item that it refers to is not stored here"
+
+
+def following(asked: ResponsesRequest, before: Sequence[Json]) -> ResponsesRequest:
+    """Add the first system and developer texts of earlier inputs to a request."""
+    texts = [item if isinstance(item, str) else item_text(item) for item in before]
+    items = [{"role": DEVELOPER, "content": item} if isinstance(item, str) else item for item in before]
+    developer = [*items, *asked.developer_sent]
     is_followed = asked.echo.get("store") is not False or "conversation" in asked.echo
     keeps = {RESPONSE: {**asked.echo, DEVELOPER: developer}} if developer and is_followed else asked.incoming.keeps
-    system = BETWEEN.join(filter(None, (asked.instructions, *developer)))
-    sent = {"form": RESPONSES, "instructions": asked.instructions, "system": developer, "tools": asked.tools.sent}
+    system = BETWEEN.join(filter(None, (asked.instructions, *texts, *asked.developer)))
+    sent = {"form": RESPONSES, "system": developer}
+    sent |= {"instructions": asked.instructions} if asked.instructions else {}
+    sent |= {} if asked.tools_sent is None else {"tools": asked.tools_sent}
     return replace(asked, incoming=replace(asked.incoming, system=system, keeps=keeps, sent=sent))
-
-
-def as_items(value: Json) -> Json:
-    """Return the items of an input; a text is one user message."""
-    return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
 
 def _place(asked: dict[str, Json]) -> tuple[str | None, str | None]:

@@ -10,6 +10,7 @@ gives the same events, so that a client can resume after the last number it rece
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -18,18 +19,25 @@ from contextinfinity.dialects.contract import AnswerView
 from contextinfinity.dialects.openai_chat.writing import unbroken
 from contextinfinity.dialects.openai_responses import item_ids
 from contextinfinity.dialects.openai_responses.items import Item
+from contextinfinity.dialects.openai_responses.tools import input_text
 from contextinfinity.dialects.openai_responses.writing import (
     ResponseView,
     answer_item,
     ended,
     failed,
-    reasoning_item,
+    kept_item,
     shell,
     text_part,
 )
-from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock, UnknownBlock, arguments_of
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
+
+CALL_EVENTS = {"arguments": "function_call_arguments", "input": "custom_tool_call_input"}
+CUSTOM_START = '{"input":"'
+_INPUT_START = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_INPUT_TEXT = re.compile(r'(?:[^"\\]|\\(?:[^u]|u[0-9a-fA-F]{4}))*')
+_HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -51,6 +59,8 @@ class ResponseWriter:
         self._call: Item | None = None
         self._call_place = 0
         """The call that is being streamed, and its number in the model's answer."""
+        self._call_field, self._left_of_input = "arguments", ""
+        """The field that holds what it calls its tool with; of a custom tool's input, what cannot be read yet."""
 
     def begin(self) -> bytes:
         """Write that the response was created."""
@@ -72,25 +82,30 @@ class ResponseWriter:
         return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=fields)
 
     def call(self, piece: CallPiece) -> bytes:
-        """Write a piece of a call, after closing the item before it; the input of a custom tool is written whole."""
+        """Write a piece of a call, after closing the item before it."""
         written = b""
         if piece.name:
             written = self._end_open()
             call = ToolUseBlock(tool_use_id=piece.call_id, name=piece.name, input={})
             item = {**self._shown.tools.call_item(call), "status": "in_progress"}
-            if item["type"] != "function_call":
-                return written
-            self._call, self._call_place = self._named({**item, "arguments": ""}), piece.place
+            self._call_field = "arguments" if item["type"] == "function_call" else "input"
+            self._call, self._call_place = self._named({**item, self._call_field: ""}), piece.place
+            self._left_of_input = ""
             written += self._event("response.output_item.added", output_index=self._place, item=self._call)
         if self._call is None or piece.place != self._call_place or not piece.arguments:
             return written
-        self._call["arguments"] += piece.arguments
+        delta = piece.arguments
+        if self._call_field == "input":
+            delta, self._left_of_input = input_piece(self._left_of_input + delta, is_first=not self._call["input"])
+        self._call[self._call_field] += delta
         at = {"item_id": self._call["id"], "output_index": self._place}
-        return written + self._event("response.function_call_arguments.delta", **at, delta=piece.arguments)
+        kind = f"response.{CALL_EVENTS[self._call_field]}.delta"
+        return written + (self._event(kind, **at, delta=delta) if delta else b"")
 
-    def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write a reasoning item, after closing the message before it."""
-        return self._end_open() + self._item(self._named(reasoning_item(block, self._shown)))
+    def reasoning(self, block: ReasoningBlock | UnknownBlock) -> bytes:
+        """Write reasoning, or what a tool of OpenAI did, after closing the item before it."""
+        written = self._end_open()
+        return written + b"".join(self._item(self._named(item)) for item in kept_item(block, self._shown))
 
     def end(self, spoken: AnswerView) -> bytes:
         """Write the remaining items and the whole response."""
@@ -98,7 +113,7 @@ class ResponseWriter:
         written = [self._end_call()]
         for item in whole["output"][self._place :]:
             written.append(self._end_message(item) if self._text else self._item(item))
-        calls = {item["id"]: item for item in self._items if item["type"] == "function_call"}
+        calls = {item["id"]: item for item in self._items if item["type"] in ("function_call", "custom_tool_call")}
         whole["output"] = [calls.get(item["id"], item) for item in whole["output"]]  # arguments as they were streamed
         written.append(self._event(f"response.{whole['status']}", response=whole))
         return b"".join(written)
@@ -120,10 +135,15 @@ class ResponseWriter:
         if self._call is None:
             return b""
         item, self._call = {**self._call, "status": "completed"}, None
-        item["arguments"] = item["arguments"] or "{}"
+        field, written = self._call_field, b""
         at = {"item_id": item["id"], "output_index": self._place}
-        fields = {"arguments": item["arguments"], "name": item["name"]}
-        written = self._event("response.function_call_arguments.done", **at, **fields)
+        if field == "input" and not item["input"] and (text := input_text(arguments_of(self._left_of_input))):
+            item["input"] = text
+            written = self._event(f"response.{CALL_EVENTS[field]}.delta", **at, delta=text)
+        fields = {"input": item["input"]} if field == "input" else {"arguments": item["arguments"] or "{}"}
+        item |= fields
+        named = {} if field == "input" else {"name": item["name"]}
+        written += self._event(f"response.{CALL_EVENTS[field]}.done", **at, **fields, **named)
         written += self._event("response.output_item.done", output_index=self._place, item=item)
         self._items.append(item)
         return written
@@ -169,6 +189,24 @@ class ResponseWriter:
             return b""
         data = _encode({"type": kind, "sequence_number": number, **fields})
         return unbroken(b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n")
+
+
+def input_piece(written: str, *, is_first: bool) -> tuple[str, str]:
+    """Split the text of a custom tool's input off the JSON arguments that hold it; return it, and what is left.
+
+    ``written`` continues after the last piece. An escape sequence that is cut off is left for the next one.
+    """
+    if is_first:
+        start = _INPUT_START.match(written)
+        if start is None:
+            return "", written
+        written = written[start.end() :]
+    whole = _INPUT_TEXT.match(written)
+    text = "" if whole is None else whole[0]
+    left = written[len(text) :]
+    if text and not left.startswith('"') and (high := _HIGH_SURROGATE.search(text)):
+        text, left = text[: high.start()], text[high.start() :] + left
+    return (msgspec.json.decode(f'"{text}"') if text else "", left if text or not is_first else CUSTOM_START + left)
 
 
 def _pieces(item: Item) -> tuple[Item, list[tuple[str, Item]]]:

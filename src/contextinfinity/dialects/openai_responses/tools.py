@@ -8,7 +8,6 @@ are not offered to the model and are listed as ignored.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
 
 import msgspec
 
@@ -27,8 +26,8 @@ from contextinfinity.dialects.openai_chat.value_checks import (
 )
 from contextinfinity.domain.message import Json, ToolUseBlock, arguments_of
 from contextinfinity.domain.prompt import ToolSpec
+from contextinfinity.domain.sent_form import joined_name
 
-LONGEST_NAME = 64
 NO_PARAMETERS: Json = {"type": "object", "properties": {}}
 TEXT_ONLY: Json = {
     "type": "object",
@@ -46,8 +45,6 @@ class ToolNames:
         self.offered: list[ToolSpec] = []
         self.hosted: list[str] = []
         """The types of tools that are not offered."""
-        self.sent: list[Json] = []
-        """The offered tools for a model of this API: functions as sent, others as functions."""
         self._custom: set[str] = set()
         self._inside: dict[str, tuple[str, str]] = {}
         for tool in tools:
@@ -69,7 +66,6 @@ class ToolNames:
             if kind == "custom":
                 self._custom.add(name)
             self.offered.append(_function(tool, name) if kind == "function" else _custom(tool, name))
-            self.sent.append(tool if kind == "function" and not namespace else _as_function(self.offered[-1]))
         else:
             self.hosted.append(kind)
 
@@ -78,43 +74,30 @@ class ToolNames:
         namespace, name = self._inside.get(call.name, ("", call.name))
         item: dict[str, Json] = {"type": "function_call", "call_id": call.tool_use_id, "name": name}
         if call.name in self._custom:
-            item |= {"type": "custom_tool_call", "input": _input_text(call.input)}
+            item |= {"type": "custom_tool_call", "input": input_text(call.input)}
         else:
             item["arguments"] = arguments_text(call.input)
         return {**item, "namespace": namespace} if namespace else item
 
     def chosen(self, value: Json) -> str | None:
-        """Parse ``tool_choice``."""
+        """Parse ``tool_choice``; None for a tool that OpenAI runs itself."""
         names = {tool.name for tool in self.offered}
         if not isinstance(value, dict):
             choice = _CHOICES(value)
-            if choice == "required" and not names:
+            if choice == "required" and not names and not self.hosted:
                 raise InvalidValue("no tools are offered", "Send tools, or leave it out.")
             return choice
         kind = field(value, "type", a_text)
         if kind == "allowed_tools":
             return wanted(value, "mode", word_of("auto", "required"))
         if kind not in ("function", "custom"):
-            raise expected("function, custom or allowed_tools", kind).inside("type")
+            if not self.hosted:
+                raise expected("function, custom or allowed_tools", kind).inside("type")
+            return None
         name = joined_name(wanted(value, "namespace", a_name) or "", field(value, "name", a_name))
         if name not in names:
             raise InvalidValue("the named tool is not among the tools")
         return ":" + name
-
-    def sent_choice(self, value: Json) -> Json:
-        """Return ``tool_choice`` for a model of this API, which is offered all tools as functions."""
-        choice = self.chosen(value)
-        if not isinstance(value, dict) or not (self.hosted or self._custom or self._inside):
-            return value
-        return {"type": "function", "name": choice[1:]} if choice and choice.startswith(":") else choice
-
-
-def joined_name(namespace: str, name: str) -> str:
-    """Return a combined name for a function in a namespace, of at most 64 characters."""
-    if not namespace:
-        return name
-    whole = f"{namespace}__{name}"
-    return whole if len(whole) <= LONGEST_NAME else f"{whole[:55]}_{sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def arguments_text(arguments: Json) -> str:
@@ -129,7 +112,8 @@ def custom_input(text: str) -> Json:
     return {"input": text}
 
 
-def _input_text(arguments: Json) -> str:
+def input_text(arguments: Json) -> str:
+    """Return the input of a custom tool; a model may have written other arguments than these."""
     if isinstance(arguments, dict) and arguments.keys() == {"input"} and isinstance(arguments["input"], str):
         return arguments["input"]
     return arguments_text(arguments)
@@ -141,11 +125,6 @@ def _function(tool: dict[str, Json], name: str) -> ToolSpec:
         description=wanted(tool, "description", a_text) or "",
         parameters=wanted(tool, "parameters", a_schema) or NO_PARAMETERS,
     )
-
-
-def _as_function(tool: ToolSpec) -> Json:
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", **told, "strict": False}
 
 
 def _custom(tool: dict[str, Json], name: str) -> ToolSpec:

@@ -137,10 +137,10 @@ def _output(said: Sequence[ContentBlock], shown: ResponseView, status: str) -> I
     for block in said:
         if isinstance(block, TextBlock):
             words.append(block)
-        elif isinstance(block, ReasoningBlock):
+        elif isinstance(block, ReasoningBlock | UnknownBlock):
             if words:
                 yield answer_item(words, status)
-            yield reasoning_item(block, shown)
+            yield from kept_item(block, shown)
             words, is_empty = [], is_empty and not words
     if words or is_empty:
         yield answer_item(words, status)
@@ -148,7 +148,15 @@ def _output(said: Sequence[ContentBlock], shown: ResponseView, status: str) -> I
         yield {**shown.tools.call_item(call), "status": status}
 
 
-def reasoning_item(block: ReasoningBlock, shown: ResponseView) -> Item:
+def kept_item(block: ReasoningBlock | UnknownBlock, shown: ResponseView) -> Iterator[Item]:
+    """Write reasoning, or what a tool of OpenAI did, with its own id."""
+    if isinstance(block, ReasoningBlock):
+        yield _reasoning_item(block, shown)
+    elif block.provider == VENDOR and isinstance(block.raw, dict) and isinstance(block.raw.get("id"), str):
+        yield block.raw
+
+
+def _reasoning_item(block: ReasoningBlock, shown: ResponseView) -> Item:
     """Write a reasoning item: its summary, and the content that must be sent back."""
     item: Item = {"type": "reasoning", "summary": []}
     raw = block.raw if isinstance(block.raw, dict) else {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from contextinfinity.domain.message import Json, arguments_of
+from contextinfinity.domain.message import Json, UnknownItem, arguments_of
 from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.providers import wire_values
 from contextinfinity.providers.anthropic.blocks import PROVIDER, THINKING, reasoning_item
@@ -112,8 +112,13 @@ class MessageAccumulator:
     def _stop(self, payload: dict[str, Json]) -> Sequence[StreamedPiece]:
         index = _index(payload)
         block = self._block(index) if index is not None and index in self._blocks else {}
+        kind = wire_values.text_of(block.get("type"))
+        if kind in ("", "text", "tool_use"):
+            return ()
         return (
-            (ReasoningDone(item=reasoning_item(block)),) if wire_values.text_of(block.get("type")) in THINKING else ()
+            ReasoningDone(
+                item=reasoning_item(block) if kind in THINKING else UnknownItem(provider=PROVIDER, raw=block)
+            ),
         )
 
     def _end(self, payload: dict[str, Json]) -> Sequence[TextDelta]:

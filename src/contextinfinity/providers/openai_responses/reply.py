@@ -24,7 +24,7 @@ from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutco
 from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream, garbled
 from contextinfinity.providers.openai_responses.request import PROVIDER
-from contextinfinity.providers.openai_responses.stream import reasoning_item
+from contextinfinity.providers.openai_responses.stream import CALLS, called_name, reasoning_item
 
 REASONS = {"max_output_tokens": "length", "content_filter": "filter"}
 
@@ -50,15 +50,16 @@ def read(whole: Json, abilities: Abilities) -> Finished:
 
 def _items(each: Json) -> Iterator[TranscriptItem]:
     item = wire_values.dict_of(each)
-    kind = item.get("type")
+    kind = wire_values.text_of(item.get("type"))
     if kind == "message" and isinstance(item.get("content"), list):
         phase = item.get("phase")
         marks: tuple[Json, ...] = ({"type": "phase", "phase": phase},) if isinstance(phase, str) else ()
         for part in item["content"]:
             yield from _part(part, marks)
-    elif kind == "function_call" and isinstance(item.get("name"), str):
-        arguments = arguments_of(item.get("arguments"))
-        yield ToolCallItem(call_id=wire_values.text_of(item.get("call_id")), name=item["name"], arguments=arguments)
+    elif kind in CALLS and isinstance(item.get("name"), str):
+        written = item.get(CALLS[kind])
+        given = arguments_of(written) if kind == "function_call" else {"input": wire_values.text_of(written)}
+        yield ToolCallItem(call_id=wire_values.text_of(item.get("call_id")), name=called_name(item), arguments=given)
     elif kind == "reasoning":
         yield reasoning_item(item)
     else:

@@ -22,10 +22,11 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
     ToolUseBlock,
     UnknownBlock,
+    arguments_of,
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.domain.sent_form import JSON_OBJECT, PARALLEL, RESPONSES
+from contextinfinity.domain.sent_form import JSON_OBJECT, PARALLEL, RESPONSES, RESPONSES_PARTS, all_in_form, joined_name
 from contextinfinity.providers import document_files, options, wire_values
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.tool_results import paired
@@ -50,6 +51,8 @@ RULES = options.Rules(
         "parallel_tool_calls": "use tools.allow_parallel or openai.parallel_tool_calls",
     },
 )
+TOOL_KEYS = frozenset({"tools", "tool_choice", "max_tool_calls", "parallel_tool_calls"})
+"""Parameters that are not sent to a model without tool support."""
 OF_TOOLS = ("tool_choice", "max_tool_calls", "parallel_tool_calls")
 """Options that are rejected if no tools are offered."""
 
@@ -68,7 +71,6 @@ ITEMS_THAT_RETURN = frozenset(
         "shell_call_output",
         "apply_patch_call",
         "apply_patch_call_output",
-        "custom_tool_call",
         "tool_search_call",
         "tool_search_output",
         "program",
@@ -76,8 +78,6 @@ ITEMS_THAT_RETURN = frozenset(
     }
 )
 """Items of an answer that OpenAI accepts back unchanged."""
-
-PARTS_OF_A_USER = frozenset({"input_file", "input_audio"})
 
 
 class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
@@ -93,7 +93,8 @@ class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
 def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSettings) -> dict[str, Json]:
     """Write the body of a request; raise ``ProviderError`` for options that cannot be followed."""
     if (sent := wire_values.sent_to(request, RESPONSES)) is not None:
-        return _as_sent(request, abilities, how, wire_values.dict_of(sent.get("params")))
+        passed = _as_sent(request, wire_values.dict_of(sent.get("params")))
+        return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
     prompt = request.prompt
     tools = _tools(prompt, abilities) + list(how.provider_tools)
     written: dict[str, Json] = {
@@ -118,29 +119,49 @@ def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSe
     return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
 
-def _as_sent(
-    request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSettings, params: dict[str, Json]
-) -> dict[str, Json]:
-    """Write the client's own parameters and tools, plus the texts that we add; messages are built from their blocks."""
+def _as_sent(request: ProviderRequest, params: dict[str, Json]) -> dict[str, Json]:
+    """Write the client's own items, tools and parameters, plus the texts that we add."""
     prompt, sent = request.prompt, request.prompt.sent
-    tools = (sent.get("tools") or []) if abilities.tools else []
-    include = wire_values.list_of(params.get("include"))
-    if abilities.reasoning and not how.store:
-        include = [*include, *({ENCRYPTED} - set(include))]
-    added = replace(prompt, system=(*wire_values.list_of(sent.get("system")), *prompt.system[1:]))
+    added = [_message("developer", text) for text in prompt.system[1:]]
+    items = [*wire_values.list_of(sent.get("system")), *added, *all_in_form(RESPONSES, prompt.messages)]
+    is_text = len(items) == 1 and isinstance(items[0], str)
     return {
         **wire_values.configured(request),
-        **({} if request.cache_key is None else {"prompt_cache_key": wire_values.cache_key(request.cache_key)}),
-        **{name: value for name, value in params.items() if tools or name not in OF_TOOLS},
+        **params,
         **({} if params.get("max_output_tokens") is None else {"max_output_tokens": request.max_output_tokens}),
-        **({"tools": tools} if tools else {}),
-        **({"instructions": sent["instructions"]} if sent.get("instructions") else {}),
-        **({"include": include} if include else {}),
+        **{name: sent[name] for name in ("instructions", "tools") if name in sent},
         "model": request.model_id,
-        "input": list(_items(added, abilities, store=how.store)),
+        "input": items[0] if is_text else _with_own_calls([_item(item) for item in items], sent.get("tools")),
         "stream": True,
-        "store": how.store,
     }
+
+
+def _item(item: Json) -> dict[str, Json]:
+    """Return an item; a client may send a single message as a string."""
+    return {"role": "user", "content": item} if isinstance(item, str) else item
+
+
+def _with_own_calls(items: list[dict[str, Json]], tools: Json) -> list[dict[str, Json]]:
+    """Write the calls that the model made here in the form of their tools: custom ones, and those in namespaces."""
+    custom = {item.get("call_id") for item in items if item.get("type") == "custom_tool_call_output"}
+    named: dict[str, tuple[str, str]] = {}
+    for tool in map(wire_values.dict_of, wire_values.list_of(tools)):
+        if tool.get("type") == "namespace":
+            inner = map(wire_values.dict_of, wire_values.list_of(tool.get("tools")))
+            space = wire_values.text_of(tool.get("name"))
+            named |= {joined_name(space, name): (space, name) for one in inner if (name := str(one.get("name")))}
+
+    def written(item: dict[str, Json]) -> dict[str, Json]:
+        if item.get("type") != "function_call":
+            return item
+        if item["call_id"] in custom:
+            called = {"type": "custom_tool_call", "call_id": item["call_id"], "name": item["name"]}
+            item = {**called, "input": wire_values.dict_of(arguments_of(item["arguments"])).get("input", "")}
+        if item["name"] in named and "namespace" not in item:
+            item = {**item, **dict(zip(("namespace", "name"), named[item["name"]], strict=True))}
+        return item
+
+    return [written(item) for item in items]
 
 
 def _tools(prompt: Prompt, abilities: Abilities) -> list[Json]:
@@ -215,7 +236,7 @@ def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dic
         elif isinstance(block, ToolResultBlock):
             yield from _parts(block.content, abilities)
         elif isinstance(block, UnknownBlock):
-            own = wire_values.is_own(block, PROVIDER, PARTS_OF_A_USER)
+            own = wire_values.is_own(block, PROVIDER, RESPONSES_PARTS)
             yield wire_values.without_nulls(block.raw) if own else _file(block, abilities)
 
 

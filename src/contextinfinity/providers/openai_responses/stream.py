@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from contextinfinity.domain.message import Json, ReasoningItem
+import msgspec
+
+from contextinfinity.domain.message import Json, ReasoningItem, UnknownItem
 from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
+from contextinfinity.domain.sent_form import joined_name
 from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream
 from contextinfinity.providers.openai_responses.request import PROVIDER
@@ -34,6 +37,11 @@ PIECES = {
 SHOWN = frozenset({"response.output_text.delta", "response.refusal.delta"})
 
 WHOLE_TEXTS = {"response.output_text.done": "output_text", "response.refusal.done": "refusal"}
+
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""The items that call tools of the client, and the field with what they call it with."""
+CUSTOM_START, CUSTOM_END = '{"input":"', '"}'
+"""The input of a custom tool is a text. Its call is kept as that of a function with one argument, ``input``."""
 
 PASSED_OVER = (
     "response.created response.in_progress response.queued response.output_item. response.content_part. "
@@ -98,16 +106,23 @@ class ResponsesAccumulator:
         item = self._items[index] = wire_values.dict_of(payload.get("item"))
         if finished:
             self._finished.add(index)
-        if item.get("type") == "function_call":
+        kind = wire_values.text_of(item.get("type"))
+        if kind in CALLS:
             return self._call(index, item, is_new=is_new, finished=finished)
-        is_thought = finished and item.get("type") == "reasoning"
-        return (ReasoningDone(item=reasoning_item(item)),) if is_thought else ()
+        if not finished or kind == "message":
+            return ()
+        own = reasoning_item(item) if kind == "reasoning" else UnknownItem(provider=PROVIDER, raw=item)
+        return (ReasoningDone(item=own),)
 
     def _call(self, index: int, item: dict[str, Json], *, is_new: bool, finished: bool) -> Sequence[StreamedPiece]:
         """Return the beginning of a call, and when it is finished, arguments that arrived without deltas."""
-        call_id, name = (wire_values.text_of(item.get(key)) for key in ("call_id", "name"))
-        has_pieces = (index, "arguments", 0) in self._pieces
-        arguments = wire_values.text_of(item.get("arguments")) if finished and not has_pieces else ""
+        call_id, name = wire_values.text_of(item.get("call_id")), called_name(item)
+        field, arguments = CALLS[item["type"]], ""
+        if finished:
+            has_pieces = (index, field, 0) in self._pieces
+            arguments = "" if has_pieces else wire_values.text_of(item.get(field))
+            if field == "input":
+                arguments = custom_piece(arguments, is_first=not has_pieces) + CUSTOM_END
         if not (call_id and name) or not (is_new or arguments):
             return ()
         return (CallPiece(place=index, arguments=arguments, **({"call_id": call_id, "name": name} if is_new else {})),)
@@ -117,9 +132,12 @@ class ResponsesAccumulator:
         index, part = _place(payload, index_name)
         text = wire_values.text_of(payload.get("delta"))
         self._pieces.setdefault((index, part_type or field, part), []).append(text)
-        if kind == "response.function_call_arguments.delta":
-            is_named = all(self._items.get(index, {}).get(key) for key in ("call_id", "name"))
-            return (CallPiece(place=index, arguments=text),) if text and is_named else ()
+        item = self._items.get(index, {})
+        if field == CALLS.get(wire_values.text_of(item.get("type"))):
+            is_first = len(self._pieces[index, field, 0]) == 1
+            arguments = text if field == "arguments" else custom_piece(text, is_first=is_first)
+            is_named = item.get("call_id") and item.get("name")
+            return (CallPiece(place=index, arguments=arguments),) if text and is_named else ()
         logprobs = wire_values.list_of(payload.get("logprobs"))
         shown = TextDelta(text=text, logprobs={"content": logprobs} if logprobs else None)
         return (shown,) if text and kind in SHOWN else ()
@@ -155,6 +173,16 @@ class ResponsesAccumulator:
         for field, parts in lists.items():
             item[field] = [parts[part] for part in sorted(parts)]
         return item
+
+
+def called_name(item: dict[str, Json]) -> str:
+    """Return the name of a called tool, with its namespace."""
+    return joined_name(wire_values.text_of(item.get("namespace")), wire_values.text_of(item.get("name")))
+
+
+def custom_piece(text: str, *, is_first: bool) -> str:
+    """Return a piece of the input of a custom tool as a piece of a function's arguments."""
+    return (CUSTOM_START if is_first else "") + msgspec.json.encode(text).decode()[1:-1]
 
 
 def _place(payload: dict[str, Json], index_name: str = "") -> tuple[int, int]:

@@ -14,10 +14,11 @@ from contextinfinity.dialects.openai_chat.value_checks import InvalidValue, body
 from contextinfinity.dialects.openai_responses import item_ids
 from contextinfinity.dialects.openai_responses.items import InputItems, Item
 from contextinfinity.dialects.openai_responses.reading import ENCRYPTED, a_metadata
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.session import Session
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.errors import NotFound
+from contextinfinity.prompt.prompt_sections import WHOLE, as_sent_field
 from contextinfinity.server.auth import Acting, Asking
 from contextinfinity.server.v1.item_references import ITEMS, items_of, with_items
 from contextinfinity.server.v1.request_mapping import ActingInV1, NamedUser, whose
@@ -95,10 +96,8 @@ async def add_items(request: Request, act: ActingInV1, conversation_id: Conversa
     given = await _given(request)
     session = await act.client.kept_conversations.get(conversation_id)
     said = await _said(act.client, given.get("items") or None, needed=True)
-    known = await act.client.kept_conversations.last_turn(session)
-    before = [] if known is None else [item["id"] for item in await items_of(act.client, known)]
     turns = await _add(act.client, session, said)
-    items = [item for turn in turns for item in await items_of(act.client, turn) if item["id"] not in before]
+    items = [item for turn in turns for item in await items_of(act.client, turn)]
     return as_json(page(items, "asc", None, len(items) or 1))
 
 
@@ -150,13 +149,21 @@ async def _said(client: LocalClient, given: Json, *, needed: bool = False) -> In
     return items
 
 
-async def _add(client: LocalClient, session: Session, items: InputItems) -> list[Turn]:
-    """Record what was said, side by side; return the turns that hold it."""
-    turns: dict[str, Turn] = {}
-    for message, layout in items.rows():
-        turn = await client.kept_conversations.log(session, message, {ITEMS: layout})
-        turns[turn.id] = turn
-    return list(turns.values())
+async def _add(client: LocalClient, session: Session, items: InputItems) -> tuple[Turn, ...]:
+    """Record what was said: a message with its answer is one turn, which keeps its items as they were sent."""
+    said: list[tuple[Message, Message | None, Json, list[Message]]] = []
+    for message, layout, sent in items.rows():
+        if message.role == "assistant" and said and said[-1][0].role == "user" and said[-1][1] is None:
+            asked, _, asked_layout, asked_sent = said.pop()
+            said.append((asked, message, asked_layout, [*asked_sent, *sent]))
+        else:
+            said.append((message, None, layout, sent))
+    exchanges = []
+    for message, answer, layout, sent in said:
+        sides = (message,) if answer is None else (message, answer)
+        metadata = {ITEMS: layout, **as_sent_field({WHOLE: sent}, {WHOLE: sides})}
+        exchanges.append(Exchange(message=message, answer=answer, metadata=metadata))
+    return await client.kept_conversations.record(session, exchanges) if exchanges else ()
 
 
 async def _turn_of(act: Acting, session: Session, item_id: str) -> Turn:

@@ -20,7 +20,7 @@ ITEMS = "items"
 async def with_items(client: LocalClient, given: Json) -> Json:
     """Replace references in the input of a request by the items; ``NotFound`` for those that are not the owner's.
 
-    Reasoning that is sent without its content is a reference too; if it is not kept here it stays as it is.
+    Reasoning that is sent without its content is a reference too. What has another server's id stays as it is.
     """
     if not isinstance(given, list):
         return given
@@ -31,16 +31,14 @@ async def with_items(client: LocalClient, given: Json) -> Json:
 def _refers(item: Json) -> bool:
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         return False
-    return item.get("type") == "item_reference" or (
-        item.get("type") == "reasoning" and item.get("encrypted_content") is None
-    )
+    is_bare = item.get("type") == "reasoning" and item.get("encrypted_content") is None
+    return (is_bare or item.get("type") == "item_reference") and item_ids.place_of(item["id"]) is not None
 
 
 async def _resolved(client: LocalClient, item: Item, known: dict[str, dict[str, Item]]) -> Item:
     place = item_ids.place_of(item["id"])
+    assert place is not None  # noqa: S101 - see ``_refers``
     try:
-        if place is None:
-            raise NotFound("It is not an id of this server.")
         if place[0] not in known:
             items = await items_of(client, await client.responses.turn(place[0]), encrypted=True)
             known[place[0]] = {each["id"]: each for each in items}

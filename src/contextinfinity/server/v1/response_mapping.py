@@ -22,7 +22,7 @@ from contextinfinity.client.contract import StampedEvent
 from contextinfinity.client.drop_in import UPSTREAM, Answered
 from contextinfinity.dialects.contract import AnswerView, Dialect, IncomingRequest, SseWriter, Stop
 from contextinfinity.domain.events import CallStreamed, Delta, FinishedTurn, Reasoned, TurnDone
-from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
+from contextinfinity.domain.message import Json, kept_block
 from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
 from contextinfinity.server.app_state import AppState, door_of
@@ -85,8 +85,7 @@ def spoken_of(answered: Answered, named: str) -> AnswerView:
 
 def partly(answered: Answered, named: str) -> AnswerView:
     """Return what was said of an answer, whether it ended or failed."""
-    said = (block for block in answered.blocks if isinstance(block, TextBlock | ToolUseBlock | ReasoningBlock))
-    return replace(begun(answered.turn, named), blocks=tuple(said))
+    return replace(begun(answered.turn, named), blocks=answered.blocks)
 
 
 def begun(turn: Turn, named: str) -> AnswerView:
@@ -182,7 +181,7 @@ async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: T
     """Return where an answer is kept, and what of its request is not followed by the model that gives it."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
     left_out = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored, incoming.messages)
-    ignored = (*(incoming.option_names.get(name, name) for name in left_out), *incoming.not_offered)
+    ignored = [incoming.option_names.get(name, name) for name in left_out]
     return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
 
 
@@ -251,7 +250,7 @@ def _written(writer: SseWriter, event: Delta | Reasoned | CallStreamed) -> bytes
         return writer.text(event.text, event.logprobs)
     if isinstance(event, CallStreamed):
         return writer.call(event.piece)
-    return writer.reasoning(ReasoningBlock(encrypted_content=event.item.encrypted_content, raw=event.item.raw))
+    return writer.reasoning(kept_block(event.item))
 
 
 async def _begin(

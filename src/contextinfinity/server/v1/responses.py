@@ -139,8 +139,8 @@ async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | N
     return reading.following(asked, await _developer(act, asked.incoming))
 
 
-async def _developer(act: Acting, incoming: IncomingRequest) -> Sequence[str]:
-    """Read the system and developer texts that came before a request that goes on from a response or conversation."""
+async def _developer(act: Acting, incoming: IncomingRequest) -> Sequence[Json]:
+    """Read the first system and developer items of the response or conversation that a request goes on from."""
     turn: Turn | None = None
     if incoming.follows is not None:
         response_id = item_ids.response_id(incoming.follows)

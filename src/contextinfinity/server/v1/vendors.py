@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import convert
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
 from contextinfinity.dialects.anthropic import AnthropicMessages
-from contextinfinity.dialects.contract import Dialect
+from contextinfinity.dialects.contract import Dialect, RequestSize
 from contextinfinity.dialects.openai_chat import OpenAIChat
 from contextinfinity.dialects.openai_completions import OpenAICompletions
 from contextinfinity.dialects.openai_responses import OpenAIResponses
@@ -63,9 +64,8 @@ def refusal(
 
 def in_own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) -> dict[str, Json]:
     """Return the fields of an error as the client's vendor would write them."""
-    tokens, limit, tools = (upstream.get(name) for name in ("tokens", "limit", "tools"))
-    if problem.code == "size" and isinstance(tokens, int) and isinstance(limit, int):
-        return dialect.size_error(tokens, limit, tools if isinstance(tools, int) else 0)
+    if problem.code == "size" and upstream.keys() >= {"tokens", "limit"}:
+        return dialect.size_error(convert(upstream, RequestSize))
     is_own = (upstream.get("vendor") == "anthropic") is (dialect is ANTHROPIC)
     body = {name: upstream[name] for name in ("type", "code", "message") if upstream.get(name)}
     return body if is_own else {name: value for name, value in body.items() if name == "message"}
