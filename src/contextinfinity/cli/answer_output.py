@@ -114,13 +114,13 @@ def way(
     """Return (conversation, send options) for a question."""
     if model is not None:
         check_model(model, work.do(work.client.conversations.models()))
-    how: SendFields = {"user_id": means.named_user, "model": model}
+    fields: SendFields = {"user_id": means.named_user, "model": model}
     if session == NEW:
         if branch is not None:
             raise InvalidInput("A new conversation has no branches to choose from.", hint="Name one with --session.")
-        return NEW, how
-    thread_id, how["branch_id"] = place(work, means, session, branch)
-    return thread_id, how
+        return NEW, fields
+    thread_id, fields["branch_id"] = place(work, means, session, branch)
+    return thread_id, fields
 
 
 def has_failed(turn: FinishedTurn) -> bool:

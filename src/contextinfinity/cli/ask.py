@@ -61,15 +61,15 @@ def ask(
     from contextinfinity.cli.weights_download import prepare
 
     files = [*map(read_file, material.file or ()), *map(read_image, material.image or ())]
-    asked = content_of(_with_standard_input(question), files)
+    content = content_of(_with_standard_input(question), files)
     new = instructions_of(means, session, material.system, material.persona, model)
     model = new.model
     prepare(means, model, creates=session == NEW)
     with working(means, creates=session == NEW) as work:
-        thread, how = question_target(work, means, material.workspace, session, branch, model)
+        thread, fields = question_target(work, means, material.workspace, session, branch, model)
         thread = new.begin(work, means, thread)
-        how["attach"] = tuple(material.attach or ())
-        turn = Answer(work, thread, asked, how).wait(None if means.as_json else PlainAnswer().on_event)
+        fields["attach"] = tuple(material.attach or ())
+        turn = Answer(work, thread, content, fields).wait(None if means.as_json else PlainAnswer().on_event)
         if means.as_json:
             print_json(turn)
         elif turn.text:
@@ -92,10 +92,10 @@ def _with_standard_input(question: str | None) -> str:
         raise InvalidInput("The question is empty.", hint=HOW_TO_ASK)
     is_keyboard = sys.stdin is None or sys.stdin.isatty()
     piped = "" if is_keyboard and question != STANDARD_INPUT else _standard_input()
-    asked = piped if alone else f"{question}\n\nstdin:\n{piped}" if piped.strip() else question or ""
-    if not asked.strip():
+    text = piped if alone else f"{question}\n\nstdin:\n{piped}" if piped.strip() else question or ""
+    if not text.strip():
         raise InvalidInput("There is no question.", hint=HOW_TO_ASK)
-    return asked
+    return text
 
 
 def _standard_input() -> str:

@@ -194,8 +194,8 @@ def errors_on_stderr() -> Iterator[None]:
 
 def give_to_all(context: typer.Context, **given: object) -> None:
     """Apply options given before the command's name to the command; options after the name take precedence."""
-    said = {name: value for name, value in given.items() if value not in (None, False)}
-    context.default_map = _for_each(context.command, said)
+    given_options = {name: value for name, value in given.items() if value not in (None, False)}
+    context.default_map = _for_each(context.command, given_options)
 
 
 def _for_each(group: Any, said: dict[str, object]) -> dict[str, Any]:

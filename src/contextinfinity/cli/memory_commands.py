@@ -41,8 +41,8 @@ def list_memories(means: CommonOptions, about: Question = None, tag: Tag = None,
         raise InvalidInput("A list takes at most one --tag.")
     owner = _owner(means, tag or ())
     with working(means) as work:
-        asked = work.client.memories.list(owner, tag=tag[0] if tag else None, q=about, limit=limit)
-        found = work.do(asked)
+        query = work.client.memories.list(owner, tag=tag[0] if tag else None, q=about, limit=limit)
+        found = work.do(query)
     _print(means, found)
 
 

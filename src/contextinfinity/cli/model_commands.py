@@ -100,8 +100,8 @@ def _minilm(settings: Settings) -> dict[str, object]:
 def _fetched(weights: WeightsFile, purpose: str, runtime: str, settings: Settings) -> dict[str, object]:
     from contextinfinity.providers.local.weights_file import are_there, command, megabytes
 
-    there = are_there(weights, settings.models_dir)
-    state = _runs(runtime) if there else f"not fetched; `{command(weights)}` ({megabytes(weights.download)})"
+    fetched = are_there(weights, settings.models_dir)
+    state = _runs(runtime) if fetched else f"not fetched; `{command(weights)}` ({megabytes(weights.download)})"
     which = f"{weights.model_id}, {purpose}"
     return {"name": weights.name, "provider": "local", "which": which, "tools": None, "state": state}
 

@@ -149,8 +149,8 @@ def print_hits(hits: Hits, *, numbered: bool = False) -> None:
         front = f"{number}. " if numbered else ""
         say(folded(f"{front}{one_line(hit.text, SHOWN)}") + "\n")
         thread, chunk = (short(hit.thread_id), "") if numbered else (hit.thread_id, f", chunk {hit.chunk_id}")
-        said = f"{hit.score:.2f}, {hit.speaker or hit.role}, {moment(hit.created_at)}"
-        say(folded(f"   {said}, turn {hit.turn_seq} of {thread}{chunk}") + "\n")
+        facts = f"{hit.score:.2f}, {hit.speaker or hit.role}, {moment(hit.created_at)}"
+        say(folded(f"   {facts}, turn {hit.turn_seq} of {thread}{chunk}") + "\n")
     for what in hits.missing:
         remark(f"There may be more: {what}")
     remark(f"{len(hits.hits)} found, {counted(hits.tokens, 'token')}" if hits.hits else "Nothing was found.")

@@ -54,8 +54,8 @@ def serve(means: CommonOptions, listening: ListenAddress, log: Log = None) -> No
         else:
             remark(f"Serving at {address}; Ctrl-C ends it.")
 
-    asked = replace(settings, server=replace(settings.server, **given))
-    serving.serve(asked, open_client, on_address=on_address, log_format=form)
+    changed = replace(settings, server=replace(settings.server, **given))
+    serving.serve(changed, open_client, on_address=on_address, log_format=form)
 
 
 def _log_format(log: str | None) -> LogFormat:

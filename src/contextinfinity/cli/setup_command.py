@@ -70,8 +70,8 @@ def setup(
     from contextinfinity.providers.vendor_keys import keep_vendor_key
     from contextinfinity.settings.config_editing import read_text, with_model, write_private
 
-    known = _vendor(vendor or _asked("Vendor", "anthropic", "--vendor", ", ".join(SUGGESTED)))
-    wanted = model_id or _asked("Model", SUGGESTED.get(known, ""), "--model-id")
+    known = _vendor(vendor or _prompt("Vendor", "anthropic", "--vendor", ", ".join(SUGGESTED)))
+    wanted = model_id or _prompt("Model", SUGGESTED.get(known, ""), "--model-id")
     called = name or known
     variable, is_new = _key(known, base_url, given)
     fields = {
@@ -108,7 +108,7 @@ def _vendor(name: str) -> str:
     return name
 
 
-def _asked(what: str, default: str, option: str, choices: str = "") -> str:
+def _prompt(what: str, default: str, option: str, choices: str = "") -> str:
     """Ask at the terminal; without one, say which option is missing."""
     if not sys.stdin.isatty():
         raise InvalidInput(f"{what} is not given, and there is no terminal to ask at.", hint=f"Give {option}.")

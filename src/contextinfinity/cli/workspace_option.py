@@ -36,8 +36,8 @@ def question_target(
         raise InvalidInput("A workspace needs the engine in this process.", hint="Leave --server out.")
     if model is not None:
         check_model(model, work.do(work.client.conversations.models()))
-    there = work.client.open_workspace(folder, model=model)
-    there.warn = remark
+    workspace = work.client.open_workspace(folder, model=model)
+    workspace.warn = remark
     if session == "last":
-        return last_session(there), {"user_id": means.named_user, "model": model}
+        return last_session(workspace), {"user_id": means.named_user, "model": model}
     return way(work, means, session, branch, model)

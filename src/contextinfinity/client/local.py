@@ -134,9 +134,9 @@ class LocalClient:
         """
         from contextinfinity.client.workspace_client import WorkspaceConversations
 
-        there = WorkspaceConversations(self._engine, self._owner, root, model=model, folder=folder)
-        self.conversations = there
-        return there
+        workspace = WorkspaceConversations(self._engine, self._owner, root, model=model, folder=folder)
+        self.conversations = workspace
+        return workspace
 
     async def history_status(self, thread_id: str) -> dict[str, int | float | bool | str]:
         """Return how full the verbatim part of a conversation is."""
@@ -228,7 +228,7 @@ class LocalThreads(ClientResource):
 
     async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
         """Create an empty conversation; a repeated request with the same idempotency ``key`` returns it."""
-        new = replace(new, owner=self._whose(new.owner))
+        new = replace(new, owner=self._acting_owner(new.owner))
         if key is not None:
             new = replace(new, once=for_session(once_of(new.owner, key, to_builtins(new))))
         return await self._shown(await self._store.sessions.create(new))
@@ -237,7 +237,7 @@ class LocalThreads(ClientResource):
         self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
         """Return an owner's conversations, most recently used first."""
-        return await list_threads(self._store, self._whose(owner), limit, after)
+        return await list_threads(self._store, self._acting_owner(owner), limit, after)
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
         """Return one conversation. An external id is looked up within the owner only."""
@@ -284,7 +284,7 @@ class LocalThreads(ClientResource):
         """Delete all conversations and memories of a user, or of all users."""
         if owner is None and self._acting is None:
             return await self._engine.deleting.everything(scan=self._scan(scan))
-        return await self._engine.deleting.user(self._whose(owner or LOCAL), scan=self._scan(scan))
+        return await self._engine.deleting.user(self._acting_owner(owner or LOCAL), scan=self._scan(scan))
 
     def _scan(self, scan: bool) -> DeletionScan | None:
         """Return what is searched: for an acting owner never the files, which hold the text of all users."""
@@ -353,7 +353,7 @@ class LocalThreads(ClientResource):
 
     async def _all(self, owner: Owner) -> AsyncIterator[Session]:
         after: Position | None = None
-        while page := await self._store.sessions.list(self._whose(owner), limit=PAGE, after=after):
+        while page := await self._store.sessions.list(self._acting_owner(owner), limit=PAGE, after=after):
             for session in page:
                 yield session
             after = page[-1].position
@@ -440,7 +440,7 @@ class LocalImports(ClientResource):
         """Import a file of messages; importing it again adds only new messages."""
         from contextinfinity.exchange.importer import import_file
 
-        whose = self._whose(owner)
+        whose = self._acting_owner(owner)
         imported = await import_file(self._store, path, owner=whose, form=form, thread_id=thread_id, progress=progress)
         with suppress(LedgerError):  # what is not folded now is folded before its first answer, if it does not fit
             for one in imported.sessions:
@@ -462,7 +462,7 @@ class LocalExports(ClientResource):
 
         if thread_id is not None:
             return export_sessions(self._store, [(await self._session(thread_id, owner)).id], form)
-        whose = self._whose(owner)
+        whose = self._acting_owner(owner)
         return export_sessions(self._store, await sessions_of(self._store, whose), form, owner=whose)
 
     async def owners(self) -> tuple[Owner, ...]:

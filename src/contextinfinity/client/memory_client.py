@@ -28,7 +28,7 @@ class LocalMemories(ClientResource):
         after: Position | None = None,
     ) -> tuple[ShownMemory, ...]:
         """Read an owner's memories, the newest first; ``tag`` (``thread:ID``): of that thread alone."""
-        owner, memories = self._whose(owner), self._engine.memories
+        owner, memories = self._acting_owner(owner), self._engine.memories
         thread = None if tag is None else thread_of_tags(owner, [tag])
         if thread:
             await self._session(thread, owner)
@@ -40,7 +40,7 @@ class LocalMemories(ClientResource):
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
         """Return a memory by its id, or by its first or last 6 or more characters."""
-        found = {memory.id: memory for memory in await self._engine.memories.everything(self._whose(owner))}
+        found = {memory.id: memory for memory in await self._engine.memories.everything(self._acting_owner(owner))}
         if is_id(reference) and reference not in found:
             raise NotFound(f"There is no memory {reference}.", hint=HINT)
         fitting = [name for name in found if name == reference or fits(name, reference)]
@@ -48,21 +48,21 @@ class LocalMemories(ClientResource):
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
         """Keep a fact. Tags are ``user:ID`` of the owner and ``thread:ID`` of one of their threads."""
-        owner = self._whose(owner)
+        owner = self._acting_owner(owner)
         return shown_memory(await self._engine.memories.add(owner, content, thread=thread_of_tags(owner, tags)))
 
     async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
         """Replace the text of a memory; the old text is deleted permanently."""
-        return shown_memory(await self._engine.memories.edit(self._whose(owner), memory_id, content))
+        return shown_memory(await self._engine.memories.edit(self._acting_owner(owner), memory_id, content))
 
     async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
         """Delete a memory permanently; earlier turns cannot restore it."""
-        await self._engine.memories.forget(self._whose(owner), memory_id)
+        await self._engine.memories.forget(self._acting_owner(owner), memory_id)
 
     async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
         """Return all memories, including superseded ones."""
-        return tuple(map(shown_memory, await self._engine.memories.everything(self._whose(owner))))
+        return tuple(map(shown_memory, await self._engine.memories.everything(self._acting_owner(owner))))
 
     async def audit(self, owner: Owner = LOCAL) -> tuple[MemoryFinding, ...]:
         """Find memories that their turn does not support, duplicates, and expired ones."""
-        return await self._engine.memories.audit(self._whose(owner))
+        return await self._engine.memories.audit(self._acting_owner(owner))

@@ -23,7 +23,7 @@ class ClientResource:
         self._store = engine.store
         self._acting = acting
 
-    def _whose(self, owner: Owner) -> Owner:
+    def _acting_owner(self, owner: Owner) -> Owner:
         """Return the owner that a method works for."""
         return self._acting or owner
 
@@ -32,7 +32,7 @@ class ClientResource:
         if self._acting is None and is_id(thread_id):
             with suppress(NotFound):
                 return await self._engine.session(thread_id)
-        return await self._engine.session(thread_id, self._whose(owner))
+        return await self._engine.session(thread_id, self._acting_owner(owner))
 
     async def _place(self, thread_id: str, branch_id: BranchId | None) -> tuple[Session, BranchId]:
         """Find a thread and one of its branches; None: the active one."""

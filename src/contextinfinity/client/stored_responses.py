@@ -76,7 +76,7 @@ class StoredConversations(ClientResource):
     async def create(self, metadata: dict[str, str]) -> Session:
         """Create an empty conversation."""
         kept: dict[str, Json] = {CONVERSATION: metadata} if metadata else {}
-        return await self._store.sessions.create(NewSession(owner=self._whose(Owner()), metadata=kept))
+        return await self._store.sessions.create(NewSession(owner=self._acting_owner(Owner()), metadata=kept))
 
     async def get(self, conversation_id: str) -> Session:
         """Read a conversation; ``NotFound`` if there is none."""

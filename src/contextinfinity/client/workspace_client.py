@@ -124,8 +124,8 @@ class WorkspaceConversations(LocalConversations):
             before = self.workspace.files.get_files()
             how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
             opened = self.workspace.files.get_files()
-        if gone := [path for path in before if path not in opened]:
-            self.warn(f"No longer in the context: {', '.join(gone)}. The file is gone or can no longer be read.")
+        if dropped := [path for path in before if path not in opened]:
+            self.warn(f"No longer in the context: {', '.join(dropped)}. The file is gone or can no longer be read.")
         self.store.session_id = name
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
             if isinstance(stamped.event, TurnStarted):
@@ -168,8 +168,8 @@ class WorkspaceConversations(LocalConversations):
             if not (kept := messages_of_session(self.store, thread_id)):
                 return None
         session = await self._engine.store.sessions.create(NewSession(owner=owner or Owner(), external_id=thread_id))
-        said = [say(one["role"], _text(one)) for one in kept]
-        await self._engine.store.turns.record(session.active_branch, exchanges_of(said))
+        messages = [say(one["role"], _text(one)) for one in kept]
+        await self._engine.store.turns.record(session.active_branch, exchanges_of(messages))
         return session
 
     async def _turns(self, session: Session | None, how: SendFields, name: str) -> Sequence[Turn]:
@@ -191,11 +191,11 @@ class WorkspaceConversations(LocalConversations):
 
     def _repair(self, turns: Sequence[Turn], name: str) -> None:
         """Add to the history file what only the ledger has."""
-        said = [message for turn in turns for message in messages_of(turn) if message.role in ("user", "assistant")]
+        stored = [message for turn in turns for message in messages_of(turn) if message.role in ("user", "assistant")]
         kept = [(one["role"], _text(one)) for one in messages_of_session(self.store, name)]
-        missing = difference([(message.role, message.rendered_text) for message in said], kept)
+        missing = difference([(message.role, message.rendered_text) for message in stored], kept)
         self.store.session_id = name
-        record(self.store, said[missing:] if missing is not None else [])
+        record(self.store, stored[missing:] if missing is not None else [])
 
     # --- the prompt ---
 

@@ -64,14 +64,14 @@ def _tools(turn: Turn) -> TurnSide:
     calls: dict[str, str] = {}
     blocks = [block for block in turn.user_message.blocks if isinstance(block, ToolResultBlock)]
     passages, texts, place = list[Passage](), list[str](), 0
-    for text, result, call in _said((*blocks, *blocks_of(turn.rounds)), calls):
+    for text, result, call in _rows((*blocks, *blocks_of(turn.rounds)), calls):
         passages.append(Passage(place, place + len(text), result, call))
         texts.append(text)
         place += len(text) + len(BETWEEN)
     return TurnSide("tool", BETWEEN.join(texts), tuple(passages))
 
 
-def _said(blocks: Iterable[ContentBlock], calls: dict[str, str]) -> Iterator[tuple[str, bool, str]]:
+def _rows(blocks: Iterable[ContentBlock], calls: dict[str, str]) -> Iterator[tuple[str, bool, str]]:
     for block in blocks:
         if isinstance(block, ToolUseBlock):
             arguments = msgspec.json.encode(block.input).decode()[:_LONGEST_CALL]

@@ -64,19 +64,19 @@ async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext)
     rewriting, turn = parts.setup.rewriting, running.turn
     if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
         return ResolvedMessage()
-    asked, before = running.asked, _spoken(recalled.earlier)
+    asked, before = running.asked, _without_unanswered(recalled.earlier)
     if asked.use_query_rewriter and (answered := await _answered(parts, turn, before)) is not None:
         explicit, attached = answered
         running.asked = replace(asked, attach=tuple(dict.fromkeys((*attached, *asked.attach))))
         return ResolvedMessage(explicit=explicit)
-    meant = await wanted(
-        asked.use_query_rewriter, "rewriting", recalled.missing, lambda: _meant(rewriting, turn, recalled, before)
+    resolved = await wanted(
+        asked.use_query_rewriter, "rewriting", recalled.missing, lambda: _resolve(rewriting, turn, recalled, before)
     )
-    if meant is None:
+    if resolved is None:
         return ResolvedMessage()
-    if meant.doubt and not (rewriting.asks_back and asked.may_ask_back and not _has_asked(before)):
-        return ResolvedMessage(explicit=meant.explicit, terms=meant.terms)
-    return meant
+    if resolved.doubt and not (rewriting.asks_back and asked.may_ask_back and not _has_asked(before)):
+        return ResolvedMessage(explicit=resolved.explicit, terms=resolved.terms)
+    return resolved
 
 
 async def ask_back(parts: Parts, running: RunningTurn, asking: ClarificationRequest) -> None:
@@ -94,15 +94,15 @@ async def ask_back(parts: Parts, running: RunningTurn, asking: ClarificationRequ
     await finalise(parts, running, end)
 
 
-async def _meant(rewriting: Rewriting, turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> ResolvedMessage:
-    words = turn.user_message.rendered_text
+async def _resolve(rewriting: Rewriting, turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> ResolvedMessage:
+    text = turn.user_message.rendered_text
     async with asyncio.timeout(rewriting.seconds):
         rewritten = await rewriting.rewrite(_follow_up(turn, recalled, before))
     if rewritten.dropped:
         recalled.missing.append(LeftOut(what="rewriter.model", reason=rewritten.dropped))
     explicit = rewritten.query.strip()
     explicit.encode()  # raises for text that cannot be encoded as UTF-8
-    shown = explicit if explicit and explicit != words.strip() else None
+    shown = explicit if explicit and explicit != text.strip() else None
     return ResolvedMessage(explicit=shown, terms=rewritten.terms, doubt=_doubt(rewritten))
 
 
@@ -111,16 +111,16 @@ async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[s
     from contextinfinity.rewriting.clarification import UnmatchedReply, filled_in, is_open, reply_to
 
     plan = await parts.store.turns.plan(before[-1].id) if _has_asked(before) else None
-    asked = None if plan is None else plan.asked_back
-    if plan is None or asked is None or not is_open(asked.at, turn.created_at):
+    question = None if plan is None else plan.asked_back
+    if plan is None or question is None or not is_open(question.at, turn.created_at):
         return None
     chosen = reply_to([{"name": name} for name in plan.candidates], turn.user_message.rendered_text)
     if chosen is None or isinstance(chosen, UnmatchedReply):
         return None
-    return filled_in(before[-1].user_message.rendered_text, asked.reference, chosen), asked.attached
+    return filled_in(before[-1].user_message.rendered_text, question.reference, chosen), question.attached
 
 
-def _spoken(earlier: Sequence[Turn]) -> list[Turn]:
+def _without_unanswered(earlier: Sequence[Turn]) -> list[Turn]:
     """Drop trailing turns without an answer: the message may be a retry of them."""
     turns = [*earlier]
     while turns and not turns[-1].text:
@@ -136,14 +136,14 @@ def _follow_up(turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> Fo
     near = earlier if len(earlier) <= TURNS else [earlier[0], *earlier[1 - TURNS :]]
     return FollowUp(
         latest_user_message=turn.user_message.rendered_text,
-        recent_history=tuple(said for one in near for said in _said(one)),
+        recent_history=tuple(said for one in near for said in _sides_of(one)),
         memory_snippet=recalled.memories or None,
         thread_id=turn.session_id,
         user_id=recalled.session.owner.user_id,
     )
 
 
-def _said(turn: Turn) -> Iterator[Said]:
+def _sides_of(turn: Turn) -> Iterator[Said]:
     yield Said("user", turn.user_message.rendered_text)
     if turn.text:
         yield Said("assistant", turn.text)

@@ -131,8 +131,8 @@ class Cleaner:
                 failed |= dict.fromkeys(begun, error.message)
                 errors.append(error.message)
             while due := await self._due(failed):
-                for gone in await asyncio.gather(*(self._expire_or_log(session_id, failed) for session_id in due)):
-                    sessions, turns = sessions + gone[0], turns + gone[1]
+                for deletion in await asyncio.gather(*(self._expire_or_log(session_id, failed) for session_id in due)):
+                    sessions, turns = sessions + deletion[0], turns + deletion[1]
             await self.sweep()
             remaining = await self.remaining() if sessions or turns else ()
         except ContextInfinityError as error:

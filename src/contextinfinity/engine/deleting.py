@@ -48,10 +48,12 @@ class Deleting:
 
     async def turn(self, turn: Turn, *, scan: DeletionScan | None = None) -> Deleted:
         """Delete one finished turn with everything derived from it; later turns stay."""
-        said = [turn.user_message.rendered_text, *([turn.answer.rendered_text] if turn.answer else [])]
+        texts = [turn.user_message.rendered_text, *([turn.answer.rendered_text] if turn.answer else [])]
         await self._cleaner.delete_turn(turn)
         self._forget()
-        places = await self._cleaner.scan(samples_of(said) if scan == "files" else None, (), (turn.id,)) if scan else ()
+        places = (
+            await self._cleaner.scan(samples_of(texts) if scan == "files" else None, (), (turn.id,)) if scan else ()
+        )
         remaining = await self._cleaner.remaining()
         return Deleted(thread_id=turn.session_id, turn_id=turn.id, turns=1, remaining=remaining, places=places)
 
@@ -66,7 +68,7 @@ class Deleting:
 
     async def _users(self, owners: Sequence[Owner], *, scan: DeletionScan | None) -> Deleted:
         samples: list[str] = []
-        gone: list[SessionId] = []
+        deleted: list[SessionId] = []
         busy: list[str] = []
         turns = memories = 0
         for owner in owners:
@@ -75,7 +77,7 @@ class Deleting:
                     samples += await self._samples(session.id)
                 try:
                     turns += await self._cleaner.delete(session.id)
-                    gone.append(session.id)
+                    deleted.append(session.id)
                 except BranchBusy as error:
                     busy.append(error.message)
                 except NotFound:  # another process deleted it meanwhile
@@ -85,9 +87,9 @@ class Deleting:
                 samples += samples_of((said,)) if scan == "files" and len(samples) < MOST_SAMPLES else ()
         await self._cleaner.sweep()
         self._forget()
-        places = await self._scanned(owners, samples if scan == "files" else None, gone) if scan else ()
+        places = await self._scanned(owners, samples if scan == "files" else None, deleted) if scan else ()
         return Deleted(
-            conversations=len(gone),
+            conversations=len(deleted),
             turns=turns,
             memories=memories,
             remaining=(*busy, *await self._cleaner.remaining()),

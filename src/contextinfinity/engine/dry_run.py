@@ -30,11 +30,13 @@ async def route_of(parts: Parts, session: Session, branch_id: BranchId, message:
 
 async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: SendOptions) -> Route:
     """Return the route that the first message of a new conversation would take, with the reason."""
-    parts, there, branch = _without_model(parts), new_id(), new_id()
-    session = Session(id=there, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now())
+    parts, thread_id, branch = _without_model(parts), new_id(), new_id()
+    session = Session(
+        id=thread_id, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now()
+    )
     state = State(
         id=new_id(),
-        session_id=there,
+        session_id=thread_id,
         branch_id=branch,
         state_seq=0,
         turn_seq=0,

@@ -200,22 +200,24 @@ async def _follow(
 
 def _event(entry: JournalEntry) -> Event | None:
     """Convert a journal entry into an event; None for entries that watchers do not see."""
-    said = entry.payload
+    payload = entry.payload
     match entry.event_type:
         case "text":
-            text = PARAGRAPH + said["text"] if said.get("new_paragraph") else said["text"]
-            return Delta(text=text, logprobs=said.get("logprobs"))
+            text = PARAGRAPH + payload["text"] if payload.get("new_paragraph") else payload["text"]
+            return Delta(text=text, logprobs=payload.get("logprobs"))
         case str() if entry.event_type == CALL_PIECE:
-            return CallStreamed(piece=msgspec.convert(said, CallPiece))
+            return CallStreamed(piece=msgspec.convert(payload, CallPiece))
         case str() if entry.event_type == REASONING:
-            return Reasoned(item=msgspec.convert(said, ReasoningItem | UnknownItem))
+            return Reasoned(item=msgspec.convert(payload, ReasoningItem | UnknownItem))
         case "call":
-            return ToolCalled(call_id=said["call_id"], name=said["name"], arguments=said["arguments"])
+            return ToolCalled(call_id=payload["call_id"], name=payload["name"], arguments=payload["arguments"])
         case "output":
-            failed = said.get("is_error", False)
-            return ToolCalled(call_id=said["call_id"], name=said["name"], output=said["output"], is_error=failed)
+            failed = payload.get("is_error", False)
+            return ToolCalled(
+                call_id=payload["call_id"], name=payload["name"], output=payload["output"], is_error=failed
+            )
         case "retry":
-            return Retrying(attempt=said["attempt"], reason=said["reason"], wait_seconds=said["wait_seconds"])
+            return Retrying(attempt=payload["attempt"], reason=payload["reason"], wait_seconds=payload["wait_seconds"])
     return None
 
 

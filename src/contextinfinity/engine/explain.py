@@ -107,9 +107,9 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
         raise NotFound(f"What request {index} of turn {turn.id} was made from is no longer kept.")
     owner = (await session_of(store, turn)).owner
     whole, removed = await written_out(store.memories, owner, loads(Front, front))
-    there = await store.memories.read(owner, [each.id for each in plan.remembered])
-    remembered, gone = written(plan.remembered, there)
-    removed += gone
+    memories = await store.memories.read(owner, [each.id for each in plan.remembered])
+    remembered, deleted = written(plan.remembered, memories)
+    removed += deleted
     lead, message, begun = message_of(turn)
     sections = Sections(
         layout=plan.layout,
@@ -126,21 +126,21 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
         rounds=rounds_before(steps, index),
         workspace=await restored(store.contents.text, plan.workspace, removed),
     )
-    how = msgspec.json.decode(form)
+    request_form = msgspec.json.decode(form)
     sections, redactions = await _redacted(store, sections, plan)
-    with_tools = how["form"].get("abilities", {}).get("tools", True)
+    with_tools = request_form["form"].get("abilities", {}).get("tools", True)
     sections = cut(sections, plan.shrunk) if plan.shrunk else sections
     prompt = lay_out(sections, with_tools=with_tools)
     prompt = await with_pictures(store.contents, prompt)
-    prompt = replace(prompt, markers=tuple(how.get("markers", plan.markers)))
+    prompt = replace(prompt, markers=tuple(request_form.get("markers", plan.markers)))
     request = ProviderRequest(
         model_id=step.model_id,
         prompt=prompt,
-        max_output_tokens=how["max_output_tokens"],
+        max_output_tokens=request_form["max_output_tokens"],
         cache_key=turn.session_id,
-        options=how["options"],
+        options=request_form["options"],
     )
-    request_again = written_again(how["form"], request)
+    request_again = written_again(request_form["form"], request)
     return Explained(
         thread_id=turn.session_id,
         branch_id=turn.branch_id,

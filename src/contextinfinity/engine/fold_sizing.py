@@ -137,20 +137,20 @@ async def leaving(here: FoldContext, covers: int) -> AsyncIterator[tuple[int, li
         last = min(after + PAGE, covers)
         # Read one turn more: how a turn is rendered depends on its successor.
         turns = await here.parts.store.turns.history(here.branch_id, limit=last - after + 1, before=last + 2)
-        there = [turn for turn in turns if after < turn.turn_seq <= last]
+        folded = [turn for turn in turns if after < turn.turn_seq <= last]
         then = turns[-1] if turns and turns[-1].turn_seq > last else None
-        yield number, shown_with(here, there, then)
+        yield number, shown_with(here, folded, then)
 
 
 def said(shown: Shown) -> Iterator[TranscriptMessage]:
     """Yield the text of a turn by role; tool calls and their results have the role ``tool``."""
     for message in shown.messages:
-        for role, text in _words(message):
+        for role, text in _texts_of(message):
             if text.strip():
                 yield TranscriptMessage(turn_seq=shown.turn_seq, role=role, text=text, at=shown.at)
 
 
-def _words(message: Message) -> Iterator[tuple[Role, str]]:
+def _texts_of(message: Message) -> Iterator[tuple[Role, str]]:
     yield message.role, message.rendered_text
     for block in message.blocks:
         if isinstance(block, ToolUseBlock):

@@ -90,13 +90,13 @@ async def fold(
     the same transaction. ``budget`` is that of the request being prepared. Progress and failures are broadcast as
     compaction events.
     """
-    here = await look(parts, branch_id, budget)
-    if here is None or not (force or await is_time(here)):
+    context = await look(parts, branch_id, budget)
+    if context is None or not (force or await is_time(context)):
         return None
-    thread_id = here.head.session_id
+    thread_id = context.head.session_id
     parts.folds.notify(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
     try:
-        made = await proposed(here) or await work_out(here, force=force)
+        made = await proposed(context) or await work_out(context, force=force)
         state = None if made is None else await parts.store.states.fold(made.candidate, ends=job)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
@@ -124,8 +124,8 @@ def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> C
 
 async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
     """Compute a fold and store it, so that ``fold`` commits exactly this one."""
-    here = await look(parts, branch_id)
-    made = None if here is None else await work_out(here, force=True)
+    context = await look(parts, branch_id)
+    made = None if context is None else await work_out(context, force=True)
     if made is not None:
         await parts.store.states.propose(made.candidate)
     return made

@@ -97,12 +97,12 @@ class MemoryEditing:
         from contextinfinity.memory.audit import audit  # slow to import: phrase lists
 
         memories = await self.everything(owner, superseded=False)
-        texts = {memory.id: await self._said(memory) for memory in memories}
+        texts = {memory.id: await self._source_text(memory) for memory in memories}
         moment = now()
         oldest = moment - self._remembering.expiry + timedelta(days=1)
         return tuple(audit(memories, lambda memory: texts[memory.id], at=moment, oldest=oldest))
 
-    async def _said(self, memory: Memory) -> str | None:
+    async def _source_text(self, memory: Memory) -> str | None:
         turn = None if memory.source_turn is None else await self._store.turns.get(memory.source_turn)
         start, end = memory.source_span or (0, 0)
         return None if turn is None else turn.user_message.rendered_text[start:end]

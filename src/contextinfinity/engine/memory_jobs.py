@@ -182,7 +182,7 @@ async def _new(session: Session, facts: Sequence[StatedFact], said_at: datetime)
 async def _near(store: Store, session: Session, facts: Sequence[StatedFact]) -> list[Memory]:
     """Return existing memories that share words with the facts."""
     words = {word for fact in facts for word in terms(fact.content)} - {"user"}
-    asked = Recall(
+    query = Recall(
         owner=session.owner,
         session_id=session.id,
         branch_id=session.active_branch,
@@ -191,7 +191,7 @@ async def _near(store: Store, session: Session, facts: Sequence[StatedFact]) -> 
         oldest=now() - timedelta(days=36_500),
         other_branches=True,
     )
-    return [each.memory for each in (await store.memories.recall(asked)).found]
+    return [each.memory for each in (await store.memories.recall(query)).found]
 
 
 async def _placed(texts: TextCache, plan: Plan | None) -> tuple[MemoryId, ...]:

@@ -81,7 +81,7 @@ async def later_statements(
     best = {one.turn_seq: one for one in reversed(good) if may_be_outdated(one) and not one.exact}
     for one in [*reversed(best.values())][:OLDER]:
         turn_id = one.chunk.source_turn
-        said = [entry for entry in looked.entries.values() if entry.place.turn_id == turn_id and _says(entry)]
+        said = [entry for entry in looked.entries.values() if entry.place.turn_id == turn_id and _has_content(entry)]
         ranked = await _ranked(parts, need, looked, _ComparedExchange(said)) if said else []
         if not ranked or ranked[0].similarity < RELATED:
             continue
@@ -114,7 +114,7 @@ async def _ranked(parts: Parts, need: Need, looked: SearchOutcome, older: _Compa
     places = [TextPosition(turn_id, side) for turn_id in turns for side in ("user", "assistant")]
     later: dict[TurnId, list[IndexedMessage]] = {}
     for entry in await parts.store.index.read(places) if places else ():
-        if entry.turn_seq >= older.turn_seq + APART and _says(entry):
+        if entry.turn_seq >= older.turn_seq + APART and _has_content(entry):
             later.setdefault(entry.place.turn_id, []).append(entry)
     made = [_compared(_ComparedExchange(said), found, older.words, looked.calibration) for said in later.values()]
     return sorted(made, key=lambda each: (-each.similarity, each.turn_seq))
@@ -129,7 +129,7 @@ def _compared(
     return exchange._replace(similarity=(1 + QUESTION) * calibration.step(nearest) + SHARED * shared)
 
 
-def _says(entry: IndexedMessage) -> bool:
+def _has_content(entry: IndexedMessage) -> bool:
     """Return whether a message says something: "Noted." does not."""
     return len(set(terms(entry.text[:LONGEST]))) >= LEAST_WORDS
 

@@ -57,8 +57,8 @@ def asks_about_user(text: str) -> bool:
     """Return whether a text asks for a fact about its writer ("What is my dentist called?") and not for advice."""
     if not asks(text) or _ADVICE.match(text) or any(word in text for word in _ADVICE_INSIDE):
         return False
-    said = {match[0].lower() for match in _WORD.finditer(text)}
-    return not said.isdisjoint(_OWNING) or _RECALLING.search(text) is not None or any(word in text for word in _INSIDE)
+    words = {match[0].lower() for match in _WORD.finditer(text)}
+    return not words.isdisjoint(_OWNING) or _RECALLING.search(text) is not None or any(word in text for word in _INSIDE)
 
 
 def is_at_hand(text: str, recalled: PriorContext) -> bool:

@@ -201,9 +201,9 @@ async def opening_of(parts: Parts, turn: Turn, state: State, earlier: list[Turn]
         return ()
     last, before = list[Turn](), first.turn_seq
     while page := await parts.store.turns.history(turn.branch_id, limit=NEAR, before=before):
-        said = [one for one in page if one.phase is not Phase.FAILED]
-        last = last or said[-1:]
-        opening = next((one for one in reversed(said) if is_by_a_person((one.user_message,))), None)
+        usable = [one for one in page if one.phase is not Phase.FAILED]
+        last = last or usable[-1:]
+        opening = next((one for one in reversed(usable) if is_by_a_person((one.user_message,))), None)
         if opening is not None:
             return tuple({one.id: one for one in (opening, *last)}.values())
         before = page[0].turn_seq

@@ -30,9 +30,9 @@ def renders_calls(stored: Message, sent: Message) -> bool:
     calls = [block for block in stored.blocks if isinstance(block, ToolUseBlock)]
     if not calls or sent.role != "assistant" or any(isinstance(block, ToolUseBlock) for block in sent.blocks):
         return False
-    text = _words(plain_text(sent))
-    said = [plain_text(stored), *(part for call in calls for part in (call.name, *_values(call.input)))]
-    return all(_words(part) in text for part in said)
+    text = _normalised(plain_text(sent))
+    expected = [plain_text(stored), *(part for call in calls for part in (call.name, *_values(call.input)))]
+    return all(_normalised(part) in text for part in expected)
 
 
 def _values(value: Json) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _values(value: Json) -> Iterator[str]:
         yield value if isinstance(value, str) else json.dumps(value)
 
 
-def _words(text: str) -> str:
+def _normalised(text: str) -> str:
     """Return the words of a text, each between single spaces, without escape sequences and in lower case."""
     text = _ESCAPE.sub(" ", _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text))
     return " ".join(("", *_WORD.findall(text), "")).casefold()

@@ -298,8 +298,8 @@ def too_large(progress: StepProgress) -> bool:
 
 def step_messages(progress: StepProgress) -> tuple[Message, ...]:
     """Return the messages that a step adds to the next prompt: text, reasoning, tool calls and their results."""
-    said = progress.finished.items if progress.finished else ()
-    return render_rounds((*said, *progress.outputs), running=True)
+    items = progress.finished.items if progress.finished else ()
+    return render_rounds((*items, *progress.outputs), running=True)
 
 
 async def announce(parts: Parts, running: RunningTurn, progress: StepProgress, attempt: int, reason: str) -> None:

@@ -131,16 +131,16 @@ class Broadcast:
 
     async def follow(self) -> AsyncIterator[CompactionEvent]:
         """Yield the events from now on."""
-        heard = deque[CompactionEvent](maxlen=MOST_UNHEARD)
-        self._followers.append(heard)
+        unread = deque[CompactionEvent](maxlen=MOST_UNHEARD)
+        self._followers.append(unread)
         try:
             while True:
                 news = self._news.listen()
-                while heard:
-                    yield heard.popleft()
+                while unread:
+                    yield unread.popleft()
                 await news.wait()
         finally:
-            self._followers.remove(heard)
+            self._followers.remove(unread)
 
 
 class Cancellation(asyncio.Event):

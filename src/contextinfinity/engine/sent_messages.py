@@ -193,14 +193,14 @@ def _alike(stored: Sequence[Message], sent: Sequence[Message], form: str) -> boo
 
 def _stored_rows(turns: Sequence[Turn]) -> list[list[tuple[Turn, Message]]]:
     """Group the messages of turns that did not fail by side, each with its turn."""
-    said = [
+    rows = [
         (turn, side)
         for turn in turns
         if turn.phase is not Phase.FAILED
         for side in (turn.user_message, turn.answer)
         if side is not None and side.blocks
     ]
-    return [list(group) for _, group in groupby(said, key=lambda one: one[1].role == "assistant")]
+    return [list(group) for _, group in groupby(rows, key=lambda one: one[1].role == "assistant")]
 
 
 def _hash(messages: Sequence[Message]) -> bytes:

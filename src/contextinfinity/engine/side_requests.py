@@ -70,12 +70,12 @@ def side_request_of(system: str, messages: Sequence[Message], *, has_tools: bool
 
     With tools only a long last message can be the instruction: an agent's system text covers many subjects.
     """
-    said = [message for message in messages if message.role != "system" and message.blocks]
-    if not said or said[-1].role == "assistant":
+    spoken = [message for message in messages if message.role != "system" and message.blocks]
+    if not spoken or spoken[-1].role == "assistant":
         return None
     if not has_tools and (purpose := _purpose(system[:SYSTEM_LOOKED_AT])):
         return SideRequest(purpose=purpose)
-    last = said[-1].rendered_text
+    last = spoken[-1].rendered_text
     if len(last) >= INSTRUCTION_CHARACTERS and (purpose := _purpose(last[:MESSAGE_LOOKED_AT])):
         return SideRequest(purpose=purpose)
     return None

@@ -52,23 +52,23 @@ async def known_to(memories: Memories, setup: Setup, session: Session, turn: Tur
     if remembering is None:
         given = await setup.helpers.memories(turn)
         return None if given is None else StandingMemories(standing=tuple(map(MemoryLine, given.splitlines())))
-    words = turn.user_message.rendered_text[:QUESTION]
-    recalled = await recall(memories, remembering, session, turn.branch_id, words)
-    return await known_from(recalled, words, remembering.most)
+    question = turn.user_message.rendered_text[:QUESTION]
+    recalled = await recall(memories, remembering, session, turn.branch_id, question)
+    return await known_from(recalled, question, remembering.most)
 
 
 async def recall(
     memories: Memories, remembering: Remembering, session: Session, branch_id: str, words: str
 ) -> MemoryRecall:
     """Read the memories that may be relevant to a message; for an anonymous user only those of the thread."""
-    recalled = await memories.recall(_asked(remembering, session, branch_id, words))
+    recalled = await memories.recall(_query(remembering, session, branch_id, words))
     if session.owner.user_id != ANONYMOUS:
         return recalled
     own = [tuple(one for one in some if len(one.memory.tags) > 1) for some in (recalled.found, recalled.standing)]
     return MemoryRecall(found=own[0], standing=own[1])
 
 
-def _asked(remembering: Remembering, session: Session, branch_id: str, words: str = "") -> Recall:
+def _query(remembering: Remembering, session: Session, branch_id: str, words: str = "") -> Recall:
     return Recall(
         owner=session.owner,
         session_id=session.id,
@@ -121,8 +121,8 @@ def for_now(
     known: StandingMemories, front: Front, shown: Sequence[Turn], corrections: Sequence[Memory]
 ) -> tuple[MemoryLine, ...]:
     """Choose the memories shown with a question: corrections of the front, and those relevant now."""
-    there, said = {each.id for each in front.standing}, {turn.id for turn in shown}
-    return fitting(besides(dict.fromkeys((*map(_line, corrections), *known.asked[:MOST])), there, said))
+    standing_ids, shown_ids = {each.id for each in front.standing}, {turn.id for turn in shown}
+    return fitting(besides(dict.fromkeys((*map(_line, corrections), *known.asked[:MOST])), standing_ids, shown_ids))
 
 
 def placed(line: MemoryLine) -> MemoryReference:
@@ -151,8 +151,8 @@ async def written_out(memories: Memories, owner: Owner, front: Front) -> Rendere
     """Resolve the memories of a stored front."""
     if not front.standing:
         return RenderedMemories(front, [])
-    there = await memories.read(owner, [each.id for each in front.standing])
-    text, removed = written(front.standing, there)
+    texts = await memories.read(owner, [each.id for each in front.standing])
+    text, removed = written(front.standing, texts)
     return RenderedMemories(replace(front, memories=text), removed)
 
 
@@ -169,7 +169,7 @@ async def corrected(memories: Memories, setup: Setup, session: Session, branch_i
     if remembering is None or not front.standing:
         return Corrected()
     ids = [each.id for each in front.standing]
-    current = await memories.current(_asked(remembering, session, branch_id), ids)
+    current = await memories.current(_query(remembering, session, branch_id), ids)
     instead = {memory.id: memory for memory_id, memory in current.items() if memory.id != memory_id}
     return Corrected(tuple(instead.values()), len(current) < len(ids))
 
@@ -178,5 +178,5 @@ def written(some: Sequence[MemoryReference], there: Sequence[Memory]) -> tuple[s
     """Resolve references to memories; return their text, and the references to deleted or edited ones."""
     texts = {memory.id: memory.content for memory in there}
     kept = [texts[each.id] for each in some if digest(texts.get(each.id, "")) == each.digest]
-    gone = [f"memory {each.id}" for each in some if digest(texts.get(each.id, "")) != each.digest]
-    return "\n".join(kept), gone
+    deleted = [f"memory {each.id}" for each in some if digest(texts.get(each.id, "")) != each.digest]
+    return "\n".join(kept), deleted

@@ -161,17 +161,17 @@ async def _open(parts: Parts, running: RunningTurn, step: NewStep) -> Turn:
 
 def _accounted(parts: Parts, assembled: Assembled, written: EncodedRequest) -> Plan:
     """Add to the plan what is needed to rebuild the request; data that is not in the ledger is stored as text."""
-    asked = written.request
+    request = written.request
     form = {
         "form": written.form,
-        "max_output_tokens": asked.max_output_tokens,
-        "options": asked.options,
+        "max_output_tokens": request.max_output_tokens,
+        "options": request.options,
     }
     spans = msgspec.json.encode(assembled.spans).decode() if assembled.spans else None
     return replace(
         assembled.plan,
         form=parts.caches.texts.keep(msgspec.json.encode(form).decode()),
-        markers=asked.prompt.markers,
+        markers=request.prompt.markers,
         redactions=None if spans is None else parts.caches.texts.keep(spans),
         request_sha256=written.sha256,
     )
@@ -216,12 +216,12 @@ def take(event: ProviderEvent, progress: StepProgress, journal: Journal) -> None
         case TextDelta(text=""):
             pass
         case TextDelta(text=text, logprobs=logprobs):
-            said: dict[str, Json] = {"text": text} if logprobs is None else {"text": text, "logprobs": logprobs}
+            payload: dict[str, Json] = {"text": text} if logprobs is None else {"text": text, "logprobs": logprobs}
             shown = len(text.encode())
             if progress.new_paragraph and not progress.pieces:
-                said["new_paragraph"] = True
+                payload["new_paragraph"] = True
                 shown += len(PARAGRAPH)
-            journal.append("text", said, shown=shown)
+            journal.append("text", payload, shown=shown)
             progress.pieces.append(text)
         case CallPiece():
             journal.append(CALL_PIECE, msgspec.to_builtins(event))

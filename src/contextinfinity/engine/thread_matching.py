@@ -568,6 +568,6 @@ def _with_sent(exchanges: Sequence[Exchange], rows: list[list[Message]]) -> list
 
 def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:
     """Return a recorded exchange an id derived from its position, so that recording is idempotent."""
-    said = f"{branch_id} {place} {exchange.asked}".encode()
-    turn_id = str(UUID(bytes=sha256(said).digest()[:16], version=5))
+    name = f"{branch_id} {place} {exchange.asked}".encode()
+    turn_id = str(UUID(bytes=sha256(name).digest()[:16], version=5))
     return replace(exchange, id=turn_id)

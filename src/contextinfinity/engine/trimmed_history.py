@@ -69,8 +69,8 @@ def side_of(row: Sequence[Message]) -> Message:
     role: Role = "assistant" if _is_answer(row) else "user"
     if len(row) == 1 and row[0].role == role:
         return row[0] if row[0].wire is None else replace(row[0], wire=None)
-    said = (message for message in row if message.role != "system")
-    return Message(role=role, blocks=tuple(block for message in said for block in message.blocks))
+    messages = (message for message in row if message.role != "system")
+    return Message(role=role, blocks=tuple(block for message in messages for block in message.blocks))
 
 
 def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch | None:
@@ -97,10 +97,10 @@ def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch 
         summary = first[0]
     else:  # it replaces an answered question: an edit, not a summary
         return None
-    asked = [side for side in known if side.role != "assistant"]
+    user_sides = [side for side in known if side.role != "assistant"]
     return TailMatch(
         summary=summary,
         is_whole=summary is None and len(known) == len(sides),
-        exchanges=len(asked),
-        user_characters=sum(len(plain_text(side)) for side in asked),
+        exchanges=len(user_sides),
+        user_characters=sum(len(plain_text(side)) for side in user_sides),
     )

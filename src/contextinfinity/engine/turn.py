@@ -90,12 +90,12 @@ async def gather_from(
     parts: Parts, running: RunningTurn, recalled: PriorContext
 ) -> PromptMaterial | ClarificationRequest:
     """Rewrite the message and retrieve passages for it; return a clarification if it is ambiguous."""
-    meant = await understand(parts, running, recalled)
-    if meant.doubt is not None:
-        return ClarificationRequest(recalled=recalled, doubt=meant.doubt)
+    resolved = await understand(parts, running, recalled)
+    if resolved.doubt is not None:
+        return ClarificationRequest(recalled=recalled, doubt=resolved.doubt)
     with timed("search"):
-        found = await retrieve(parts, running, recalled, meant.explicit, meant.terms)
-    return PromptMaterial(recalled=recalled, explicit=meant.explicit, artifacts=found)
+        found = await retrieve(parts, running, recalled, resolved.explicit, resolved.terms)
+    return PromptMaterial(recalled=recalled, explicit=resolved.explicit, artifacts=found)
 
 
 async def wait_for_branch(parts: Parts, running: RunningTurn) -> bool:

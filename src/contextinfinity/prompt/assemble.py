@@ -179,8 +179,8 @@ def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
     if shrunk is None:
         return ()
     left = []
-    if shrunk.artifacts is not None and (gone := sections.artifacts[shrunk.artifacts :]):
-        tokens = sum(artifact.tokens for artifact in gone)
+    if shrunk.artifacts is not None and (dropped := sections.artifacts[shrunk.artifacts :]):
+        tokens = sum(artifact.tokens for artifact in dropped)
         what = f"artifacts from rank {shrunk.artifacts + 1} on"
         left.append(LeftOut(what=what, reason="they exceed the budget", tokens=tokens))
     left += [LeftOut(what=f"file {path}", reason="it did not fit") for path in shrunk.files]

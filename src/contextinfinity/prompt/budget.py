@@ -70,10 +70,10 @@ def _summary(limit: int) -> int:
 
 def check_pins_limit(pinned: Sequence[str], fact: str, counter: Counter, limit: int) -> None:
     """Raise ``Refused`` if a new fact would exceed the token limit of pinned facts."""
-    there, more = sum(map(counter.count, pinned)), counter.count(fact)
-    if fact not in pinned and there + more > limit:
+    pinned_tokens, more = sum(map(counter.count, pinned)), counter.count(fact)
+    if fact not in pinned and pinned_tokens + more > limit:
         raise Refused(
-            f"Pinned facts may use {limit} tokens; the existing ones use {there}, this one {more}.",
+            f"Pinned facts may use {limit} tokens; the existing ones use {pinned_tokens}, this one {more}.",
             hint="Unpin a fact, shorten this one, or raise budget.pins_limit_tokens.",
         )
 

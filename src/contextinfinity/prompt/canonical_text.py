@@ -89,10 +89,10 @@ def _decoded(plain: CanonicalText) -> CanonicalText:
     spans: list[tuple[int, int]] = []
     place = 0
     for found in _REFERENCE.finditer(plain.text):
-        meant = _meant(found[0])
-        if meant is None:
+        decoded = _decoded_reference(found[0])
+        if decoded is None:
             continue
-        sign, length = meant
+        sign, length = decoded
         end = found.start() + length
         signs += [plain.text[place : found.start()], sign]
         spans += plain.spans[place : found.start()]
@@ -103,7 +103,7 @@ def _decoded(plain: CanonicalText) -> CanonicalText:
     return CanonicalText("".join([*signs, plain.text[place:]]), [*spans, *plain.spans[place:]])
 
 
-def _meant(reference: str) -> tuple[str, int] | None:
+def _decoded_reference(reference: str) -> tuple[str, int] | None:
     """Return the decoded reference and its length: in "&ltsystem" only a prefix is the reference."""
     if reference[0] == "+":
         return _UTF_7[reference[2:4]], len(reference)

@@ -50,8 +50,8 @@ def cut(sections: Sections, shrunk: Shrunk) -> Sections:
     kept = [shown for shown in turns if shown.turn_seq > shrunk.lines_to]
     lines = [line(shown, sections.layout) for shown in left if shown.messages or sections.layout < TASKS_LAYOUT]
     if left and sections.layout >= TASKS_LAYOUT and not _begins_task(kept, message):
-        stands = bridge(left)
-        kept = kept if stands is None else [stands, *kept]
+        bridged = bridge(left)
+        kept = kept if bridged is None else [bridged, *kept]
     lines += [_round_line(sections.turn_seq, rounds[place : place + 2]) for place in range(0, shrunk.rounds_to, 2)]
     front = replace(
         sections.front,

@@ -77,11 +77,11 @@ def _before_current(sections: Sections) -> Iterator[Sequence[Message]]:
     """Yield sections 4 to 6 in order: the workspace tiers, the conversation, and the working files."""
     workspace = sections.workspace or WorkspaceText()
     early = [shown.messages for shown in sections.turns if shown.turn_seq <= workspace.history_to]
-    said = [summary_pair(sections.front.summary), *(shown.messages for shown in sections.turns)]
+    messages = [summary_pair(sections.front.summary), *(shown.messages for shown in sections.turns)]
     yield from workspace.tiers
-    yield from said[: len(early) + 1] if early else ()
+    yield from messages[: len(early) + 1] if early else ()
     yield workspace.context
-    yield from said[len(early) + 1 :] if early else said
+    yield from messages[len(early) + 1 :] if early else messages
 
 
 def _in_layout(text: str, layout: int) -> str:
@@ -128,22 +128,22 @@ def split_summary(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
 
 def current_message(sections: Sections) -> Message:
     """Return sections 7 and 8: tool results, then artifacts, then the user's text unchanged."""
-    said = sections.message
+    message = sections.message
     pieces = [memories_text(sections.remembered, sections.layout)] if sections.remembered else []
     pieces += [artifact_text(artifact, sections.layout) for artifact in sections.artifacts]
     before = "".join(f"{piece}\n" for piece in pieces)
     resolved = _in_layout(CONTEXTUALISED, sections.layout)
     after = f"\n\n{resolved}\n{sections.contextualised}" if sections.contextualised else ""
     if not before and not after:
-        return said
-    results = tuple(block for block in said.blocks if isinstance(block, ToolResultBlock))
-    words = tuple(block for block in said.blocks if not isinstance(block, ToolResultBlock))
+        return message
+    results = tuple(block for block in message.blocks if isinstance(block, ToolResultBlock))
+    text_blocks = tuple(block for block in message.blocks if not isinstance(block, ToolResultBlock))
     return Message(
-        role=said.role,
+        role=message.role,
         blocks=(
             *results,
             *((TextBlock(text=f"{before}\n"),) if before else ()),
-            *words,
+            *text_blocks,
             *((TextBlock(text=after),) if after else ()),
         ),
     )

@@ -51,7 +51,7 @@ class Measure:
         front, counted = sections.front, self._counter.count
         instructions, *facts = system_texts(front, sections.layout) or ("",)
         turns = sections.turns
-        said = (*sections.lead, current_message(sections), *sections.begun)
+        messages = (*sections.lead, current_message(sections), *sections.begun)
         found = [
             PlanSection(name="system", tokens=counted(instructions)),
             PlanSection(name="pins and memories", tokens=sum(map(counted, facts))),
@@ -66,7 +66,7 @@ class Measure:
                 tokens=self.turns(turns),
                 source=[turns[0].turn_seq, turns[-1].turn_seq] if turns else None,
             ),
-            PlanSection(name="message", tokens=self.messages(said), source=sections.turn_seq),
+            PlanSection(name="message", tokens=self.messages(messages), source=sections.turn_seq),
             PlanSection(name="steps", tokens=self.messages(sections.rounds)),
         ]
         return tuple(section for section in found if section.tokens)

@@ -178,9 +178,9 @@ def as_sent_field(sent: Mapping[str, Sequence[Message]], stored: Mapping[str, Se
 
 def _reference(message: Message, stored: Sequence[Message]) -> Json:
     length = len(message.blocks)
-    for side, there in enumerate(stored):
-        for first in range(len(there.blocks) - length + 1 if length else 0):
-            if there.blocks[first : first + length] == message.blocks:
+    for side, content in enumerate(stored):
+        for first in range(len(content.blocks) - length + 1 if length else 0):
+            if content.blocks[first : first + length] == message.blocks:
                 place = {"role": message.role, "side": side, "first": first, "length": length}
                 return place | ({} if message.wire is None else {"wire": message.wire})
     found: Json = msgspec.json.decode(msgspec.json.encode(message))
@@ -191,8 +191,8 @@ def _message(value: Json, turn: Turn | None) -> Message:
     """Decode a message, or resolve a reference to one."""
     if isinstance(value, dict) and "side" in value and turn is not None:
         sides = (turn.user_message, turn.answer)
-        there = sides[value["side"]]
-        blocks = () if there is None else there.blocks[value["first"] : value["first"] + value["length"]]
+        content = sides[value["side"]]
+        blocks = () if content is None else content.blocks[value["first"] : value["first"] + value["length"]]
         return Message(role=value["role"], blocks=blocks, wire=value.get("wire"))
     return msgspec.convert(value, Message)
 

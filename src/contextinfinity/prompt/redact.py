@@ -85,7 +85,7 @@ def hidden(text: str, redactor: Redactor | None) -> str:
 
 def secrets_in(text: str, redactor: Redactor) -> list[tuple[int, int]]:
     """Return the spans that the redactor finds, sorted and merged."""
-    return _merged(_asked(redactor, text), len(text))
+    return _merged(_spans_of(redactor, text), len(text))
 
 
 def redact_turns(turns: tuple[Shown, ...], redactor: Redactor | None) -> tuple[Shown, ...]:
@@ -119,7 +119,7 @@ def locate(sections: Sections, spans: Iterable[Span]) -> tuple[Redaction, ...]:
     )
 
 
-def _asked(redactor: Redactor, text: str) -> list[tuple[int, int]]:
+def _spans_of(redactor: Redactor, text: str) -> list[tuple[int, int]]:
     try:
         return list(redactor(text))
     except Exception as error:

@@ -199,9 +199,9 @@ def _shorter_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
         for found in _deeper(measure, shrunk, shown, len(shown.messages), ROUND_SHARE):
             shrunk = found[0]
             yield found
-    here = running_turn(sections)
-    for number in range(len(here.messages) - 1 if sections.rounds else 0):
-        for found in _deeper(measure, shrunk, here, number, ROUND_SHARE):
+    current = running_turn(sections)
+    for number in range(len(current.messages) - 1 if sections.rounds else 0):
+        for found in _deeper(measure, shrunk, current, number, ROUND_SHARE):
             shrunk = found[0]
             yield found
     yield from _newest(sections, measure, shrunk, (share for share in NEWEST_SHARES if share >= WHOLE // 2))
@@ -234,9 +234,9 @@ def _newest_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
 
 def _newest(sections: Sections, measure: Measure, shrunk: Shrunk, shares: Iterable[int]) -> Iterator[Cut]:
     """Shorten the newest tool results to the largest share that fits."""
-    here = running_turn(sections)
+    current = running_turn(sections)
     for share in shares:
-        for deeper, saved, _ in _deeper(measure, shrunk, here, len(here.messages), share):
+        for deeper, saved, _ in _deeper(measure, shrunk, current, len(current.messages), share):
             yield (shrunk := deeper), saved, "limit"
 
 
@@ -273,12 +273,12 @@ def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
 
 
 def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderError:
-    words = measure.message(sections.message)
+    message_tokens = measure.message(sections.message)
     front = sum(map(measure.text, system_texts(sections.front, sections.layout)))
     tools = measure.tools(tools_of(sections.front))
     error = ProviderError(
-        f"The prompt does not fit: the window leaves {limit} tokens; the message takes about {words}, the system text "
-        f"with the pinned facts {front}, the tools {tools}.",
+        f"The prompt does not fit: the window leaves {limit} tokens; the message takes about {message_tokens}, "
+        f"the system text with the pinned facts {front}, the tools {tools}.",
         kind="size",
         hint="Shorten the message, unpin a fact, choose a model with a larger window, or lower "
         "response_reserve_tokens.",

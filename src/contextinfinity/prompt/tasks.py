@@ -84,5 +84,5 @@ def shown_with_opening(
     shown = shown_turns([*opening, *turns], then, layout, cache=cache)
     if not opening:
         return shown
-    stands = bridge(shown[: len(opening)])
-    return (*(() if stands is None else (stands,)), *shown[len(opening) :])
+    bridged = bridge(shown[: len(opening)])
+    return (*(() if bridged is None else (bridged,)), *shown[len(opening) :])

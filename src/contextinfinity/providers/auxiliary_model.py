@@ -64,8 +64,8 @@ class AuxiliaryModel:
 def _text(model_id: str, finished: Finished) -> str:
     if not isinstance(finished.outcome, Completed):
         raise ProviderError(f"{model_id} did not finish its answer: {finished.outcome}.", kind="incomplete")
-    said = (item.blocks for item in finished.items if isinstance(item, AssistantItem))
-    text = "".join(block.text for blocks in said for block in blocks if isinstance(block, TextBlock))
+    contents = (item.blocks for item in finished.items if isinstance(item, AssistantItem))
+    text = "".join(block.text for blocks in contents for block in blocks if isinstance(block, TextBlock))
     if not text.strip():
         raise ProviderError(f"{model_id} returned no text.", kind="empty")
     return text

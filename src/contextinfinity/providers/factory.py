@@ -71,5 +71,5 @@ def wire(model: ModelSettings, settings: Settings) -> Wire:
 
 def overrides(model: ModelSettings) -> dict[str, Json]:
     """Return the capabilities that the settings override."""
-    said = msgspec.structs.asdict(model)
-    return {name: said[name] for name in OVERRIDES if said[name] is not None}
+    fields = msgspec.structs.asdict(model)
+    return {name: fields[name] for name in OVERRIDES if fields[name] is not None}

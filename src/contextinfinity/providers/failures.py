@@ -189,12 +189,12 @@ def failure(
     sent = {name.lower(): value for name, value in (headers or {}).items()}
     asked = retry_after(sent)
     wait = (_delay(error) if asked is None else asked) if KINDS[kind].retryable else None
-    said = _quoted(scrub(_said(error), secrets))
+    message = _quoted(scrub(_message_of(error), secrets))
     hint = KEY_HINT.format(key_env) if kind == "authentication" and key_env else ""
-    failed = _error(kind, vendor, status=status, why=said, model_id=model_id, wait=wait, hint=hint)
+    failed = _error(kind, vendor, status=status, why=message, model_id=model_id, wait=wait, hint=hint)
     failed.retryable = failed.retryable and sent.get("x-should-retry") != "false"
     failed.upstream = {"vendor": vendor, **_upstream(status, error, secrets, sent.get("retry-after"))}
-    failed.window = window_named(status, _codes(error), error, _said(error)) if kind == "size" else None
+    failed.window = window_named(status, _codes(error), error, _message_of(error)) if kind == "size" else None
     return failed
 
 
@@ -203,7 +203,7 @@ def _upstream(
 ) -> dict[str, str | float]:
     """Return what the vendor sent: its status, its own error names and its message."""
     fields = error if isinstance(error, Mapping) else {}
-    said: dict[str, str | float] = {"message": scrub(_said(error), secrets)[:LONGEST_BODY]}
+    said: dict[str, str | float] = {"message": scrub(_message_of(error), secrets)[:LONGEST_BODY]}
     said |= {name: fields[name] for name in ("type", "code") if isinstance(fields.get(name), str)}
     said |= {"status": status} if status is not None else {}
     return said | ({"retry_after": wait} if wait else {})
@@ -214,8 +214,8 @@ def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: 
     inner = _error_in(error)
     kind = _kind(None, inner)
     kind = "server" if kind == "provider" else kind
-    failed = _error(kind, vendor, why=_quoted(scrub(_said(inner), secrets)), model_id=model_id)
-    failed.window = window_named(None, _codes(inner), inner, _said(inner)) if kind == "size" else None
+    failed = _error(kind, vendor, why=_quoted(scrub(_message_of(inner), secrets)), model_id=model_id)
+    failed.window = window_named(None, _codes(inner), inner, _message_of(inner)) if kind == "size" else None
     return failed
 
 
@@ -226,8 +226,8 @@ def connection_failure(
     causes = list(_causes(error))
     if any(isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__ for cause in causes):
         return _error("time_out", f"{vendor} at {_place(address)}")
-    words = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
-    failed = _error("connection", f"{vendor} at {_place(address)}", why=_quoted(scrub(words, secrets)))
+    reason = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
+    failed = _error("connection", f"{vendor} at {_place(address)}", why=_quoted(scrub(reason, secrets)))
     # A wrong certificate or address does not become right by a retry.
     wrong = any(
         isinstance(cause, ssl.SSLError) or type(cause).__name__ in ("UnsupportedProtocol", "InvalidURL")
@@ -277,7 +277,7 @@ def _kind(status: int | None, error: Mapping[str, Json] | str) -> str:
     number = status if status is not None else _number(error)
     coded = next((BY_CODE[code] for code in codes if code in BY_CODE), None)
     kind = coded or _by_status(number) or next((BY_TYPE[code] for code in codes if code in BY_TYPE), "provider")
-    return _by_wording(kind, _said(error).lower())
+    return _by_wording(kind, _message_of(error).lower())
 
 
 def _by_wording(kind: str, said: str) -> str:
@@ -351,7 +351,7 @@ def _number(error: Mapping[str, Json] | str) -> int | None:
     return code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600 else None
 
 
-def _said(error: Mapping[str, Json] | str) -> str:
+def _message_of(error: Mapping[str, Json] | str) -> str:
     if isinstance(error, str):
         return error
     for name in ("message", "detail", "title", "code", "type"):

@@ -59,9 +59,9 @@ def converted_options(
         if name == "max_output_tokens" or value is None or value == ():
             continue
         offer = offers.get(name)
-        said = None if offer is None else offer(value)
-        options = joined(options, said or {})
-        if name in in_part or (said is None and (name, value) not in MET_ANYWAY):
+        converted = None if offer is None else offer(value)
+        options = joined(options, converted or {})
+        if name in in_part or (converted is None and (name, value) not in MET_ANYWAY):
             left_out.append(name)
     return AppliedOptions(options, tuple(left_out))
 

@@ -21,10 +21,10 @@ def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> floa
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    said = headers.get("retry-after")
-    if said is not None:
-        number = _number(said)
-        return number if number is not None else _until(said, time.time() if now is None else now)
+    header = headers.get("retry-after")
+    if header is not None:
+        number = _number(header)
+        return number if number is not None else _until(header, time.time() if now is None else now)
     waits = [
         seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
         for what in ("requests", "tokens")

@@ -41,19 +41,19 @@ async def retrying(
     tried = 0
     while True:
         tried += 1
-        said = False
+        shown = False
         stream = attempt()
         try:
             async for event in stream:
-                said = said or (isinstance(event, TextDelta) and event.text != "")
+                shown = shown or (isinstance(event, TextDelta) and event.text != "")
                 yield event
                 if isinstance(event, Finished):
                     return
-            if said:
+            if shown:
                 return
             failed = cut_off(vendor)
         except ProviderError as error:
-            if said or not error.retryable:
+            if shown or not error.retryable:
                 raise
             failed = error
         finally:
@@ -73,13 +73,13 @@ def wait_after(
     """
     if tried >= policy.attempts:
         raise _final(failed, f"It was tried {tried} times." if tried > 1 else "") from failed
-    asked = failed.retry_after or 0.0
-    if asked > policy.longest_wait:
+    requested = failed.retry_after or 0.0
+    if requested > policy.longest_wait:
         raise _final(
-            failed, f"It asked to wait {asked:.0f} seconds; we wait {policy.longest_wait:g} at most."
+            failed, f"It asked to wait {requested:.0f} seconds; we wait {policy.longest_wait:g} at most."
         ) from failed
     doubled = policy.first_wait * 2.0 ** min(tried - 1, 30)
-    return max(asked, random() * min(policy.longest_wait, doubled))
+    return max(requested, random() * min(policy.longest_wait, doubled))
 
 
 def _final(failed: ProviderError, why: str) -> ProviderError:

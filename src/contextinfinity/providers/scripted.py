@@ -142,8 +142,8 @@ class ScriptedProvider:
 
 def echo(request: ProviderRequest) -> ScriptedReply:
     """Reply with the last message, and a note that no model is present."""
-    said = request.prompt.messages[-1].rendered_text
-    return ScriptedReply(text=f"You said: {said}\n\n{ECHO_NOTE}")
+    text = request.prompt.messages[-1].rendered_text
+    return ScriptedReply(text=f"You said: {text}\n\n{ECHO_NOTE}")
 
 
 def in_turn(replies: Sequence[ScriptedReply | str], *, loop: bool = False) -> Script:
@@ -154,12 +154,12 @@ def in_turn(replies: Sequence[ScriptedReply | str], *, loop: bool = False) -> Sc
 
     def script(request: ProviderRequest) -> ScriptedReply | str:
         nonlocal given
-        said = request.prompt.messages[-1].rendered_text
+        text = request.prompt.messages[-1].rendered_text
         for reply in fitting:
-            if re.search(reply.when or "", said):
+            if re.search(reply.when or "", text):
                 return reply
         if not others:
-            return ScriptedReply(error=Problem(code="script", message=f"The script has no reply to {said[:80]!r}."))
+            return ScriptedReply(error=Problem(code="script", message=f"The script has no reply to {text[:80]!r}."))
         place = given % len(others) if loop else min(given, len(others) - 1)
         given += 1
         return others[place]

@@ -194,8 +194,10 @@ def _is_a_search(asked: IntentSigns) -> bool:
 
 
 def _follows_on(text: str) -> bool:
-    said = words(_ends(text))
-    return goes_on(text) or (len(said) <= SHORT_FOLLOW_UP and (pointing(said) > 0 or "now" in said))
+    first_words = words(_ends(text))
+    return goes_on(text) or (
+        len(first_words) <= SHORT_FOLLOW_UP and (pointing(first_words) > 0 or "now" in first_words)
+    )
 
 
 def _asks_on(text: str) -> bool:

@@ -31,17 +31,17 @@ FINAL = frozenset({"filter"})
 
 def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Route:
     """Choose the model that answers a request; raise ``InvalidInput`` if an unknown model is requested by name."""
-    there = {model.name: model for model in models}
+    by_name = {model.name: model for model in models}
     purpose = _purpose(query, router)
     if query.asked_for is not None:
-        return _as_asked(query, query.asked_for, there, purpose)
-    named, home = tuple(_named(query, router)), home_of(query, there, router)
+        return _as_asked(query, query.asked_for, by_name, purpose)
+    named, home = tuple(_named(query, router)), home_of(query, by_name, router)
     if not router.enabled:
         return Route(model=home, reason="The router is switched off.", home=home, **labels(purpose))
     considered: list[Considered] = []
-    chosen = _by_rule(query, there, router, purpose, there.get(home), considered)
+    chosen = _by_rule(query, by_name, router, purpose, by_name.get(home), considered)
     others = (*named, *_fallbacks(router))
-    chosen = chosen or _by_name(others, query, there, considered) or _in_spite_of(others, query, there, considered)
+    chosen = chosen or _by_name(others, query, by_name, considered) or _in_spite_of(others, query, by_name, considered)
     if chosen is None:
         reason = f"No model can answer this request. {_reasons_against(considered)}".strip()
         return Route(model=None, reason=reason, home=home, **labels(purpose), considered=tuple(considered))
@@ -52,8 +52,8 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
         reason=reason,
         home=home,
         **labels(purpose),
-        window=there[model].abilities.context_limit,
-        fallbacks=tuple(_able(stand_ins, query, there)),
+        window=by_name[model].abilities.context_limit,
+        fallbacks=tuple(_able(stand_ins, query, by_name)),
         considered=tuple(considered),
     )
 

@@ -94,9 +94,18 @@ def make_app(
         docs_url=None,  # those pages load scripts from other sites
         redoc_url=None,
     )
-    talks = (thread_routes, message_routes, branch_routes, search_routes, memory_routes, chat_routes, exchange_routes)
+    route_modules = (
+        thread_routes,
+        message_routes,
+        branch_routes,
+        search_routes,
+        memory_routes,
+        chat_routes,
+        exchange_routes,
+    )
     routers = [
-        module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp_routes, operations, page_routes)
+        module.routes
+        for module in (*route_modules, v1, v1_responses, v1_conversations, mcp_routes, operations, page_routes)
     ]
     for router in routers:
         app.include_router(router)

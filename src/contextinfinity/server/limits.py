@@ -66,12 +66,12 @@ class CounterTable:
         """Return the slot of a name, or the slot it would take."""
         place, least = 0, float("inf")
         for step in range(WINDOW):
-            here = self._first + (key + step) % SLOTS * ENTRY.size
-            held, number = ENTRY.unpack_from(self._memory, here)
+            offset = self._first + (key + step) % SLOTS * ENTRY.size
+            held, number = ENTRY.unpack_from(self._memory, offset)
             if held == key:
-                return here
+                return offset
             if number < least:
-                place, least = here, number
+                place, least = offset, number
         return place
 
 

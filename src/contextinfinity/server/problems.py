@@ -141,16 +141,16 @@ def headers_of(error: ContextInfinityError) -> dict[str, str]:
 async def parameters_response(request: Request, error: Exception) -> Response:
     """Handle an invalid path or query; the response does not repeat what was sent."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  registered for these only
-    said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
-    problem_details = InvalidInput(f"{'; '.join(said)}.", hint="The parameters are in /openapi.json.")
+    problems = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
+    problem_details = InvalidInput(f"{'; '.join(problems)}.", hint="The parameters are in /openapi.json.")
     return answer(request.scope, problem_of(problem_details))
 
 
 async def routing_response(request: Request, error: Exception) -> Response:
     """Handle an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101  registered for these only
-    said = {404: "There is no such path.", 405: f"This path does not allow {request.method}."}
-    detail = said.get(error.status_code, str(error.detail))
+    messages = {404: "There is no such path.", 405: f"This path does not allow {request.method}."}
+    detail = messages.get(error.status_code, str(error.detail))
     code = {404: "no_such_path", 405: "no_such_method"}.get(error.status_code, "bad_request")
     headers = {"allow": ", ".join(_methods(request))} if error.status_code == 405 else {}
     problem = plain_problem(error.status_code, code, detail, "The routes are in /openapi.json.")

@@ -186,8 +186,8 @@ def decode(kind: type[B], raw: bytes) -> B:
     try:
         value: B = _decoder(kind).decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        said = "it is nested too deeply" if isinstance(error, RecursionError) else unreadable(raw, error)
-        raise InvalidInput(f"The body cannot be read: {said}.", hint="Its form is in /openapi.json.") from None
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else unreadable(raw, error)
+        raise InvalidInput(f"The body cannot be read: {reason}.", hint="Its form is in /openapi.json.") from None
     if b"\\u0000" in raw and has_nul(msgspec.to_builtins(value)):
         raise InvalidInput("The body holds a NUL character, which is not allowed.", hint="Leave it out.")
     return value

@@ -138,13 +138,13 @@ class RpcConnection:
 
     async def _answer(self, text: str) -> None:
         try:
-            asked = msgspec.json.decode(text)
+            request = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return self._put(_failed(None, RpcError(PARSE_ERROR, "The message is not JSON.")))
-        if isinstance(asked, list) and asked:
-            answers = [answer for one in asked if (answer := await self._answered(one)) is not None]
+        if isinstance(request, list) and request:
+            answers = [answer for one in request if (answer := await self._answered(one)) is not None]
             return self._put(answers) if answers else None
-        answer = await self._answered(asked)
+        answer = await self._answered(request)
         return None if answer is None else self._put(answer)
 
     async def _answered(self, asked: Any) -> dict[str, Any] | None:

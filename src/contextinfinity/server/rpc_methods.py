@@ -99,8 +99,8 @@ class LLMService:
         if hits:
             return hits
         needle = query.casefold()
-        said = await self._messages(self.state.session_id) if self.state.session_id else []
-        return [one for one in said if needle in one["content"].casefold() and role in (None, one["role"])][:limit]
+        messages = await self._messages(self.state.session_id) if self.state.session_id else []
+        return [one for one in messages if needle in one["content"].casefold() and role in (None, one["role"])][:limit]
 
     async def history_get_session(self, session_id: str) -> list[dict[str, Any]]:
         """Return all messages of a session; none if it is unknown."""
@@ -214,9 +214,9 @@ class LLMService:
 
     async def set_selected_files(self, files: list[str]) -> list[str]:
         """Open exactly these files of the workspace; returns those that exist. Nothing changes if one is refused."""
-        there = self._workspace()
-        opened = there.workspace.files
-        async with there.changing:
+        workspace = self._workspace()
+        opened = workspace.workspace.files
+        async with workspace.changing:
             before = opened.get_files()
             try:
                 for path in files:
@@ -234,8 +234,8 @@ class LLMService:
 
     async def get_selected_files(self) -> list[str]:
         """Return the open files."""
-        there = self.state.conversations
-        return [] if there is None else there.workspace.files.get_files()
+        conversations = self.state.conversations
+        return [] if conversations is None else conversations.workspace.files.get_files()
 
     async def get_context_breakdown(self) -> dict[str, Any]:
         """Return what is in each cache tier, and the tokens of the open files."""

@@ -47,8 +47,8 @@ _encoder = msgspec.json.Encoder()
 def frame(stamped: StampedEvent) -> bytes:
     """Format one event of a turn."""
     event = stamped.event
-    said = event.turn if isinstance(event, TurnDone) else event
-    return _block(str(event.__struct_config__.tag), said, stamped.id)
+    body = event.turn if isinstance(event, TurnDone) else event
+    return _block(str(event.__struct_config__.tag), body, stamped.id)
 
 
 def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:

@@ -88,7 +88,7 @@ def assemble_tiered(
     for name in ("L0", "L1", "L2", "L3"):
         content = parts.tiers.get(name, TierContent())
         tier = _system(parts, content) if name == "L0" else _pair(tier_text(name, content), TIER_READ)
-        messages += [*tier, *_said(content.history)]
+        messages += [*tier, *_history_messages(content.history)]
         ends.append(len(messages))
     messages += _tail(parts)
     size, start, marked = 0, 0, list[int]()
@@ -146,14 +146,14 @@ def tier_text(name: str, content: TierContent) -> str:
 
 def _tail(parts: PromptParts) -> list[ChatMessage]:
     current = {"role": "user", "content": user_content(parts.message, parts.images)}
-    return [*context_pairs(parts), *_said(parts.history), current]
+    return [*context_pairs(parts), *_history_messages(parts.history), current]
 
 
 def _pair(text: str, answer: str) -> list[ChatMessage]:
     return [{"role": "user", "content": text}, {"role": "assistant", "content": answer}] if text else []
 
 
-def _said(history: Iterable[ChatMessage]) -> list[ChatMessage]:
+def _history_messages(history: Iterable[ChatMessage]) -> list[ChatMessage]:
     """Return earlier messages; providers refuse empty texts, so an empty answer is named as one."""
     return [{"role": one["role"], "content": one["content"] or NO_ANSWER} for one in history]
 

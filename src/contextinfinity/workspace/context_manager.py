@@ -270,16 +270,16 @@ class ContextManager(PromptWriter):
 
     def _with_events(self, fold: Callable[[Broadcast], Coroutine[Any, Any, Fold | None]]) -> Fold | None:
         """Fold, and call ``on_event`` in the caller's thread, so that it may call this context manager."""
-        heard: SimpleQueue[CompactionEvent | None] = SimpleQueue()
+        events: SimpleQueue[CompactionEvent | None] = SimpleQueue()
         done: Future[Fold | None] = Future()
 
         async def work() -> None:
             try:
-                done.set_result(await fold(CompactionQueue(heard)))
+                done.set_result(await fold(CompactionQueue(events)))
             except BaseException as error:
                 done.set_exception(error)
             finally:
-                heard.put(None)
+                events.put(None)
 
         async def begin() -> None:
             task = asyncio.create_task(work())
@@ -287,7 +287,7 @@ class ContextManager(PromptWriter):
             task.add_done_callback(self._folding.discard)
 
         self._wait(begin)
-        while (event := heard.get()) is not None:
+        while (event := events.get()) is not None:
             self._notify(_as_dict(event))
         return done.result()
 
@@ -327,9 +327,9 @@ def _difference(
 
 def _as_dict(event: CompactionEvent) -> dict[str, Any]:
     """Return an event as a dict for ``on_event``."""
-    said = msgspec.structs.asdict(event)
+    fields = msgspec.structs.asdict(event)
     known = ("case", "tokens_before", "tokens_after", "message")
-    return {"type": event.__struct_config__.tag, **{name: said[name] for name in known if name in said}}
+    return {"type": event.__struct_config__.tag, **{name: fields[name] for name in known if name in fields}}
 
 
 def _content_of(message: Message) -> Content:

@@ -80,7 +80,7 @@ class WorkspaceHistory:
     async def read(self) -> CurrentHistory:
         """Return the current history; creates nothing."""
         session = await self._find()
-        return CurrentHistory() if session is None else await self._stands(session.active_branch)
+        return CurrentHistory() if session is None else await self._current(session.active_branch)
 
     async def register(self, store: HistoryStore, data_dir: Path) -> None:
         """Record that the current session of a history file repeats this one, so that a deletion finds it."""
@@ -216,9 +216,9 @@ class WorkspaceHistory:
         turns = standing.turns
         last = 0 if standing.head is None else standing.head.turn_seq
         costs = [self.measure.messages(messages_of(turn)) for turn in turns]
-        gone = [0, *accumulate(costs)]
+        freed = [0, *accumulate(costs)]
         places = [place for place in range(1, len(turns)) if opens(turns[place]) and turns[place - 1].turn_seq <= last]
-        enough = [place for place in places if gone[-1] - gone[place] <= most]
+        enough = [place for place in places if freed[-1] - freed[place] <= most]
         return min(enough, default=max(places, default=0))
 
     async def _summary_of(self, head: State, turns: Sequence[Turn]) -> str:
@@ -245,7 +245,7 @@ class WorkspaceHistory:
                 continue
         return session
 
-    async def _stands(self, branch_id: BranchId) -> CurrentHistory:
+    async def _current(self, branch_id: BranchId) -> CurrentHistory:
         """Read the summary first, so that a concurrent fold hides no turns."""
         head = await self._store.states.head(branch_id)
         branch = await self._store.branches.get(branch_id)

@@ -30,10 +30,10 @@ class WorkspaceHistories:
 
     async def clear_turn(self, turn: Turn) -> None:
         """Remove the lines that say what the turn says."""
-        said = {("user", turn.user_message.rendered_text), ("assistant", turn.text)}
+        texts = {("user", turn.user_message.rendered_text), ("assistant", turn.text)}
         for one in await asyncio.to_thread(registrations, self._data_dir):
             if one.session_id == turn.session_id:
-                await _remove(one, lambda message: (message.role, message.content) in said)
+                await _remove(one, lambda message: (message.role, message.content) in texts)
 
 
 async def _remove(where: Registration, is_gone: Callable[[HistoryMessage], bool]) -> None:

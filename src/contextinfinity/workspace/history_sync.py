@@ -56,15 +56,15 @@ async def repair(history: WorkspaceHistory, store: HistoryStore, data_dir: Path)
 async def _repair(history: WorkspaceHistory, store: HistoryStore) -> tuple[Sequence[ChatMessage], bool]:
     session_id = store.restore_session()
     kept = messages_of_session(store, session_id) if session_id else []
-    said = [message for message in await history.newest(NEWEST_TURNS) if message.role in ROLES]
-    if not said:
+    stored = [message for message in await history.newest(NEWEST_TURNS) if message.role in ROLES]
+    if not stored:
         return kept, False
-    ours = [(message.role, message.rendered_text) for message in said]
+    ours = [(message.role, message.rendered_text) for message in stored]
     theirs = [(one["role"], _text(one)) for one in kept]
     if not theirs:
         record(store, [message for message in await history.newest(None) if message.role in ROLES])
     elif (place := difference(ours, theirs)) is not None:
-        record(store, said[place:])
+        record(store, stored[place:])
     elif (place := difference(theirs, ours)) is not None:
         return kept[place:], False
     else:

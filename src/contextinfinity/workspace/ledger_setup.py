@@ -78,17 +78,17 @@ def _compaction(settings: Settings, config: Mapping[str, object] | None) -> Comp
         return replace(settings.compaction, enabled=False)
     if not isinstance(config, Mapping):
         raise InvalidInput(f"compaction_config is of type {type(config).__name__}.", hint="Give a dict, or None.")
-    said = dict(_checked(name, value) for name, value in config.items())
-    if len(said) < len(config):
+    checked = dict(_checked(name, value) for name, value in config.items())
+    if len(checked) < len(config):
         raise InvalidInput(f"compaction_config names a detector_model and a {DETECTION_MODEL}.", hint="Name one.")
-    detector = said.get("detector_model", OFFLINE)
+    detector = checked.get("detector_model", OFFLINE)
     if detector != OFFLINE and detector not in settings.models:
         known = ", ".join(sorted(settings.models)) or "none"
         raise InvalidInput(
             f"compaction_config names the {DETECTION_MODEL} {detector!r}; the settings know: {known}.",
             hint="Name it under [models], or leave it out.",
         )
-    return replace(settings.compaction, **said)
+    return replace(settings.compaction, **checked)
 
 
 def _checked(name: str, value: object) -> tuple[str, object]:

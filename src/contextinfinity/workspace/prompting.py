@@ -167,8 +167,8 @@ class PromptWriter(ABC):
         needle = query.casefold()
         if found or not needle.strip():
             return found
-        said = [one for one in self.get_history() if isinstance(one["content"], str)]
-        matches = [one for one in said if needle in one["content"].casefold() and role in (None, one["role"])]
+        text_messages = [one for one in self.get_history() if isinstance(one["content"], str)]
+        matches = [one for one in text_messages if needle in one["content"].casefold() and role in (None, one["role"])]
         return matches[::-1][:limit]
 
     def get_current_state(self) -> dict[str, Any]:

@@ -202,8 +202,8 @@ class ChatSession:
         if self.thread == NEW:
             return
         branch = self.how.get("branch_id")
-        there = "" if branch is None else f" --branch {short(branch)}"
-        self.face.note(f"Conversation {self.thread}; continue with --session last{there}")
+        option = "" if branch is None else f" --branch {short(branch)}"
+        self.face.note(f"Conversation {self.thread}; continue with --session last{option}")
 
 
 def _as_typed(message: str) -> str:

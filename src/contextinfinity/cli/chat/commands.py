@@ -326,9 +326,9 @@ def run(chat: ChatSession, line: str) -> None:
         if command.name == name:
             return command.run(chat, rest.strip())
     near = [MEANT[name]] if name in MEANT else get_close_matches(name, [one.name for one in COMMANDS], n=1)
-    meant = f" Did you mean /{near[0]}?" if near else ""
+    suggestion = f" Did you mean /{near[0]}?" if near else ""
     raise InvalidInput(
-        f"There is no command /{one_line(name, 40)}.{meant}",
+        f"There is no command /{one_line(name, 40)}.{suggestion}",
         hint="/help lists them; // sends a message beginning with /.",
     )
 

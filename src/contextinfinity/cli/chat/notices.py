@@ -35,9 +35,9 @@ def _tokens(usage: Usage) -> list[str]:
     """Return tokens read and written and the cost, as far as known."""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     read = [f"{usage.input_tokens:,} tokens in{cached}"] if usage.input_tokens else []
-    said = [f"{usage.output_tokens:,} out" if read else f"{usage.output_tokens:,} tokens out"]
+    parts = [f"{usage.output_tokens:,} out" if read else f"{usage.output_tokens:,} tokens out"]
     cost = [] if usage.cost is None else [f"${usage.cost:.4f}" if usage.cost >= 0.0001 else f"${usage.cost:.6f}"]
-    return [*read, *(said if usage.output_tokens else []), *cost]
+    return [*read, *(parts if usage.output_tokens else []), *cost]
 
 
 def offer(turn: FinishedTurn | ShownTurn) -> str | None:

@@ -73,8 +73,8 @@ class TerminalView:
         written.add(answer)
         lines = written.lines(live.width, over=True)[0]
         more = [Text(f"… {counted(len(lines) - most, 'more line')}", style="dim")] if len(lines) > most else []
-        asked = Text.assemble((PROMPT, "cyan"), (printable(question), "bold"))
-        live.draw([Text(), *asked.wrap(self._console, live.width), *lines[:most], *more], [])
+        line = Text.assemble((PROMPT, "cyan"), (printable(question), "bold"))
+        live.draw([Text(), *line.wrap(self._console, live.width), *lines[:most], *more], [])
 
 
 class TerminalDrawing:
@@ -117,8 +117,8 @@ class TerminalDrawing:
         elif isinstance(event, StepStarted):
             self._shown = self._safe = 0
         elif isinstance(event, ToolCalled | Retrying):
-            said, width = self._written.lines(self.live.width, over=True)[0], self.live.width
-            return [*said, *Text(printable(aside(event)), style="dim").wrap(self._console, width)]
+            lines, width = self._written.lines(self.live.width, over=True)[0], self.live.width
+            return [*lines, *Text(printable(aside(event)), style="dim").wrap(self._console, width)]
         return []
 
     def _draw(self, finished: list[Text]) -> None:

@@ -29,12 +29,12 @@ def workspace_of(chat: ChatSession) -> WorkspaceConversations:
 
 def add(chat: ChatSession, path: str) -> None:
     """Open a file, or attach an image."""
-    there = workspace_of(chat)
+    workspace = workspace_of(chat)
     if not path:
         raise InvalidInput("No file is named.", hint="Write /add src/main.py.")
-    if not there.add(path):
-        raise NotFound(f"There is no file {path} in {there.workspace.root}.", hint="Tab completes paths.")
-    is_open = there.workspace.files.has_file(path)
+    if not workspace.add(path):
+        raise NotFound(f"There is no file {path} in {workspace.workspace.root}.", hint="Tab completes paths.")
+    is_open = workspace.workspace.files.has_file(path)
     chat.face.note(f"{path} goes with your next message{'s' if is_open else ''}.")
 
 

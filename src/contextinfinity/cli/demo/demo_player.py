@@ -146,7 +146,7 @@ def _logbook(logbook: dict[str, Any], turns: int) -> Iterator[dict[str, Any]]:
     for day in range(turns):
         moment = FIRST_DAY + timedelta(hours=6 * day)
         where, what, note = stations[day % len(stations)], works[day * 5 % len(works)], notes[day * 7 % len(notes)]
-        asked = f"Entry {day + 1}: at {where} we {what}; {note}."
+        entry = f"Entry {day + 1}: at {where} we {what}; {note}."
         volts, degrees = 3.2 + day % 9 / 50, 2 + day % 130 / 10
         reply = f"Logged entry {day + 1}. Battery **{volts:.2f} V**, water **{degrees:.1f} °C**."
         if day % 10 == 9:
@@ -154,7 +154,7 @@ def _logbook(logbook: dict[str, Any], turns: int) -> Iterator[dict[str, Any]]:
                 f"| {station} | {(day * 3 + place) % 17 / 2:.1f} m/s |" for place, station in enumerate(stations)
             )
             reply += f"\n\n| station | wind |\n| --- | ---: |\n{rows}"
-        for role, content in (("user", asked), ("assistant", reply)):
+        for role, content in (("user", entry), ("assistant", reply)):
             yield {"role": role, "content": content, "thread_id": LOGBOOK, "created_at": moment.isoformat()}
 
 

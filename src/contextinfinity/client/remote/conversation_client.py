@@ -189,8 +189,8 @@ async def _stamped(blocks: AsyncIterator[tuple[str, bytes, str | None]]) -> Asyn
         if name == "done":
             yield StampedEvent(event=TurnDone(turn=msgspec.json.decode(data, type=FinishedTurn)), id=event_id)
         elif (kind := KINDS.get(name)) is not None:
-            said = msgspec.json.decode(data)
-            yield StampedEvent(event=msgspec.convert({**said, "type": name}, kind), id=event_id)
+            fields = msgspec.json.decode(data)
+            yield StampedEvent(event=msgspec.convert({**fields, "type": name}, kind), id=event_id)
 
 
 def _turn(thread_id: SessionId, asked: _Side, answer: _Side) -> ShownTurn:

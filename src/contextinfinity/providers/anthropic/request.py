@@ -119,7 +119,7 @@ def _conversation(pieces: Iterable[PlacedBlock], *, prefill: bool) -> list[Outgo
     """Group blocks into alternating messages; ``prefill``: the last may be the beginning of the answer."""
     out: list[OutgoingMessage] = []
     for run in _without_half_of_a_pair(_runs(pieces)):
-        _append(out, run.role, run.pieces if run.role == "user" else _spoken(run.pieces))
+        _append(out, run.role, run.pieces if run.role == "user" else _without_trailing_thinking(run.pieces))
     if not out or (out[-1].role == "assistant" and not (prefill or _paused(out[-1]))):
         _append(out, "user", [text_piece(NOWHERE, GO_ON)])
     elif prefill and out[-1].role == "assistant":  # the API rejects one that ends with white space
@@ -153,7 +153,7 @@ def _append(out: list[OutgoingMessage], role: str, pieces: list[PlacedBlock]) ->
         out.append(OutgoingMessage(role, list(pieces)))
 
 
-def _spoken(pieces: list[PlacedBlock]) -> list[PlacedBlock]:
+def _without_trailing_thinking(pieces: list[PlacedBlock]) -> list[PlacedBlock]:
     """Remove trailing thinking: an assistant message must not end with it."""
     end = len(pieces)
     while end and pieces[end - 1].block["type"] in THINKING:

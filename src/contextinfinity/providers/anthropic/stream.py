@@ -123,8 +123,12 @@ class MessageAccumulator:
 
     def _end(self, payload: dict[str, Json]) -> Sequence[TextDelta]:
         usage = {name: count for name, count in wire_values.dict_of(payload.get("usage")).items() if count is not None}
-        said = {name: value for name, value in wire_values.dict_of(payload.get("delta")).items() if value is not None}
-        self._message = {**self._message, **said, "usage": {**wire_values.dict_of(self._message.get("usage")), **usage}}
+        delta = {name: value for name, value in wire_values.dict_of(payload.get("delta")).items() if value is not None}
+        self._message = {
+            **self._message,
+            **delta,
+            "usage": {**wire_values.dict_of(self._message.get("usage")), **usage},
+        }
         return ()
 
     def _block(self, index: int) -> dict[str, Json]:

@@ -121,7 +121,7 @@ def _contents(prompt: Prompt, abilities: Abilities) -> list[Json]:
         if message.role == "assistant":
             _append(contents, "model", list(_answer(message, abilities, names, running=place >= running)))
         else:
-            _append(contents, "user", list(_said(message, abilities, names)))
+            _append(contents, "user", list(_message_parts(message, abilities, names)))
     if not contents or contents[-1]["role"] == "model":
         _append(contents, "user", [{"text": GO_ON}])
     if contents[0]["role"] == "model":
@@ -140,7 +140,7 @@ def _results_first(parts: list[Json]) -> list[Json]:
     return sorted(parts, key=lambda part: "functionResponse" not in part)
 
 
-def _said(message: Message, abilities: Abilities, names: Mapping[str, str]) -> Iterator[Json]:
+def _message_parts(message: Message, abilities: Abilities, names: Mapping[str, str]) -> Iterator[Json]:
     for block in message.blocks:
         if isinstance(block, ToolResultBlock):
             yield from _result(block, abilities, names)

@@ -148,11 +148,11 @@ def get(weights: WeightsFile, folder: Path, progress: Progress = lambda _: None)
 def remove(weights: WeightsFile, folder: Path) -> bool:
     """Delete weights; return False if there are none."""
     paths = [folder / file.file for file in weights.files]
-    there = any(path.is_file() for path in paths)
+    existed = any(path.is_file() for path in paths)
     for path in paths:
         path.unlink(missing_ok=True)
         path.with_name(f"{_SEEN}{path.name}").unlink(missing_ok=True)
-    return there
+    return existed
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class ChatWire:
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Return a request as chat completions JSON."""
-        how = request.ChatRequestSettings(
+        request_settings = request.ChatRequestSettings(
             vendor=self.vendor,
             parallel_tools=self.parallel_tools,
             provider_tools=self.provider_tools,
@@ -54,7 +54,7 @@ class ChatWire:
             stream_usage=self.stream_usage,
             text_separator=self.text_separator,
         )
-        return request.body(asked, abilities, how)
+        return request.body(asked, abilities, request_settings)
 
     def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to chat completions options."""

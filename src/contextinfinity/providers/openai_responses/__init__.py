@@ -38,14 +38,14 @@ class ResponsesWire:
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Return a self-contained request in OpenAI's JSON."""
-        how = request.ResponsesRequestSettings(
+        request_settings = request.ResponsesRequestSettings(
             truncation=self.truncation,
             store=self.store,
             parallel_tools=self.parallel_tools,
             provider_tools=self.provider_tools,
             upstream_state=self.allow_upstream_state,
         )
-        return request.body(asked, abilities, how)
+        return request.body(asked, abilities, request_settings)
 
     def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to OpenAI's options."""

@@ -67,17 +67,17 @@ def _items(each: Json) -> Iterator[TranscriptItem]:
 
 
 def _part(part: Json, marks: tuple[Json, ...]) -> Iterator[TranscriptItem]:
-    said = wire_values.dict_of(part)
-    kind = said.get("type")
-    if kind == "output_text" and isinstance(said.get("text"), str):
-        logprobs = wire_values.list_of(said.get("logprobs"))
+    content = wire_values.dict_of(part)
+    kind = content.get("type")
+    if kind == "output_text" and isinstance(content.get("text"), str):
+        logprobs = wire_values.list_of(content.get("logprobs"))
         marks = (*marks, {"type": LOGPROBS, "content": logprobs}) if logprobs else marks
-        annotations = (*wire_values.list_of(said.get("annotations")), *marks)
-        if said["text"]:
-            yield AssistantItem(blocks=(TextBlock(text=said["text"], annotations=annotations),))
-    elif kind == "refusal" and isinstance(said.get("refusal"), str):
-        if said["refusal"]:
-            yield AssistantItem(blocks=(TextBlock(text=said["refusal"], annotations=(REFUSAL, *marks)),))
+        annotations = (*wire_values.list_of(content.get("annotations")), *marks)
+        if content["text"]:
+            yield AssistantItem(blocks=(TextBlock(text=content["text"], annotations=annotations),))
+    elif kind == "refusal" and isinstance(content.get("refusal"), str):
+        if content["refusal"]:
+            yield AssistantItem(blocks=(TextBlock(text=content["refusal"], annotations=(REFUSAL, *marks)),))
     else:
         yield UnknownItem(provider=PROVIDER, raw=part)
 

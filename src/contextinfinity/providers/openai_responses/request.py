@@ -200,14 +200,14 @@ def _items(prompt: Prompt, abilities: Abilities, *, store: bool) -> Iterator[Jso
         elif message.role == "assistant":
             yield from _answer(message, store=store, running=place >= running)
         else:
-            yield from _said(message, abilities)
+            yield from _message_items(message, abilities)
 
 
 def _message(role: str, content: Json) -> Json:
     return {"type": "message", "role": role, "content": content}
 
 
-def _said(message: Message, abilities: Abilities) -> Iterator[Json]:
+def _message_items(message: Message, abilities: Abilities) -> Iterator[Json]:
     for block in message.blocks:
         if isinstance(block, ToolResultBlock):
             yield {"type": "function_call_output", "call_id": block.tool_use_id, "output": _output(block, abilities)}
@@ -287,8 +287,8 @@ def _phase(block: ContentBlock) -> str | None:
 def _words(blocks: list[ContentBlock], phase: str) -> Iterator[Json]:
     text = "".join([block.text if isinstance(block, TextBlock) else wire_values.IMAGE_NOTE for block in blocks])
     if text:
-        said = _message("assistant", text)
-        yield {**said, "phase": phase} if phase else said
+        message = _message("assistant", text)
+        yield {**message, "phase": phase} if phase else message
 
 
 def _call(block: ToolUseBlock) -> Json:
