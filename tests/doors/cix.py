@@ -103,7 +103,7 @@ def _environment() -> dict[str, str]:
 
 
 class Process:
-    """A process one talks with through pipes."""
+    """A process that is driven through pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes] | Forked) -> None:
         self._process = process
@@ -150,7 +150,7 @@ class Process:
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (0, 0))
 
     def end(self) -> tuple[int, str, str]:
-        """Close its input and wait for its end: exit code, what else it printed, what it told on stderr."""
+        """Close its input and wait for its end; return the exit code, the rest of stdout, and stderr."""
         output, errors = self._process.communicate(timeout=60)
         assert b"Traceback" not in errors
         return self._process.wait(), output.decode(), errors.decode()
@@ -160,7 +160,7 @@ class Process:
         return self._process.wait(timeout=60)
 
     def told(self, text: str) -> str:
-        """Read stderr until that text stands there."""
+        """Read stderr until it contains this text."""
         errors = _there(self._process.stderr)
         read = b""
         while not read.endswith(text.encode()):

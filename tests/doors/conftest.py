@@ -14,7 +14,7 @@ from tests.doors.server import Server
 
 @pytest.fixture
 def cix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cix:
-    """The command line on a folder where an echo answers, without the settings of whoever runs the tests."""
+    """The command line on a folder with an echo model, without the user's own settings."""
     for name in [name for name in os.environ if name.startswith("CONTEXTINFINITY_")]:
         monkeypatch.delenv(name)
     made = Cix(tmp_path)

@@ -91,7 +91,7 @@ class Server:
         return code
 
     def restart(self, how: int = signal.SIGKILL) -> None:
-        """End it, by force unless told otherwise, and start it again."""
+        """Stop the server, by default with a kill, and start it again."""
         self.stop(how)
         self.start()
 
@@ -181,7 +181,7 @@ def words(heard: list[Event]) -> str:
 
 
 def problem(answer: httpx2.Response, status: int) -> dict[str, Any]:
-    """Read a problem document, and see that it is a whole one."""
+    """Return a problem document after checking that it is complete."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     told: dict[str, Any] = answer.json()

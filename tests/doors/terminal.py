@@ -108,7 +108,7 @@ class Terminal:
         return "\n".join(self.screen.all_lines()).rstrip("\n")
 
     def until(self, there: str | Callable[[], bool]) -> None:
-        """Read until a text stands on the screen, or above it, or something else holds."""
+        """Read until a text is on the screen or above it, or until a condition holds."""
         while not (there in self.text() if isinstance(there, str) else there()):
             assert self._read(), f"it ended with:\n{self.text()}"
 

@@ -66,7 +66,7 @@ def error_types(module: ModuleType) -> list[ErrorType]:
 
 
 def parents(kinds: list[ErrorType]) -> dict[str, str]:
-    """Each error with the one it is a kind of; the root with none."""
+    """Return each error with its parent; the root has none."""
     return {kind.__name__: next((base.__name__ for base in kind.__bases__ if base in kinds), "") for kind in kinds}
 
 

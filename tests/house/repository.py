@@ -31,7 +31,7 @@ def name(path: Path) -> str:
 
 
 def text(path: Path) -> str | None:
-    """What the file says; None for one that is not text."""
+    """Return the file's text; None if it is not text."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

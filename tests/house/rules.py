@@ -201,7 +201,7 @@ def requirement_ids(source: str) -> list[str]:
 
 
 def machine_paths(text: str) -> Iterator[str]:
-    """Folders that exist on somebody's machine only."""
+    """Return paths that exist on one machine only."""
     for number, line in enumerate(text.splitlines(), start=1):
         for path in re.findall(r"(?<![\w.~-])/(?:work|root)/\S*", line):
             yield f"{number}: {path} is a path of one machine"
@@ -216,7 +216,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _origins(tree: ast.Module) -> dict[str, str]:
-    """What each imported name stands for: ``from time import sleep as nap`` gives nap → time.sleep."""
+    """Return what each imported name refers to: ``from time import sleep as nap`` gives nap → time.sleep."""
     origins: dict[str, str] = {}
     for node in nodes(tree):
         if isinstance(node, ast.Import):

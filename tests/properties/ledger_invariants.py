@@ -121,7 +121,7 @@ class Witness:
         self._histories[branch.id] = turns
 
     def _check_closing(self, known: Turn, turn: Turn) -> None:
-        """A logged answer is put to the last turn of a branch, and nobody else had gone on from it."""
+        """Check that a logged answer belongs to the last turn of a branch, from which no other branch continues."""
         assert turn.answer is not None
         assert (
             msgspec.structs.replace(

@@ -93,7 +93,7 @@ def results_for(before: Turn | None, text: str) -> tuple[ContentBlock, ...]:
 
 @st.composite
 def rounds(draw: st.DrawFn, seq: int) -> tuple[TranscriptItem, ...]:
-    """What goes to and fro between a model and its tools."""
+    """Draw the tool calls of a model and their results."""
     items: list[TranscriptItem] = []
     for number in range(draw(st.integers(1, 3))):
         if draw(st.booleans()):

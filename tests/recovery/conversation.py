@@ -1,4 +1,4 @@
-"""A short conversation that notes what it was told, for tests that break the disk under it.
+"""A short conversation that records every acknowledgement, for tests that break the disk under it.
 
 Every verb that writes is in it, two at a time where two can be, so that they share a commit. With ``again`` a
 verb that fails is asked for once more: after a fault that happened once, that has to succeed.

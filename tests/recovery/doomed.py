@@ -1,7 +1,7 @@
 """A process that sends messages to an engine until it is killed, or kills itself at a boundary.
 
-``python -m tests.recovery.doomed FOLDER KILL TEXT…`` says all texts, so that each waits for the one before, tells what
-it hears on its standard output, and stays until its jobs are done.
+``python -m tests.recovery.doomed FOLDER KILL TEXT…`` sends all texts, so that each waits for the one before, prints
+the events on standard output, and stays until its jobs are done.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def shown_in(facts: list[Fact]) -> str:
 
 
 async def main(folder: Path, kill: Kill | None, texts: list[str]) -> None:
-    """Talk."""
+    """Run the process."""
     tell = Teller(sys.stdout.fileno())
     async with engine_on(folder, kill) as (engine, store):
         turns = []

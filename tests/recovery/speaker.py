@@ -71,7 +71,7 @@ def script(request: ProviderRequest) -> ScriptedReply:
 
 
 async def main(folder: Path, thread: str) -> None:
-    """Talk."""
+    """Run the process."""
     loop = asyncio.get_running_loop()
 
     def report(**facts: Any) -> None:

@@ -35,7 +35,7 @@ def seen_from(branch: Branch, **more: object) -> Recall:
 
 
 class CorrectionSuite:
-    """A correction that is gone, or out of sight, takes no fact away; what a person wrote stays."""
+    """A deleted or invisible correction supersedes no fact; memories that a person wrote stay."""
 
     @pytest.mark.req("MEMORY-4", "CHATMEM-4")
     async def test_a_deleted_correction_gives_back_what_it_replaced(self, store: Store) -> None:

@@ -246,7 +246,7 @@ class ExpirySuite:
 
 
 class DeletionSuite:
-    """What a deletion takes along, and what others see of it."""
+    """What a deletion removes, and what other readers see."""
 
     @pytest.mark.req("CHATMEM-4")
     async def test_what_was_made_from_a_turn_goes_with_it(self, store: Store) -> None:

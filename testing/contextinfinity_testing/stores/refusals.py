@@ -106,7 +106,7 @@ ITEMS: dict[str, TranscriptItem] = {
 
 
 class RefusalSuite:
-    """What is given in another form, or cannot be kept as it is."""
+    """Values that are invalid or cannot be stored unchanged."""
 
     # --- ids and hashes in another form ---
 

@@ -1,4 +1,4 @@
-"""Chat completions, as OpenAI speaks them, and as Perplexity does with its citations."""
+"""Chat completions as OpenAI sends them, and as Perplexity does with its citations."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ images = true
 
 
 class Aside(FakeVendors):
-    """The vendors in a thread of their own: clients that wait for an answer hold up nobody."""
+    """The fake vendors in their own thread, so that waiting clients do not block them."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -75,7 +75,7 @@ def vendors_aside() -> Iterator[Aside]:
 
 
 class Desk:
-    """A server, and the vendors behind it. What was asked of them is known; what they say can be told them."""
+    """A server and the fake vendors behind it: their requests are recorded, their answers scripted."""
 
     def __init__(self, folder: Path, vendors: Aside, *, window: int = 128_000, more: str = "") -> None:
         self.vendors = vendors

@@ -49,7 +49,7 @@ def parsed(text: str) -> list[str]:
 
 
 def lenient(text: str) -> str:
-    """Read as somebody does who wants to see tags everywhere: decoded, plain signs, nothing hidden, no blanks."""
+    """Return a text as a lenient reader sees it: decoded, plain characters, nothing hidden, no blanks."""
     for _ in range(6):
         text = _ESCAPES.sub(
             lambda found: chr(int(next(filter(None, found.groups()[:3]), "3c"), 16)), unquote(html.unescape(text))

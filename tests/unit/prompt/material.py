@@ -65,7 +65,7 @@ def artifact(number: int, text: str, score: float = 1.0) -> Artifact:
 
 
 def sections(**more: Any) -> Sections:
-    """Make the material of a prompt: an eleventh turn, unless told otherwise."""
+    """Return the material of a prompt; by default of an eleventh turn."""
     return Sections(**{"front": FRONT, "turn_seq": 11, "message": QUESTION, **more})
 
 
