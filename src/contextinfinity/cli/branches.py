@@ -21,7 +21,7 @@ At = Annotated[
 To = Annotated[
     int | None, typer.Option("--to", metavar="SEQ", min=0, help="Roll back to this turn; 0: before the first.")
 ]
-AtState = Annotated[int | None, typer.Option("--state", metavar="N", min=0, help="The number of a state.")]
+AtState = Annotated[int | None, typer.Option("--state", metavar="N", min=0, help="Use this state instead of a turn.")]
 
 
 @command

@@ -57,11 +57,13 @@ def _refuse_server(context: typer.Context, url: str | None) -> None:
 
 NoServer = Annotated[str | None, typer.Option("--server", metavar="URL", hidden=True, callback=_refuse_server)]
 """For commands that work on this machine only: ``--server`` gets a specific error message."""
-User = Annotated[str, typer.Option("--user", metavar="ID", help="Whose conversations.")]
+User = Annotated[str, typer.Option("--user", metavar="ID", help="The user that the command acts for.")]
 
 ID_HELP = "An id, its first or last 6 or more characters, or `last`."
 Thread = Annotated[str, typer.Argument(metavar="ID", help=ID_HELP, show_default=False)]
-Session = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="Which conversation.")]
+Session = Annotated[
+    str, typer.Option("--session", metavar="ID|last|new", help="The conversation to continue; new starts one.")
+]
 Branch = Annotated[
     str | None, typer.Option("--branch", metavar="B", help="The branch to use instead of the active one.")
 ]

@@ -17,7 +17,7 @@ PAGE = 500
 ListLimit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The maximum number, newest first.")]
 ShowLimit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N turns.")]
 
-NewTitle = Annotated[str, typer.Argument(metavar="TITLE", help="Its new title.", show_default=False)]
+NewTitle = Annotated[str, typer.Argument(metavar="TITLE", help="The new title.", show_default=False)]
 
 
 @command

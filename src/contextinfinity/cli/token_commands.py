@@ -33,11 +33,11 @@ Expires = Annotated[
     str | None,
     typer.Option("--expires", metavar="90d", help="How long it is valid: 30m, 12h, 90d, 52w; default: no expiry."),
 ]
-Org = Annotated[str, typer.Option("--org", metavar="O", help="That user's organisation.")]
+Org = Annotated[str, typer.Option("--org", metavar="O", help="The organisation of the user.")]
 Scope = Annotated[str, typer.Option("--scope", metavar="user|app", help="app: for any user of the organisation.")]
 TokenIdArgument = Annotated[
     str,
-    typer.Argument(metavar="ID", help="Its id in `cix token list`, or the end of it.", show_default=False),
+    typer.Argument(metavar="ID", help="The token's id in `cix token list`, or the end of it.", show_default=False),
 ]
 
 
