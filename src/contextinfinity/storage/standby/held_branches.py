@@ -111,10 +111,10 @@ class HeldBranches:
         """Return whether the ledger lacks something of a session."""
         return session_id in self._spooled.sessions or self.session(session_id) is not None
 
-    def refuse_held(self, branch_id: BranchId) -> None:
-        """Raise ``LedgerAway`` for a branch of which the ledger lacks something."""
-        if branch_id in self._branches:
-            raise LedgerAway(f"The ledger does not have all of branch {branch_id} yet.")
+    def refuse_held(self, name: BranchId | SessionId) -> None:
+        """Raise ``LedgerAway`` for a branch or session of which the ledger lacks something."""
+        if name in self._branches or self.holds(name):
+            raise LedgerAway(f"The ledger does not have all of conversation or branch {name} yet.")
 
     def health(self) -> StoreHealth:
         """Return whether the ledger is there and has everything; if not, since when and why."""

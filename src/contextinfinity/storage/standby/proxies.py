@@ -1,8 +1,8 @@
 """Proxies of the store's resources that work while the ledger is unavailable.
 
 A method that is not defined here is passed to the ledger and fails as it fails there, except those that a proxy names:
-``reads`` and ``writes`` raise ``LedgerAway`` at once while the ledger is away, ``optional`` ones return None then, and
-``replayed`` ones run after a replay, if that is possible.
+``reads`` and ``writes`` raise ``LedgerAway`` at once while the ledger is away, ``optional`` ones return None then,
+``replayed`` ones run after a replay, if that is possible, and ``landed`` ones only after it.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class Proxy(Generic[Noun]):
     writes: ClassVar[frozenset[str]] = frozenset()
     optional: ClassVar[frozenset[str]] = frozenset()
     replayed: ClassVar[frozenset[str]] = frozenset()
+    landed: ClassVar[frozenset[str]] = frozenset()
+    """Methods that change the session or branch named first, which may be in a spool as far as the ledger knows."""
 
     def __init__(self, held: HeldBranches, ledger: Noun) -> None:
         self._held = held
@@ -57,6 +59,8 @@ class Proxy(Generic[Noun]):
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._ledger, name)
+        if name in self.landed:
+            return partial(self._write_landed, verb)
         policies = (
             (self.reads, self._read),
             (self.writes, self._write),
@@ -84,6 +88,15 @@ class Proxy(Generic[Noun]):
             await self._held.replay.run()
         return await ask()
 
+    async def _write_landed(self, verb: Callable[..., Awaitable[T]], named: Any, *given: Any, **more: Any) -> T:
+        """Write once the ledger has all that any process has spooled; ``LedgerAway`` before.
+
+        Otherwise a spooled conversation would not be found, and a fork would lack spooled turns.
+        """
+        await self._held.land()
+        self._held.refuse_held(getattr(named, "branch_id", named))
+        return await verb(named, *given, **more)
+
     async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
         found = await self._read(ask)
@@ -107,6 +120,8 @@ class Proxy(Generic[Noun]):
 
 class SessionsProxy(Proxy[Sessions]):
     """``Sessions``: known ones are found, new ones are spooled."""
+
+    landed = frozenset({"rename", "retain", "note", "activate"})
 
     async def create(self, new: NewSession) -> Session:
         """Create a session, in the spool during an outage. Its id identifies a commit that was not acknowledged."""
@@ -169,6 +184,8 @@ class SessionsProxy(Proxy[Sessions]):
 class BranchesProxy(Proxy[Branches]):
     """``Branches``: those that continue here are known."""
 
+    landed = frozenset({"fork", "rollback"})
+
     async def get(self, branch_id: BranchId) -> Branch | None:
         """Read one."""
         held = self._held.branch(branch_id)
@@ -177,6 +194,8 @@ class BranchesProxy(Proxy[Branches]):
 
 class StatesProxy(Proxy[States]):
     """``States``: a branch continues from the head that was seen last."""
+
+    landed = frozenset({"pin", "unpin", "fold", "unfold", "propose"})
 
     async def head(self, branch_id: BranchId) -> State:
         """Read the branch's head."""
