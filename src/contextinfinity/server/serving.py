@@ -12,6 +12,7 @@ import gc
 import logging
 import math
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -23,11 +24,14 @@ from http import HTTPStatus
 from importlib.util import find_spec
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
+from operator import itemgetter
+from pathlib import Path
 from threading import Thread
 from types import FrameType
 
 import h11
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contextinfinity.client.contract import Client
@@ -55,15 +59,34 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class KeepAliveProtocol(H11Protocol):
-    """Closes a connection whose request headers do not arrive in time, however slowly they trickle in."""
+    """Closes a connection whose request headers do not arrive in time, however slowly they trickle in.
+
+    Beyond ``most_connections`` the connection that has waited longest for a request is closed; if all others are
+    busy, the requests of the new one are answered with 503.
+    """
 
     header_seconds = 10.0
+    most_connections = sys.maxsize
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for a request."""
         super().connection_made(transport)
+        if len(self.connections) > self.most_connections and not self._close_idle():
+            self.app = _too_many_connections
         self._wait()
+
+    def _close_idle(self) -> bool:
+        """Close the connection that has waited longest for a request; return False if there is none."""
+        others = (one for one in self.connections if isinstance(one, KeepAliveProtocol))
+        idle = ((one._clock.when(), one) for one in others if one._clock and not one.transport.is_closing())
+        _, longest = min(idle, key=itemgetter(0), default=(0.0, None))
+        if longest is not None:
+            longest.transport.abort()
+        return longest is not None
+
+    def _should_upgrade(self) -> bool:
+        return self.app is not _too_many_connections and super()._should_upgrade()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer."""
@@ -111,6 +134,20 @@ def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
     return head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
 
 
+async def _too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request for which no file descriptors are left."""
+    problem = problems.plain_problem(
+        503, "too_many_connections", "The server has too many open connections.", "Try again in a moment."
+    )
+    await problems.answer(scope, problem, {"connection": "close", "retry-after": "1"})(scope, receive, send)
+
+
+def free_descriptors() -> int:
+    """Return how many files and connections this process can still open."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - len([*Path("/dev/fd").iterdir()])
+
+
 class ServerProcess(uvicorn.Server):
     """One process of the server.
 
@@ -128,10 +165,11 @@ class ServerProcess(uvicorn.Server):
         server = settings.server
         self._opening, self._open, self._ready = open_client(settings), AsyncExitStack(), ready
         self._app = make_app(settings, self._opened, shared_figures=FOLDER_VARIABLE in os.environ, share=share)
-        protocol = type("Protocol", (KeepAliveProtocol,), {"header_seconds": server.header_seconds})
+        named = {"header_seconds": server.header_seconds}
+        self._protocol: type[KeepAliveProtocol] = type("Protocol", (KeepAliveProtocol,), named)
         config = uvicorn.Config(
             self._app,
-            http=protocol,
+            http=self._protocol,
             ws="websockets-sansio" if find_spec("websockets") else "none",
             ws_max_size=server.max_body_bytes,
             lifespan="on",
@@ -147,10 +185,20 @@ class ServerProcess(uvicorn.Server):
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening; objects that exist by now are excluded from garbage collection."""
+        """Start listening; objects that exist by now are excluded from garbage collection.
+
+        Of the free file descriptors a quarter are for connections, because an answer takes up to four: its connection,
+        its journal, the model's. asyncio accepts as many at once as its backlog says, for about four rounds of its
+        loop before any can be closed.
+        """
         self._client = await self._open.enter_async_context(self._opening)
         self._ready()
+        free = free_descriptors()
+        self._protocol.most_connections = max(free // 4, 1)
+        self.config.backlog = max(min(BACKLOG, free // 16), 1)
         await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(BACKLOG)  # connections wait in the queue of the operating system
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
