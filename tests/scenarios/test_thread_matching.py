@@ -75,6 +75,15 @@ async def test_what_is_not_the_end_of_a_branch_is_a_thread_of_its_own(tmp_path: 
         assert line == [one.rendered_text for one in client.messages if one.role == "user"]
 
 
+async def test_one_exchange_is_no_end_of_a_branch_however_long_it_is(tmp_path: Path) -> None:
+    async with Desk(tmp_path, *map(str, range(20))) as desk:
+        client = Chatter(desk)
+        for place in range(3):
+            last = await client.send(f"{place} {'x' * 500}")
+        client.messages = client.messages[-2:]
+        assert (await client.send("And now?")).session_id != last.session_id
+
+
 @pytest.mark.parametrize(("characters", "is_joined"), [(199, False), (200, True)])
 async def test_a_trimmed_conversation_needs_200_characters_by_the_user(
     tmp_path: Path, characters: int, is_joined: bool
