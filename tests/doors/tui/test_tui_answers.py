@@ -184,7 +184,7 @@ async def test_an_answer_stays_on_the_screen_when_the_server_is_killed(tmp_path:
         killed._arguments = ("--port", killed.url.rpartition(":")[2])
         killed.start()
         await bench.sees("INCOMPLETE")
-        assert "NOT UP TO DATE" not in bench.picture()
+        await bench.until(lambda: "NOT UP TO DATE" not in bench.picture())
     killed.stop()
 
 
