@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
 import pytest
 
+from contextinfinity.client.references import short
 from contextinfinity.tui.composer import Composer
 from tests.doors.cix import Cix
 from tests.doors.tui.conftest import TURNS
 from tests.doors.tui.workbench import workbench
 
 pytestmark = pytest.mark.xdist_group("tui")
+
+COMMITS_FAIL = """\
+CREATE TRIGGER commits_fail BEFORE UPDATE ON turn WHEN new.phase = 'StateCommitted'
+BEGIN SELECT RAISE(ABORT, 'not yet'); END"""
 
 
 @pytest.mark.req("TUI-1")
@@ -159,6 +165,47 @@ async def test_the_palette_runs_commands_by_name(example: Path) -> None:
         await bench.sees("Commit answered turns at once")
         await bench.press("down", "enter")
         await bench.sees("The head is state")
+
+
+@pytest.mark.req("TUI-1", "TUI-2")
+async def test_pending_turns_are_counted_listed_and_committed_from_panel_and_palette(own_example: Path) -> None:
+    ledger = apsw.Connection(str(own_example / "ledger.db"))
+    ledger.execute(COMMITS_FAIL)
+    async with workbench(own_example, session="demo-other-1", size=(140, 45)) as bench:
+        await bench.type("Is this committed?")
+        await bench.press("enter")
+        await bench.sees("You said: Is this committed?", "pending 1 · ResponseFinalized")
+        states = bench.header("state")
+        await bench.press("ctrl+o", "n")
+        await bench.sees("ResponseFinalized, completed", "turn 3  ")
+        ledger.execute("DROP TRIGGER commits_fail")
+        await bench.press("c")
+        await bench.sees(f"Committed: the head is state {states + 1}.", "pending 0 · Done", "Nothing is pending")
+        branch = bench.app.conversation.branch
+        assert branch is not None
+        await bench.sees(f"state {states + 1} {short(branch.head_state)} ")
+
+
+@pytest.mark.req("TUI-2")
+async def test_the_chosen_model_answers_and_pins_are_removed(own_example: Path) -> None:
+    with (own_example / "config.toml").open("a", encoding="utf-8") as config:
+        config.write('\n[models.second]\nprovider = "scripted"\n')
+    async with workbench(own_example, session="demo-weather-buoy", size=(140, 45)) as bench:
+        await bench.press("ctrl+o", "l")
+        await bench.sees("  second")
+        await bench.press("end", "enter")
+        await bench.sees("branch main · second")
+        await bench.press("escape")
+        await bench.type("Who are you?")
+        await bench.press("enter")
+        await bench.sees("Who are you?", "(An echo", "state 23 ", "Done")
+        await bench.press("f9")
+        await bench.sees("Step 1: scripted second")
+        await bench.press("f6")
+        await bench.sees("1. The whole buoy", "2. Answers for the class")
+        await bench.press("d")
+        await bench.sees("1. Answers for the class")
+        assert "The whole buoy" not in bench.picture()
 
 
 @pytest.mark.req("TUI-1")
