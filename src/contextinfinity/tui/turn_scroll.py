@@ -150,6 +150,22 @@ class TurnScroll(ScrollView, can_focus=True):
             self._follows = new_value >= self.max_scroll_y
             self._settle()
 
+    def action_scroll_home(self) -> None:
+        """Go to the first turn at once: turns that are measured on the way would stop a gliding view."""
+        self._scroll_to_line(0)
+
+    def action_scroll_end(self) -> None:
+        """Go to the end at once."""
+        self._scroll_to_line(self.max_scroll_y)
+
+    def action_page_up(self) -> None:
+        """Go up by the height of the view."""
+        self._scroll_to_line(self.scroll_y - self.scrollable_content_region.height)
+
+    def action_page_down(self) -> None:
+        """Go down by the height of the view."""
+        self._scroll_to_line(self.scroll_y + self.scrollable_content_region.height)
+
     def _settle(self) -> None:
         """Measure what is in view, keep what a person reads in its place, and read what is missing."""
         if self._settling or not self.is_attached or not self._width:

@@ -144,6 +144,15 @@ async def test_memories_are_found_and_changed_models_chosen_and_turns_edited(own
         assert "branch main" not in bench.picture()
 
 
+async def test_home_and_end_reach_the_ends_of_a_long_conversation(example: Path) -> None:
+    async with workbench(example, session="demo-harbour-log") as bench:
+        await bench.sees(f"Entry {TURNS}:")
+        await bench.press("shift+tab", "home")
+        await bench.sees("Entry 1:")
+        await bench.press("end")
+        await bench.sees(f"Entry {TURNS}:")
+
+
 async def test_the_search_above_the_conversations_says_where_something_was_said(example: Path) -> None:
     async with workbench(example, session="demo-other-1") as bench:
         await bench.press("ctrl+f")
