@@ -58,6 +58,10 @@ def load_settings(
         reading.take(("general", "data_dir"), str(data_dir), place="--data-dir", folder=here)
     elif "general.data_dir" not in reading.places:
         reading.values["general"]["data_dir"] = str(whole_path(General().data_dir, here))
+    if (place := reading.places.get("openai.store")) and "openai.client_store" not in reading.places:
+        # Who writes store = false means every request; the default leaves it to clients.
+        stored = reading.values["openai"].get("store") is not False
+        reading.take(("openai", "client_store"), stored, place=place, folder=here)
     reading.check_together()
     if problems := reading.problems():
         raise SettingsError("\n".join(problems))

@@ -343,6 +343,10 @@ class OpenAI(Struct, frozen=True, kw_only=True):
         Literal["disabled", "auto"], Meta(description="Whether OpenAI may silently shorten a prompt that is too long.")
     ] = "disabled"
     store: Annotated[bool, Meta(description="Let OpenAI store the conversation.")] = False
+    client_store: Annotated[
+        bool,
+        Meta(description="Let a client of `/v1` decide that for its requests; false if you set `store` to false."),
+    ] = True
     parallel_tool_calls: Annotated[
         bool, Meta(description="Let one answer call several tools, even where tools.allow_parallel is false.")
     ] = False

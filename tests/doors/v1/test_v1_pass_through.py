@@ -258,6 +258,47 @@ def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) 
         assert desk.asked["messages"][-1] == messages[-1]
 
 
+@pytest.mark.req("API-16", "BUDGET-11")
+@pytest.mark.parametrize(
+    ("path", "model", "words", "said"),
+    [
+        (
+            "/v1/chat/completions",
+            "open",
+            115_000,
+            r"This model's maximum context length is 128000 tokens\. However, you requested (\d+) tokens "
+            r"\((\d+) in the messages, (\d+) in the completion\)\. Please reduce the length of the messages or "
+            r"completion\.",
+        ),
+        (
+            "/v1/messages",
+            "sonnet",
+            95_000,
+            r"input length and `max_tokens` exceed context limit: (\d+) \+ (\d+) > 128000, decrease input length or "
+            r"`max_tokens` and try again",
+        ),
+    ],
+)
+def test_a_prompt_that_fits_without_room_for_the_answer_is_refused_in_the_vendors_words(
+    desk: Desk, path: str, model: str, words: int, said: str
+) -> None:
+    before = len(desk.vendors.requests)
+    body = {"model": model, "max_tokens": 30_000, "messages": [{"role": "user", "content": "word " * words}]}
+    refused = desk.server.http.post(path, json=body, params={"user_id": str(uuid4())})
+    assert refused.status_code == 400, refused.text[:500]
+    error = refused.json()["error"]
+    found = re.fullmatch(said, error["message"])
+    assert found, error["message"]
+    *whole, prompt, answer = map(int, found.groups())
+    assert prompt < 128_000 < prompt + answer
+    assert whole in ([], [prompt + answer])
+    assert (error.get("code"), error["type"]) in (
+        ("context_length_exceeded", "invalid_request_error"),
+        (None, "invalid_request_error"),
+    )
+    assert len(desk.vendors.requests) == before
+
+
 @pytest.mark.req("API-16")
 @pytest.mark.parametrize("model", ["open", "sonnet"])
 def test_tool_arguments_stream_as_they_arrive(desk: Desk, model: str) -> None:

@@ -13,7 +13,7 @@ from openai.types.responses import FunctionToolParam
 from pydantic import BaseModel
 
 from contextinfinity_testing.vendors import Answer, Call
-from tests.doors.v1.upstream import WIRES, Desk, somebody
+from tests.doors.v1.upstream import WIRES, Aside, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]
 wires = pytest.mark.parametrize("model", WIRES)
@@ -38,6 +38,14 @@ class Town(BaseModel):
 def client(desk: Desk) -> Iterator[OpenAI]:
     with OpenAI(base_url=desk.openai_url, api_key="not needed", max_retries=0) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def forbidding(all_vendors: Aside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A server whose operator does not let OpenAI store anything."""
+    made = Desk(tmp_path_factory.mktemp("forbidding"), all_vendors, more="[openai]\nstore = false")
+    yield made
+    made.server.stop()
 
 
 @wires
@@ -247,3 +255,32 @@ def test_a_summary_of_the_reasoning_is_streamed_where_it_is_asked_for(desk: Desk
     )
     kinds = [event.type for event in events]
     assert kinds.index("response.reasoning_summary_text.done") < kinds.index("response.output_text.delta")
+
+
+@pytest.mark.req("PROVIDER-4")
+@pytest.mark.parametrize(
+    "asked", [{}, {"store": True}, {"store": False}, {"include": ["message.output_text.logprobs"]}]
+)
+def test_openai_stores_nothing_where_the_operator_forbids_it(forbidding: Desk, asked: dict[str, Any]) -> None:
+    """The response is stored here as the client wishes; the model's reasoning comes back from here as well."""
+    call = Answer(reasoning="Bonn is a town.", tool_calls=(Call(name="weather", arguments={"city": "Bonn"}),))
+    forbidding.say(call, "It rains in Bonn.")
+    with OpenAI(base_url=forbidding.openai_url, api_key="not needed", max_retries=0) as client:
+        made = client.responses.create(model="gpt", input="How is it in Bonn?", tools=[WEATHER], **asked)
+        assert forbidding.asked["store"] is False
+        assert forbidding.asked["include"] == [*asked.get("include", []), "reasoning.encrypted_content"]
+        result: Any = {"type": "function_call_output", "call_id": made.output[-1].call_id, "output": "rain"}
+        if asked.get("store") is False:
+            earlier: Any = [item.to_dict() for item in made.output if item.type != "reasoning"]
+            given: Any = {"input": [{"role": "user", "content": "How is it in Bonn?"}, *earlier, result]}
+            with pytest.raises(openai.NotFoundError):
+                client.responses.retrieve(made.id)
+        else:
+            given = {"input": [result], "previous_response_id": made.id}
+            assert client.responses.retrieve(made.id) == made
+        done = client.responses.create(model="gpt", tools=[WEATHER], **given, **asked)
+        assert done.output_text == "It rains in Bonn."
+        assert forbidding.asked["store"] is False
+        thoughts = [item for item in forbidding.asked["input"] if item.get("type") == "reasoning"]
+        assert len(thoughts) == ("previous_response_id" in given)
+        assert all(item.get("encrypted_content") for item in thoughts)

@@ -412,6 +412,12 @@ def test_responses_ask_the_vendor_for_the_same(desk: Desk) -> None:
             body = {**body, "input": [*as_items(body["input"]), *output, *(results or item_of_user(rng))]}
 
 
+def several_items(rng: Random) -> list[Json]:
+    """Return a message of the user, often after other items that no request sent before."""
+    kinds = rng.choices((item_of_user, item_of_assistant, items_of_round), k=rng.randint(0, 3))
+    return [item for kind in (*kinds, item_of_user) for item in kind(rng)]
+
+
 def as_items(given: Json) -> list[Json]:
     """Return an input as a list of items, as it is when others come before it."""
     return given if isinstance(given, list) else [{"role": "user", "content": given}]
@@ -425,7 +431,7 @@ def test_a_conversation_of_items_sends_them_in_their_places_and_nothing_else(des
         made = desk.server.http.post("/v1/conversations", json={"items": items}, params=user).json()
         desk.say("Fine.", "Well.")
         for _ in range(2):
-            given = rng.choice(["And now?", [*item_told(rng), {"role": "user", "content": [part_in(rng)]}]])
+            given = rng.choice(["And now?", [*item_told(rng), *several_items(rng)], several_items(rng)])
             body = {"model": "gpt", "input": given, "conversation": made["id"]}
             answer = desk.server.http.post("/v1/responses", json=body, params=user)
             assert answer.status_code == 200, answer.text
@@ -448,5 +454,5 @@ def test_a_request_that_goes_on_from_a_response_adds_its_items_to_what_was_sent_
             if answer.status_code == 500:  # what failed was not answered, and is no part of the conversation
                 continue
             sent += [*given, {"role": "assistant", "content": answer.json()["output"][0]["content"][0]["text"]}]
-            told = [*item_told(rng), {"role": "user", "content": "So?"}]
+            told = [*item_told(rng), *several_items(rng)]
             body |= {"previous_response_id": answer.json()["id"], "input": rng.choice(["And?", told])}

@@ -10,7 +10,8 @@ import pytest
 
 from contextinfinity.domain.message import Message, TextBlock, say
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import SENT, Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.factory import ProviderFactory, address, overrides, wire
@@ -135,6 +136,22 @@ def test_openai_is_asked_as_the_settings_say() -> None:
     assert (written["truncation"], written["store"]) == ("disabled", False)
     written = body(model("openai"), Settings(openai=OpenAI(truncation="auto", store=True)))
     assert (written["truncation"], written["store"]) == ("auto", True)
+
+
+@pytest.mark.req("PROVIDER-4")
+def test_chat_completions_of_openai_are_not_stored_where_the_operator_forbids_it() -> None:
+    """OpenAI stores them by default for some accounts; other servers may not know the field."""
+    forbidden, own_server = Settings(openai=OpenAI(client_store=False)), "http://localhost:11434/v1"
+    sent = ProviderRequest(
+        model_id="some-model",
+        prompt=Prompt(system=(), messages=(say("user", "Hello."),), sent={"form": CHAT}),
+        options={SENT: {"params": {"store": True}}},
+    )
+    assert wire(model("openai_chat"), Settings()).write(sent, Abilities())["store"] is True
+    assert wire(model("openai_chat"), forbidden).write(sent, Abilities())["store"] is False
+    assert body(model("openai_chat"), forbidden)["store"] is False
+    assert "store" not in body(model("openai_chat"))
+    assert "store" not in body(model("openai_chat", base_url=own_server), forbidden)
 
 
 def test_state_that_openai_keeps_is_named_only_where_that_is_allowed() -> None:

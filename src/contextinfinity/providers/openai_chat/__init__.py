@@ -25,6 +25,7 @@ class ChatWire:
     ``vendor`` is ``openai_chat``, ``perplexity`` or ``local``. ``provider_tools`` are tools that the server runs
     itself, in its own JSON; no others are requested. ``max_tokens_name``: OpenAI's own models require
     ``max_completion_tokens``, most others accept only ``max_tokens``. ``stream_usage``: request token counts.
+    ``never_store`` makes OpenAI store nothing, whatever the client asks for.
     ``text_separator`` is put between the texts of one message; requests of older releases had none.
     """
 
@@ -33,6 +34,7 @@ class ChatWire:
     provider_tools: tuple[Json, ...] = ()
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_usage: bool = True
+    never_store: bool = False
     text_separator: str = request.BETWEEN
 
     @property
@@ -54,7 +56,8 @@ class ChatWire:
             stream_usage=self.stream_usage,
             text_separator=self.text_separator,
         )
-        return request.body(asked, abilities, request_settings)
+        written = request.body(asked, abilities, request_settings)
+        return {**written, "store": False} if self.never_store else written
 
     def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to chat completions options."""
@@ -78,6 +81,7 @@ def open_wire(model: ModelSettings, settings: Settings) -> ChatWire:
         provider_tools=model.provider_tools or (),
         max_tokens_name="max_completion_tokens" if _at_openai(model) else "max_tokens",
         stream_usage=model.provider != request.PERPLEXITY,
+        never_store=_at_openai(model) and not settings.openai.client_store,
     )
 
 

@@ -20,12 +20,14 @@ from contextinfinity.settings import ModelSettings, Settings
 class ResponsesWire:
     """``Wire`` for OpenAI's Responses API.
 
-    ``provider_tools`` are tools that OpenAI runs itself, in its own JSON; no others are requested.
+    ``client_store`` lets a client decide whether OpenAI stores its responses. ``provider_tools`` are tools that
+    OpenAI runs itself, in its own JSON; no others are requested.
     ``allow_upstream_state`` lets options name a conversation that OpenAI stores.
     """
 
     truncation: Literal["auto", "disabled"] = "disabled"
     store: bool = False
+    client_store: bool = True
     parallel_tools: bool = False
     provider_tools: tuple[Json, ...] = ()
     allow_upstream_state: bool = False
@@ -41,6 +43,7 @@ class ResponsesWire:
         request_settings = request.ResponsesRequestSettings(
             truncation=self.truncation,
             store=self.store,
+            client_store=self.client_store,
             parallel_tools=self.parallel_tools,
             provider_tools=self.provider_tools,
             upstream_state=self.allow_upstream_state,
@@ -65,6 +68,7 @@ def open_wire(model: ModelSettings, settings: Settings) -> ResponsesWire:
     return ResponsesWire(
         truncation=settings.openai.truncation,
         store=settings.openai.store,
+        client_store=settings.openai.client_store,
         parallel_tools=settings.tools.allow_parallel or settings.openai.parallel_tool_calls,
         provider_tools=model.provider_tools or (),
         allow_upstream_state=settings.openai.provider_conversations,

@@ -85,6 +85,7 @@ class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
 
     truncation: str
     store: bool
+    client_store: bool
     parallel_tools: bool
     provider_tools: tuple[Json, ...]
     upstream_state: bool
@@ -93,7 +94,8 @@ class ResponsesRequestSettings(Struct, frozen=True, kw_only=True):
 def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSettings) -> dict[str, Json]:
     """Write the body of a request; raise ``ProviderError`` for options that cannot be followed."""
     if (sent := wire_values.sent_to(request, RESPONSES)) is not None:
-        passed = _as_sent(request, wire_values.dict_of(sent.get("params")))
+        params = wire_values.dict_of(sent.get("params"))
+        passed = _as_sent(request, params if how.client_store else _not_stored(params, abilities))
         return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
     prompt = request.prompt
     tools = _tools(prompt, abilities) + list(how.provider_tools)
@@ -134,6 +136,14 @@ def _as_sent(request: ProviderRequest, params: dict[str, Json]) -> dict[str, Jso
         "input": items[0] if is_text else _with_own_calls([_item(item) for item in items], sent.get("tools")),
         "stream": True,
     }
+
+
+def _not_stored(params: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
+    """Return a client's parameters with storage turned off; the reasoning then has to come with the answer."""
+    include = wire_values.list_of(params.get("include"))
+    if abilities.reasoning and ENCRYPTED not in include:
+        include = [*include, ENCRYPTED]
+    return {**params, "store": False, **({"include": include} if include else {})}
 
 
 def _item(item: Json) -> dict[str, Json]:
