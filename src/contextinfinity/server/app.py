@@ -59,6 +59,25 @@ NO_TELEMETRY: TelemetryConfig = {
     "auto_configure": False,
 }
 
+ROUTERS = [
+    module.routes
+    for module in (
+        thread_routes,
+        message_routes,
+        branch_routes,
+        search_routes,
+        memory_routes,
+        chat_routes,
+        exchange_routes,
+        v1,
+        v1_responses,
+        v1_conversations,
+        mcp_routes,
+        operations,
+        page_routes,
+    )
+]
+
 
 def make_app(
     settings: Settings, open_client: OpenClient, *, shared_figures: bool = False, share: Share | None = None
@@ -94,23 +113,10 @@ def make_app(
         docs_url=None,  # those pages load scripts from other sites
         redoc_url=None,
     )
-    route_modules = (
-        thread_routes,
-        message_routes,
-        branch_routes,
-        search_routes,
-        memory_routes,
-        chat_routes,
-        exchange_routes,
-    )
-    routers = [
-        module.routes
-        for module in (*route_modules, v1, v1_responses, v1_conversations, mcp_routes, operations, page_routes)
-    ]
-    for router in routers:
+    for router in ROUTERS:
         app.include_router(router)
     app.include_router(rpc.routes)
-    app.state.flat_routes = [route for router in routers for route in router.routes]
+    app.state.flat_routes = [route for router in ROUTERS for route in router.routes]
     app.add_exception_handler(ContextInfinityError, problems.error_response)
     app.add_exception_handler(RequestValidationError, problems.parameters_response)
     app.add_exception_handler(HTTPException, problems.routing_response)
