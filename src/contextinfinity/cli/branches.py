@@ -69,7 +69,7 @@ def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = N
 
 @command
 def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None) -> None:
-    """Go back to an earlier turn or state. A new branch begins there, with the current pins or the state's."""
+    """Go back to an earlier turn or state on a new branch. --to keeps the current pins; --state restores its own."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 

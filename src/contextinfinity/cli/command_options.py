@@ -59,7 +59,7 @@ NoServer = Annotated[str | None, typer.Option("--server", metavar="URL", hidden=
 """For commands that work on this machine only: ``--server`` gets a specific error message."""
 User = Annotated[str, typer.Option("--user", metavar="ID", help="The user that the command acts for.")]
 
-ID_HELP = "An id, its first or last 6 or more characters, or `last`."
+ID_HELP = "A conversation: its id, the first or last 6 or more characters of it, or `last`."
 Thread = Annotated[str, typer.Argument(metavar="ID", help=ID_HELP, show_default=False)]
 Session = Annotated[
     str, typer.Option("--session", metavar="ID|last|new", help="The conversation to continue; new starts one.")

@@ -155,7 +155,7 @@ def _parameters(operation: dict[str, Any]) -> Iterator[str]:
     yield "| parameter | in | meaning |"
     yield "| --- | --- | --- |"
     for one in parameters:
-        needed = " (needed)" if one.get("required") else ""
+        needed = " (required)" if one.get("required") else ""
         yield f"| `{one['name']}` | {one['in']} | {one.get('description', '').replace('``', '`')}{needed} |"
     yield ""
 
