@@ -111,25 +111,6 @@ def test_the_file_of_document_e_is_followed_in_full(tmp_path: Path) -> None:
     assert loaded.sources["stream.fsync_ms"] == "config.toml:13"
 
 
-@pytest.mark.req("PROVIDER-4")
-@pytest.mark.parametrize(
-    ("lines", "allowed"),
-    [
-        ("", True),
-        ("store = false", False),
-        ("store = true", True),
-        ("store = false\nclient_store = true", True),
-        ("store = true\nclient_store = false", False),
-        ("client_store = false", False),
-    ],
-)
-def test_store_that_is_written_as_false_holds_for_clients_too(tmp_path: Path, lines: str, allowed: bool) -> None:
-    loaded = load(tmp_path, f"[openai]\n{lines}")
-    assert loaded.settings.openai.client_store is allowed
-    named = next((number for number, line in enumerate(lines.splitlines(), 2) if "client" in line), 2)
-    assert loaded.sources["openai.client_store"] == (f"config.toml:{named}" if lines else "default")
-
-
 DOCUMENT_E = """\
 [general]
 default_model = "sonnet"
