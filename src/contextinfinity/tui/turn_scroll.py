@@ -55,7 +55,8 @@ class TurnScroll(ScrollView, can_focus=True):
     def redraw(self, look: Look | None = None) -> None:
         """Draw everything again, for example in other colours; what a person reads stays in view."""
         top, total, rows = int(self.scroll_y), self._map.total, max(len(self._live_strips), 1)
-        reading = self._map.item_at(top)
+        unplaced = None if self._drawn else self.selected  # selected while nothing could be drawn, under a panel
+        reading = unplaced or self._map.item_at(top)
         self.look = look or self.look
         self._drawn.clear()
         self._live_strips, self._live_finished = [], 0
@@ -66,7 +67,7 @@ class TurnScroll(ScrollView, can_focus=True):
         if not self._follows:
             self._apply_size()
             begin = self._map.top(reading)
-            if top >= total:  # in the answer that comes: as far down in it as before
+            if unplaced is None and top >= total:  # in the answer that comes: as far down in it as before
                 begin = self._map.total + (top - total) * len(self._live_strips) // rows
             self._scroll_to_line(begin)
         self._settle()
