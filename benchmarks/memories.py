@@ -109,7 +109,7 @@ async def _stream(folder: Path, turns: int) -> list[Row]:
         told = [*_life(chance, turns // PEOPLE)]
         lives[owner] = [each for each in told if isinstance(each, Plant)]
         branch = await new_branch(store, NewSession(owner=owner))
-        await store.arrivals.add(branch.id, [*_arrivals(told, began)])
+        await store.imports.add(branch.id, [*_arrivals(told, began)])
     await remember_again(store, Remembering())
     memories = MemoryEditing(store, Remembering())
     living = {owner: await memories.everything(owner, superseded=False) for owner in lives}

@@ -128,12 +128,12 @@ class Asking:
             )
             for place, said in enumerate(talk.said)
         ]
-        await store.arrivals.add(session.active_branch, arrivals)
+        await store.imports.add(session.active_branch, arrivals)
         await engine.complete_index()
         ids: dict[tuple[int, str], str] = {}
         after = None
         while turns := await store.index.turns(after=after):
-            origins = await store.arrivals.origins([turn.id for turn in turns])
+            origins = await store.imports.origins([turn.id for turn in turns])
             for turn in turns:
                 for origin in origins.get(turn.id, ()):
                     ids[turn.turn_seq, origin.side] = str(origin.external_id)

@@ -88,6 +88,6 @@ def test_whatever_a_record_holds_it_is_a_message_that_can_be_kept_or_is_refused(
         read = said_in(json.dumps(record).encode())
     except Unfit:
         return
-    check_arrivals((read.arrival,))
-    assert len(hash_of(read.arrival)) == 16
-    assert read.arrival.message.blocks
+    check_arrivals((read.imported,))
+    assert len(hash_of(read.imported)) == 16
+    assert read.imported.message.blocks

@@ -236,7 +236,7 @@ class Author:
             )
             for place, (asks, given) in enumerate(said)
         ]
-        await self.store.arrivals.add(self.branch(branch).id, arrivals)
+        await self.store.imports.add(self.branch(branch).id, arrivals)
 
     async def arrive_in_a_tree(self, turn: int, said: Any, rounds: Any) -> None:
         above, message = self.turn(turn), Message(role="user", blocks=said)
@@ -249,7 +249,7 @@ class Author:
             rounds=rounds,
             messages=(origin,),
         )
-        await self.store.arrivals.add_turns(above.session_id, [new])
+        await self.store.imports.add_turns(above.session_id, [new])
 
     async def remember(self, owner: Owner, content: str, kind: Any, about: str) -> None:
         new = NewMemory(owner=owner, content=content[:400], said_at=now(), kind=kind, about=about, origin="person")

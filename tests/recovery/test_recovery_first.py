@@ -103,6 +103,6 @@ async def test_a_request_is_matched_with_what_another_process_holds(tmp_path: Pa
             new = NewTurn(branch_id=session.active_branch, message=say("user", "held"), owner=WORKER, trail=trail)
             turn = await one.store.turns.accept(new)
         assert turn.durability == "local"
-        walked = await other.store.trails.walked(session.owner, trail)
+        walked = await other.store.prefix_hashes.walked(session.owner, trail)
         assert walked is not None
         assert walked.turn_id == turn.id

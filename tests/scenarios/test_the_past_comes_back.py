@@ -401,7 +401,7 @@ async def test_what_was_imported_is_indexed_with_its_names_and_times(tmp_path: P
                 message=say("assistant", "A fine name."), place=1, external_id="D1:2", details={"name": "Bob"}
             ),
         ]
-        await desk.engine.store.arrivals.add(await desk.branch(), said)
+        await desk.engine.store.imports.add(await desk.branch(), said)
         (hit, *_) = (await desk.engine.search("boat")).hits
         assert (hit.external_ids, hit.created_at, hit.speaker) == (("D1:1",), then, "Ann"), "by its words, at once"
         brought = await desk.engine.complete_index()

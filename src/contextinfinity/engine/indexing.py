@@ -106,7 +106,7 @@ async def cut_turns(
     parts: Parts, turns: Sequence[Turn], embedder: Embedder | None
 ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
     """Split turns into chunks and embed them."""
-    origins = await parts.store.arrivals.origins([turn.id for turn in turns])
+    origins = await parts.store.imports.origins([turn.id for turn in turns])
     breath = Throttle(parts.running)
     cuts: list[tuple[Turn, tuple[ChunkDraft, ...]]] = []
     for place, turn in enumerate(turns):

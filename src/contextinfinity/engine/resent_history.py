@@ -94,7 +94,7 @@ class ResentHistory:
     async def note_broken(self, turn_id: TurnId) -> None:
         """Record that the connection of a turn's request broke before the answer was delivered."""
         with suppress(LedgerError):  # without the record a retry gets its own turn
-            await self._engine.store.trails.note_broken(turn_id)
+            await self._engine.store.prefix_hashes.note_broken(turn_id)
 
     def stop_when_left(self, turn_id: TurnId, owner: Owner, talk: SentConversation, seconds: float) -> None:
         """Cancel a turn whose client disconnected, after a grace period, unless a retry joined it or it has
@@ -113,7 +113,7 @@ class ResentHistory:
             turn = await self.read(turn_id)
             if turn.phase not in UNFINISHED or self._engine.is_watched(turn_id):
                 return
-            left = await self._engine.store.trails.join_broken(owner, body, since=now() - RETRIED_WITHIN)
+            left = await self._engine.store.prefix_hashes.join_broken(owner, body, since=now() - RETRIED_WITHIN)
             if left == turn_id:  # joined like a retry, so that no retry can join it any more
                 await self._engine.cancel(left)
             elif left is not None:  # another, identical request that still has readers
@@ -129,12 +129,12 @@ class ResentHistory:
         await asyncio.sleep(DELIVERED_SECONDS)
         delivered, self._delivered = self._delivered, []
         with suppress(LedgerError):
-            await self._engine.store.trails.note_delivered(delivered)
+            await self._engine.store.prefix_hashes.note_delivered(delivered)
 
     async def _broken(self, owner: Owner, body: int) -> Turn | None:
         """Return the turn of an identical request whose connection broke recently."""
         with suppress(LedgerError):
-            turn_id = await self._engine.store.trails.join_broken(owner, body, since=now() - RETRIED_WITHIN)
+            turn_id = await self._engine.store.prefix_hashes.join_broken(owner, body, since=now() - RETRIED_WITHIN)
             return None if turn_id is None else await self.read(turn_id)
         return None
 

@@ -1,6 +1,6 @@
 """Messages of a resent conversation that differ in bytes from the stored messages they match.
 
-Messages are compared after normalisation (``domain.trail``), so a client's own messages may differ from the stored
+Messages are compared after normalisation (``domain.prefix_hash``), so a client's messages may differ from the stored
 ones: in reminder blocks, white space, ids. The model is shown the client's version. A turn stores the messages of its
 request that the prompt would otherwise show differently; later requests inherit them, so that only changes are stored.
 """

@@ -70,7 +70,7 @@ class SentConversation(Struct, frozen=True, kw_only=True):
     is_new: bool = False
     """Whether the client asks for a new thread, without matching."""
     body: int = 0
-    """A hash of the whole request and its caller (``trail.number_of``)."""
+    """A hash of the whole request and its caller (``prefix_hash.number_of``)."""
     key: int | None = None
     """A hash of the request's Idempotency-Key and its caller."""
     follows: TurnId | None = None
@@ -95,7 +95,7 @@ class HashedConversation(Struct, frozen=True, kw_only=True):
     """A message of the assistant before the first user message."""
     exchanges: tuple[tuple[Message, Message], ...]
     """The questions with their answers."""
-    trails: tuple[tuple[int, int], ...]
+    prefix_hashes: tuple[tuple[int, int], ...]
     """The prefix hashes up to each question, and up to each answer."""
     last: tuple[int, ...]
     """Hashes of the last exchange alone: with all consecutive questions, and with the last of them."""
@@ -119,7 +119,7 @@ class HashedConversation(Struct, frozen=True, kw_only=True):
         greeted = () if self.greeting is None else (Exchange(message=self.greeting),)
         recorded_exchanges = (
             Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.owner, self.end_user))
-            for (message, answer), (asked, _) in zip(self.exchanges, self.trails, strict=True)
+            for (message, answer), (asked, _) in zip(self.exchanges, self.prefix_hashes, strict=True)
         )
         return (*greeted, *recorded_exchanges)
 
@@ -195,7 +195,7 @@ class ThreadMatching:
         held = await self._held_after(said.asked)
         if held is not None and self._held[said.asked][1] == request:
             return HashedPrefix(turn_id=held.id, phase=held.phase)
-        return await self._store.trails.walked(said.owner, PrefixHashes(asked=said.asked, body=request))
+        return await self._store.prefix_hashes.walked(said.owner, PrefixHashes(asked=said.asked, body=request))
 
     def hold(self, turn: Turn, trail: PrefixHashes) -> None:
         """Remember the position of a turn that is spooled while the ledger is away."""
@@ -270,16 +270,16 @@ class ThreadMatching:
     async def _by_prefix(self, coming: IncomingConversation) -> MatchTarget | None:
         """Find the branch with exactly the sent history."""
         said, session = coming.said, coming.session
-        if not said.trails:
+        if not said.prefix_hashes:
             return None
-        asked, answered = said.trails[-1]
+        asked, answered = said.prefix_hashes[-1]
         held = await self._held_after(asked)
         if held is not None and held.answer is not None and after(asked, held.answer) == answered:
             return MatchTarget(branch_id=held.branch_id)
         within = None if session is None else session.id
-        end = await self._store.trails.end(said.owner, answered, session_id=within)
+        end = await self._store.prefix_hashes.end(said.owner, answered, session_id=within)
         if end is None and (rendered := await _with_calls_as_text(self._store, said)) is not None:
-            end = await self._store.trails.end(said.owner, after(asked, rendered), session_id=within)
+            end = await self._store.prefix_hashes.end(said.owner, after(asked, rendered), session_id=within)
         if end is None:
             return None
         if session is None and await self._is_opening(coming, end):
@@ -301,7 +301,7 @@ class ThreadMatching:
     async def _asked_again(self, coming: IncomingConversation) -> MatchTarget | None:
         """Return a fork beside the turn of an identical request, or None."""
         made = PrefixHashes(asked=coming.said.asked, body=coming.body)
-        walked = await self._store.trails.walked(coming.said.owner, made)
+        walked = await self._store.prefix_hashes.walked(coming.said.owner, made)
         turn = None if walked is None else await self._store.turns.get(walked.turn_id)
         if turn is None:
             return None
@@ -314,7 +314,7 @@ class ThreadMatching:
         found = [
             end
             for number in said.last
-            for end in await self._store.trails.exchanges(said.owner, number, session_id=within)
+            for end in await self._store.prefix_hashes.exchanges(said.owner, number, session_id=within)
         ]
         if len(found) > MOST_CANDIDATES:
             return None
@@ -367,7 +367,7 @@ class ThreadMatching:
         A partial answer and its successors stay on their branch.
         """
         said = coming.said
-        made = await self._store.trails.walked(said.owner, PrefixHashes(asked=said.asked, body=coming.body))
+        made = await self._store.prefix_hashes.walked(said.owner, PrefixHashes(asked=said.asked, body=coming.body))
         turn = None if made is None or made.phase is not Phase.FAILED else await self._store.turns.get(made.turn_id)
         if turn is None or turn.phase is not Phase.FAILED:
             return None
@@ -425,8 +425,8 @@ class ThreadMatching:
 
 async def _with_calls_as_text(store: Store, said: HashedConversation) -> Message | None:
     """Return the stored answer to the last question whose tool calls the client resends as text."""
-    asked, sent = said.trails[-1][0], said.exchanges[-1][1]
-    for turn_id in await store.trails.asked(said.owner, asked):
+    asked, sent = said.prefix_hashes[-1][0], said.exchanges[-1][1]
+    for turn_id in await store.prefix_hashes.asked(said.owner, asked):
         turn = await store.turns.get(turn_id)
         if turn is not None and turn.answer is not None and renders_calls(turn.answer, sent):
             return turn.answer
@@ -466,7 +466,7 @@ async def _is_of(store: Store, said: HashedConversation, turn: Turn) -> bool:
     if turn.answer is None:
         return False
     number = after(alone(turn.user_message, said.owner, said.end_user), turn.answer)
-    ends = await store.trails.exchanges(said.owner, number, session_id=turn.session_id)
+    ends = await store.prefix_hashes.exchanges(said.owner, number, session_id=turn.session_id)
     return any(end.turn_id == turn.id for end in ends)
 
 
@@ -511,7 +511,7 @@ def walk(talk: SentConversation, owner: Owner) -> HashedConversation:
         history=tuple(message for row in rows[:-1] for message in row),
         greeting=greeting,
         exchanges=tuple(zip(sides[:-1:2], sides[1::2], strict=True)),
-        trails=tuple(zip(trails[1::2], trails[2::2], strict=True)),
+        prefix_hashes=tuple(zip(trails[1::2], trails[2::2], strict=True)),
         last=last,
         message=sides[-1],
         sent=(*rows[-1], *begun_answer),

@@ -1,8 +1,8 @@
 """Compare the sent messages with the end of a stored branch, for clients that drop old messages.
 
-Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.trail``. The sent
-messages match if they equal the last sides of the branch, one by one. Only the first sent message may be unknown, only
-if messages of the branch were dropped, and only before a whole exchange: it is the client's own summary. Everything
+Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.prefix_hash``. The
+sent messages match if they equal the last sides of the branch, one by one. Only the first sent message may be unknown,
+only if messages of the branch were dropped, and only before a whole exchange: it is the client's summary. Everything
 else is a contradiction.
 """
 

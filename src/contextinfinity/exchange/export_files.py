@@ -243,19 +243,19 @@ def _of_messages(record: dict[str, Any]) -> ExportedConversation:
             built.reject(f"message {number}", unfit.reason)
             continue
         built.blobs |= read.blobs
-        said = read.arrival.message
+        said = read.imported.message
         if said.role == "system" and built.last is None:
             system = f"{system}\n\n{said.rendered_text}".strip()
             continue
         built.add(
             ExportedMessage(
-                id=read.arrival.external_id or f"{number - 1}",
+                id=read.imported.external_id or f"{number - 1}",
                 parent=built.last,
                 said=said if said.role in ("user", "system") else None,
                 reply=reply_of(said) if said.role in ("assistant", "tool") else (),
-                created_at=read.arrival.created_at,
-                model=read.arrival.model,
-                details=read.arrival.details,
+                created_at=read.imported.created_at,
+                model=read.imported.model,
+                details=read.imported.details,
             )
         )
     return built.build(

@@ -81,7 +81,7 @@ async def export_session(store: Store, session: Session, form: Literal["markdown
 
 
 async def _lines(store: Store, session: Session, turns: Sequence[Turn]) -> AsyncIterator[bytes]:
-    origins = await store.arrivals.origins([turn.id for turn in turns])
+    origins = await store.imports.origins([turn.id for turn in turns])
     for turn in turns:
         for line in await turn_as_lines(store, session, turn, origins.get(turn.id, ())):
             yield line

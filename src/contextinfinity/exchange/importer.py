@@ -147,7 +147,7 @@ def _is_full(batch: Sequence[ImportRecord], size: int, following: ImportRecord) 
     if len(batch) >= LONGEST_BATCH or size >= BATCH_BYTES:
         return True
     said = following.said
-    opens = not isinstance(said, ParsedMessage) or said.arrival.message.role in ("user", "system")
+    opens = not isinstance(said, ParsedMessage) or said.imported.message.role in ("user", "system")
     return len(batch) >= BATCH and not isinstance(said, Unfit) and opens
 
 
@@ -199,7 +199,7 @@ class _Import:
             if isinstance(said, Unfit):
                 self.tally.bad(talk, line, said.reason, entry.file)
                 continue
-            new.setdefault(talk, []).append((line, msgspec.structs.replace(said.arrival, place=place)))
+            new.setdefault(talk, []).append((line, msgspec.structs.replace(said.imported, place=place)))
             blobs |= said.blobs
         await asyncio.gather(*(self._store.contents.keep_blob(*blob) for blob in blobs.values()))
         await asyncio.gather(*(self._add(talk, numbered) for talk, numbered in new.items()))
@@ -250,7 +250,7 @@ class _Import:
             added = 0
             turns = turns_of(conversation, session.id)
             while batch := list(islice(turns, TURNS)):
-                counts = await _patiently(partial(self._store.arrivals.add_turns, session.id, batch))
+                counts = await _patiently(partial(self._store.imports.add_turns, session.id, batch))
                 added += counts.added
                 for number in counts.clashing:
                     name = conversation.messages[number].id
@@ -298,11 +298,11 @@ class _Import:
 
     async def _add(self, talk: ImportTally, numbered: Sequence[tuple[int, ImportedMessage]]) -> None:
         """Add messages of one conversation; those whose id is taken are bad records."""
-        arrivals = [arrival for _, arrival in numbered]
+        imported = [each for _, each in numbered]
         if talk.branch_id is None:
-            session = await self._own(arrivals[:COMPARED])
+            session = await self._own(imported[:COMPARED])
             talk.thread_id, talk.branch_id = session.id, session.active_branch
-        arrived = await _patiently(partial(self._store.arrivals.add, talk.branch_id, arrivals))
+        arrived = await _patiently(partial(self._store.imports.add, talk.branch_id, imported))
         self.tally.count(talk, arrived.added, arrived.skipped)
         clashing = set(arrived.clashing)
         for line, each in numbered if clashing else ():
@@ -334,7 +334,7 @@ class _Import:
                     if session is None:
                         free.append(name)
                         break
-                    if _same_beginning(await self._store.arrivals.beginning(session.id, limit=COMPARED), begins):
+                    if _same_beginning(await self._store.imports.beginning(session.id, limit=COMPARED), begins):
                         return session
             with suppress(AlreadyExists):  # another process was faster: it is found now
                 new = NewSession(owner=self._owner, external_id=free[0], title=self._title)

@@ -33,7 +33,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange.times import moment_of
 from contextinfinity.storage.invariants import LONGEST_NAME
-from contextinfinity.storage.ledger.imports import check_arrivals
+from contextinfinity.storage.ledger.imports import check_imported
 
 ROLES: dict[str, Role] = {
     "user": "user",
@@ -69,7 +69,7 @@ class Unfit(Exception):
 class ParsedMessage(NamedTuple):
     """A message, the conversation it names, and the pictures it shows. Its place is for others to say."""
 
-    arrival: ImportedMessage
+    imported: ImportedMessage
     session: str | None
     blobs: Blobs
 
@@ -114,7 +114,7 @@ def _said(record: dict[str, Json], session: str | None) -> ParsedMessage:
     blobs: Blobs = {}
     moments = {field: moment for field in TIME_FIELDS if (moment := moment_of(record.get(field))) is not None}
     model = record.get("model")
-    arrival = ImportedMessage(
+    imported = ImportedMessage(
         message=_message(record, blobs),
         place=0,
         external_id=_name(record, "id"),
@@ -122,8 +122,8 @@ def _said(record: dict[str, Json], session: str | None) -> ParsedMessage:
         model=model if isinstance(model, str) else "",
         details=_details(record, next(iter(moments), "")),
     )
-    check_arrivals((arrival,))
-    return ParsedMessage(arrival, session, blobs)
+    check_imported((imported,))
+    return ParsedMessage(imported, session, blobs)
 
 
 def _details(record: dict[str, Json], time_field: str) -> Json:

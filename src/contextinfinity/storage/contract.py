@@ -101,7 +101,7 @@ class Store(Protocol):
     sessions: Sessions
     branches: Branches
     turns: Turns
-    arrivals: ImportStore
+    imports: ImportStore
     states: States
     chunks: Chunks
     index: Index
@@ -111,8 +111,8 @@ class Store(Protocol):
     jobs: Jobs
     workers: Workers
     tokens: Tokens
-    trails: PrefixHashStore
-    landings: ReplayStore
+    prefix_hashes: PrefixHashStore
+    replays: ReplayStore
     deletions: Deletions
     transfers: TransferStore
 

@@ -15,7 +15,6 @@ pytest-asyncio in auto mode, and use the store through its contract only.
 
 from __future__ import annotations
 
-from contextinfinity_testing.stores.arrivals import ArrivalSuite
 from contextinfinity_testing.stores.branches import BranchSuite
 from contextinfinity_testing.stores.broken_requests import BrokenRequestSuite
 from contextinfinity_testing.stores.chunks import ChunkSuite
@@ -27,20 +26,21 @@ from contextinfinity_testing.stores.deletions import DeletionSuite, ExpirySuite,
 from contextinfinity_testing.stores.endings import EndingSuite
 from contextinfinity_testing.stores.filling import FillingSuite
 from contextinfinity_testing.stores.folds import FoldSuite
+from contextinfinity_testing.stores.imports import ImportSuite
 from contextinfinity_testing.stores.index import IndexSuite
-from contextinfinity_testing.stores.landings import LandingSuite
 from contextinfinity_testing.stores.lanes import LaneSuite
 from contextinfinity_testing.stores.logs import LogSuite
 from contextinfinity_testing.stores.memories import MemorySuite
 from contextinfinity_testing.stores.phases import PhaseSuite
 from contextinfinity_testing.stores.pins import PinSuite
+from contextinfinity_testing.stores.prefix_hashes import PrefixHashSuite
 from contextinfinity_testing.stores.records import RecordSuite
 from contextinfinity_testing.stores.refusals import RefusalSuite
+from contextinfinity_testing.stores.replays import ReplaySuite
 from contextinfinity_testing.stores.rollbacks import RollbackSuite
 from contextinfinity_testing.stores.sessions import SessionSuite
 from contextinfinity_testing.stores.states import StateSuite
 from contextinfinity_testing.stores.tokens import RequestSuite, TokenSuite
-from contextinfinity_testing.stores.trails import TrailSuite
 from contextinfinity_testing.stores.turns import TurnSuite
 from contextinfinity_testing.stores.vectors import NamespaceSuite, VectorSuite
 from contextinfinity_testing.stores.work import WorkSuite
@@ -53,7 +53,7 @@ class StoreSuite(
     TurnSuite,
     RecordSuite,
     LogSuite,
-    ArrivalSuite,
+    ImportSuite,
     PhaseSuite,
     EndingSuite,
     StateSuite,
@@ -68,13 +68,13 @@ class StoreSuite(
     CorrectionSuite,
     WorkSuite,
     LaneSuite,
-    LandingSuite,
+    ReplaySuite,
     ContentSuite,
     ExpirySuite,
     TurnDeletionSuite,
     DeletionSuite,
     TokenSuite,
-    TrailSuite,
+    PrefixHashSuite,
     BrokenRequestSuite,
     RequestSuite,
     RefusalSuite,
@@ -85,7 +85,6 @@ class StoreSuite(
 
 
 __all__ = [
-    "ArrivalSuite",
     "BranchSuite",
     "BrokenRequestSuite",
     "ChunkSuite",
@@ -98,23 +97,24 @@ __all__ = [
     "ExpirySuite",
     "FillingSuite",
     "FoldSuite",
+    "ImportSuite",
     "IndexSuite",
-    "LandingSuite",
     "LaneSuite",
     "LogSuite",
     "MemorySuite",
     "NamespaceSuite",
     "PhaseSuite",
     "PinSuite",
+    "PrefixHashSuite",
     "RecordSuite",
     "RefusalSuite",
+    "ReplaySuite",
     "RequestSuite",
     "RollbackSuite",
     "SessionSuite",
     "StateSuite",
     "StoreSuite",
     "TokenSuite",
-    "TrailSuite",
     "TurnDeletionSuite",
     "TurnSuite",
     "VectorSuite",

@@ -26,13 +26,13 @@ class BrokenRequestSuite:
         for _ in range(2):
             branch = await new_branch(store, NewSession(owner=ANN))
             turns.append(await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=PrefixHashes(body=7))))
-        assert await store.trails.join_broken(ANN, 7, since=past) is None, "nothing broke"
+        assert await store.prefix_hashes.join_broken(ANN, 7, since=past) is None, "nothing broke"
         for turn in reversed(turns):
-            await store.trails.note_broken(turn.id)
-        assert await store.trails.join_broken(BOB, 7, since=past) is None
-        assert await store.trails.join_broken(ANN, 8, since=past) is None
-        assert await store.trails.join_broken(ANN, 7, since=now() + timedelta(minutes=1)) is None
-        joined = [await store.trails.join_broken(ANN, 7, since=past) for _ in range(3)]
+            await store.prefix_hashes.note_broken(turn.id)
+        assert await store.prefix_hashes.join_broken(BOB, 7, since=past) is None
+        assert await store.prefix_hashes.join_broken(ANN, 8, since=past) is None
+        assert await store.prefix_hashes.join_broken(ANN, 7, since=now() + timedelta(minutes=1)) is None
+        joined = [await store.prefix_hashes.join_broken(ANN, 7, since=past) for _ in range(3)]
         assert joined == [turns[0].id, turns[1].id, None]
 
     @pytest.mark.req("API-15")
@@ -42,8 +42,8 @@ class BrokenRequestSuite:
         await store.turns.fail(turn.id, WORKER, TurnEnd(outcome="failed", error=Problem(code="x", message="x")))
         native = await answer_turn(store, branch.id, "Hi", "Hello")
         for each in (turn, native):
-            await store.trails.note_broken(each.id)
-        assert await store.trails.join_broken(ANN, 7, since=now() - timedelta(minutes=1)) is None
+            await store.prefix_hashes.note_broken(each.id)
+        assert await store.prefix_hashes.join_broken(ANN, 7, since=now() - timedelta(minutes=1)) is None
 
     @pytest.mark.req("API-15")
     async def test_the_unanswered_requests_of_a_dead_worker_are_broken(self, store: Store) -> None:
@@ -53,8 +53,8 @@ class BrokenRequestSuite:
             turns.append(await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=PrefixHashes(body=7))))
         for turn in turns[1:]:
             await respond(store, turn, "Hello")
-        await store.trails.note_delivered([turns[2].id])
+        await store.prefix_hashes.note_delivered([turns[2].id])
         taker = await store.workers.enter()
         await store.workers.take_over(WORKER, by=taker.id)
-        joined = [await store.trails.join_broken(ANN, 7, since=past) for _ in range(3)]
+        joined = [await store.prefix_hashes.join_broken(ANN, 7, since=past) for _ in range(3)]
         assert joined == [turns[0].id, turns[1].id, None], "what was delivered is no broken request"

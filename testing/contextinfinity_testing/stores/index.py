@@ -77,7 +77,7 @@ class FindingSuite:
         (recorded,) = await store.turns.record(branch.id, [exchange("alpha one", "alpha two")])
         logged = await store.turns.log(branch.id, say("user", "alpha three"))
         await store.turns.log(branch.id, say("assistant", "alpha four"))
-        await store.arrivals.add(branch.id, [ImportedMessage(message=say("user", "alpha five"), place=0)])
+        await store.imports.add(branch.id, [ImportedMessage(message=say("user", "alpha five"), place=0)])
         (brought,) = await store.turns.history(branch.id, limit=1)
         assert await found(store, "alpha") == [
             TextPosition(brought.id, "user"),
@@ -242,7 +242,7 @@ class ScopeSuite:
             ImportedMessage(message=say("user", "heron at noon"), place=0, created_at=NOON),
             ImportedMessage(message=say("assistant", "heron at one"), place=1, created_at=NOON + hour),
         ]
-        await store.arrivals.add(branch.id, brought)
+        await store.imports.add(branch.id, brought)
         await store.turns.record(branch.id, [Exchange(message=say("user", "heron at two"), created_at=NOON + 2 * hour)])
         await store.turns.record(branch.id, [exchange("heron now")])
         assert await texts(store, "heron", Scope(since=NOON, until=NOON + hour)) == ["heron at noon"]
@@ -282,7 +282,7 @@ class ReadingSuite:
             ),
             ImportedMessage(message=say("assistant", "good day"), place=1, details={"name": 7}),
         ]
-        await store.arrivals.add(branch.id, brought)
+        await store.imports.add(branch.id, brought)
         (turn,) = await store.turns.history(branch.id)
         asked, answered = await store.index.read([TextPosition(turn.id, "user"), TextPosition(turn.id, "assistant")])
         assert (asked.said_at, asked.speaker, asked.external_ids) == (NOON, "Caroline", ("m0",))

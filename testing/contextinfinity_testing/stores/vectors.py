@@ -183,7 +183,7 @@ class VectorSuite:
         branch = await new_branch(store)
         long_ago = datetime(2019, 5, 1, tzinfo=UTC)
         arrival = ImportedMessage(message=say("user", "long ago"), place=0, created_at=long_ago)
-        await store.arrivals.add(branch.id, [arrival])
+        await store.imports.add(branch.id, [arrival])
         (turn,) = await store.turns.history(branch.id)
         (old,) = await store.chunks.index(turn.id, [slice_of("long ago", "long ago", embedding=at(1))])
         new = await put(store, branch.id, at(2))

@@ -135,7 +135,7 @@ async def test_every_kind_of_content_of_chatgpt_is_kept(store: Store) -> None:
     assert await store.contents.blob(blob)
     assert [len(blobs_of(blocks_of((item,)))) for item in second.rounds] == [0, 1, 0, 1], "a plot and a screenshot"
     assert (third.user_message.rendered_text, third.text) == ("And the martins?", "They stay until September.")
-    origins = (await store.arrivals.origins([first.id]))[first.id]
+    origins = (await store.imports.origins([first.id]))[first.id]
     assert "Swifts leave early." in str([origin.details for origin in origins])
 
 
@@ -147,7 +147,7 @@ async def test_files_artifacts_sources_and_memories_of_claude_are_kept(store: St
     assert "Oven card\n\nHeat to 250 degrees." in str(blocks_of(first.rounds)).replace("\\n", "\n")
     assert "https://example.org/ovens" in str(output_of(first.rounds[-1]))
     assert (second.user_message.rendered_text, second.answer) == ("Note\nThanks, is stone better?", None)
-    origins = (await store.arrivals.origins([second.id]))[second.id]
+    origins = (await store.imports.origins([second.id]))[second.id]
     assert "Stone keeps heat." in str([origin.details for origin in origins])
     (lines,) = await lines_of(store, "memories-acc")
     assert [question for _, question, _ in lines] == ["**Work**\n\nRuns a bakery in Braga.", "Rye breads only."]
@@ -215,7 +215,7 @@ async def test_open_webui_and_librechat_exports_keep_their_branches(store: Store
     assert other == [(1, "How often do I oil a chain?", "Every 300 km.")]
     assert chain[1][1] == "With which oil?\n\noils.txt:\nWax, dry, wet."
     turn = (await turns_of(store, "8852cc30-0001-4c1e-9000-00000000e001"))[-1]
-    assert "Dry roads." in str((await store.arrivals.origins([turn.id]))[turn.id])
+    assert "Dry roads." in str((await store.imports.origins([turn.id]))[turn.id])
     await load(store, SAMPLES / "librechat.json")
     tides, second = await lines_of(store, "9953dd40-0001-4c1e-9000-00000000f001")
     assert [answer for _, _, answer in tides] == ["At 06:12 and 18:40.", "At 07:01 and 19:30."]

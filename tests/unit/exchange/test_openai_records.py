@@ -32,7 +32,7 @@ def said(**record: Any) -> ParsedMessage:
 
 
 def blocks(**record: Any) -> Any:
-    return said(**record).arrival.message.blocks
+    return said(**record).imported.message.blocks
 
 
 def reason(data: bytes) -> str:
@@ -43,15 +43,15 @@ def reason(data: bytes) -> str:
 
 def test_a_plain_record_is_a_message_with_its_id_and_time() -> None:
     read = said(role="user", content="Hello", id=7, created_at="2023-05-08T13:56:00Z", thread_id="t", name="Ada")
-    assert read.arrival.message == say("user", "Hello")
-    assert (read.arrival.external_id, read.session) == ("7", "t")
-    assert read.arrival.created_at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
-    assert read.arrival.details == {"name": "Ada"}
+    assert read.imported.message == say("user", "Hello")
+    assert (read.imported.external_id, read.session) == ("7", "t")
+    assert read.imported.created_at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    assert read.imported.details == {"name": "Ada"}
 
 
 @pytest.mark.parametrize(("given_role", "role"), [("developer", "system"), ("function", "tool"), ("tool", "tool")])
 def test_roles_are_those_of_the_ledger(given_role: str, role: str) -> None:
-    assert said(role=given_role, content="x").arrival.message.role == role
+    assert said(role=given_role, content="x").imported.message.role == role
 
 
 @pytest.mark.parametrize("field", ["thread_id", "session_id", "conversation_id"])
@@ -62,8 +62,8 @@ def test_a_record_may_name_its_conversation(field: str) -> None:
 
 def test_fields_nobody_knows_are_kept_as_details() -> None:
     read = said(role="assistant", content="x", model="gpt", likes=[1, {"a": None}], refusal=None, created_at="soon")
-    assert read.arrival.details == {"model": "gpt", "likes": [1, {"a": None}], "created_at": "soon"}
-    assert (read.arrival.model, read.arrival.created_at) == ("gpt", None)
+    assert read.imported.details == {"model": "gpt", "likes": [1, {"a": None}], "created_at": "soon"}
+    assert (read.imported.model, read.imported.created_at) == ("gpt", None)
 
 
 def test_parts_become_blocks_and_strange_ones_stay_as_they_are() -> None:
@@ -87,7 +87,7 @@ def test_parts_become_blocks_and_strange_ones_stay_as_they_are() -> None:
 def test_a_picture_in_a_data_uri_becomes_a_blob(part: dict[str, Any]) -> None:
     read = said(role="user", content=[part])
     source = {"type": "blob", "sha256": SHA256, "detail": "low"}
-    assert read.arrival.message.blocks == (ImageBlock(media_type="image/png", source=source),)
+    assert read.imported.message.blocks == (ImageBlock(media_type="image/png", source=source),)
     assert read.blobs == {SHA256: (PIXELS, "image/png")}
 
 
@@ -108,7 +108,7 @@ def test_calls_and_results_are_kept_as_blocks() -> None:
     )
     calls[0]["function"] = {"name": "look", "arguments": "{broken"}
     assert blocks(role="assistant", content="", tool_calls=calls)[0].input == "{broken"
-    assert said(role="tool", content="Seen.", tool_call_id="c1").arrival.message == Message(
+    assert said(role="tool", content="Seen.", tool_call_id="c1").imported.message == Message(
         role="tool", blocks=(ToolResultBlock(tool_use_id="c1", content=(TextBlock(text="Seen."),)),)
     )
     old = {"name": "look", "arguments": "{}"}
@@ -164,7 +164,7 @@ def test_bytes_that_are_no_message_say_why(data: bytes, words: str) -> None:
 
 def test_a_record_may_say_very_much_but_not_hold_a_crowd_of_values() -> None:
     csv = '1,2,"3",' * 500_000
-    assert said_in(json.dumps({"role": "user", "content": csv}).encode()).arrival.message.rendered_text == csv
+    assert said_in(json.dumps({"role": "user", "content": csv}).encode()).imported.message.rendered_text == csv
     for crowd in (b"{},", b'"a",'):
         with pytest.raises(Unfit, match="more than 1,000,000 values"):
             said_in(b'{"role": "user", "content": "x", "y": [' + crowd * 1_200_000 + b"0]}")

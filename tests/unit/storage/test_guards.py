@@ -273,6 +273,6 @@ def dump(connection: apsw.Connection) -> list[object]:
 )
 async def test_where_a_message_came_from_never_changes(ledger: SqliteStore, ledger_path: Path, change: str) -> None:
     branch = await new_branch(ledger)
-    await ledger.arrivals.add(branch.id, [ImportedMessage(message=say("user", "Hello."), place=0, external_id="m0")])
+    await ledger.imports.add(branch.id, [ImportedMessage(message=say("user", "Hello."), place=0, external_id="m0")])
     with pytest.raises(apsw.ConstraintError, match="immutable"):
         connect(str(ledger_path)).execute(change)

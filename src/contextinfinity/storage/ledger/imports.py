@@ -46,11 +46,11 @@ class Pair(NamedTuple):
         return self.answer is None and self.said[0].message.role != "assistant"
 
 
-def pairs_of(arrivals: Sequence[ImportedMessage], there: Collection[int] = ()) -> list[Pair]:
+def pairs_of(imported: Sequence[ImportedMessage], there: Collection[int] = ()) -> list[Pair]:
     """Group messages into turns, but not across positions that exist already."""
     pairs: list[Pair] = []
     known = sorted(there)
-    for each in arrivals:
+    for each in imported:
         last = pairs[-1] if pairs else None
         if last is not None and bisect(known, last.said[-1].place) != bisect(known, each.place):
             last = None
@@ -76,14 +76,14 @@ def exchange_of(pair: Pair) -> Exchange:
     )
 
 
-def hash_of(arrival: ImportedMessage) -> bytes:
+def hash_of(imported: ImportedMessage) -> bytes:
     """Return a short hash of a message's content, to recognise it within one conversation."""
-    return wire.content_hash(arrival.message)[:HASH_BYTES]
+    return wire.content_hash(imported.message)[:HASH_BYTES]
 
 
-def check_arrivals(arrivals: Sequence[ImportedMessage]) -> None:
+def check_imported(imported: Sequence[ImportedMessage]) -> None:
     """Raise ``InvalidInput`` for imported messages that cannot be stored."""
-    for each in arrivals:
+    for each in imported:
         check_message(each.message)
         check_json(each.details, "details")
         if not 0 <= each.place <= LARGEST_COUNT:
@@ -92,9 +92,9 @@ def check_arrivals(arrivals: Sequence[ImportedMessage]) -> None:
             raise InvalidInput(f"The id has {len(each.external_id)} characters; it may have 1 to {LONGEST_ID}.")
 
 
-def _brings_results(arrival: ImportedMessage) -> bool:
-    blocks = arrival.message.blocks
-    return arrival.message.role == "tool" and any(isinstance(block, ToolResultBlock) for block in blocks)
+def _brings_results(imported: ImportedMessage) -> bool:
+    blocks = imported.message.blocks
+    return imported.message.role == "tool" and any(isinstance(block, ToolResultBlock) for block in blocks)
 
 
 _EXPORTED = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
@@ -229,7 +229,7 @@ class ImportStore(StoreResource):
     origins = looks(origins_of_turn)
     beginning = reads(read_beginning)
 
-    async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
+    async def add(self, branch_id: BranchId, imported: Sequence[ImportedMessage]) -> ImportCounts:
         """Append the messages that the session does not have yet, as turns in phase Done without an owner.
 
         One state covers all of them. If the first message is an answer, and the branch's newest turn was imported
@@ -237,8 +237,8 @@ class ImportStore(StoreResource):
         between them do not form one turn. Raises ``OutOfOrder`` if there is something to add while turns of the branch
         are neither committed nor failed.
         """
-        check_arrivals(arrivals)
-        hashed = [(each, hash_of(each)) for each in arrivals]
+        check_imported(imported)
+        hashed = [(each, hash_of(each)) for each in imported]
         return await self._database.write(lambda connection: add_messages(connection, branch_id, hashed), bulk=True)
 
     async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
@@ -253,7 +253,7 @@ class ImportStore(StoreResource):
 
         for turn in turns:
             check_message(turn.message)
-            check_arrivals(turn.messages)
+            check_imported(turn.messages)
             if turn.answer is not None:
                 check_message(turn.answer)
         return await self._database.write(lambda connection: add_turns(connection, session_id, turns), bulk=True)

@@ -57,7 +57,7 @@ class PostgresStore(LedgerStore):
         self.workers: Workers = LeasedWorkers(everybody, self._locks)
         self.jobs: Jobs = Jobs(everybody)
         self.tokens: Tokens = Tokens(everybody)
-        self.landings: ReplayStore = ReplayStore(everybody)
+        self.replays: ReplayStore = ReplayStore(everybody)
 
     def held_up(self, *, reading: bool = False) -> float:
         """Return for how many seconds the server has given no sign while this process waits for it."""

@@ -413,12 +413,12 @@ class WorkersProxy(Proxy[Workers]):
 class ImportsProxy(Proxy[ImportStore]):
     """``ImportStore``: imports are never spooled; they follow what is spooled of their conversation."""
 
-    async def add(self, branch_id: BranchId, arrivals: Sequence[ImportedMessage]) -> ImportCounts:
+    async def add(self, branch_id: BranchId, imported: Sequence[ImportedMessage]) -> ImportCounts:
         """Add messages to a branch; ``LedgerAway`` while the ledger does not have all of the branch."""
         if self._held.branch(branch_id) is not None:
             await self._held.land()
         self._held.refuse_held(branch_id)
-        return await self._ledger.add(branch_id, arrivals)
+        return await self._ledger.add(branch_id, imported)
 
     async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
         """Add turns to a session; ``LedgerAway`` while the ledger does not have all of the session."""

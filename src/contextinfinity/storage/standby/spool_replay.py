@@ -152,7 +152,7 @@ class Replay:
             if not is_mine or not spooled.turns:
                 return ()
             try:
-                return await self._through(lambda: self._ledger.landings.take_blockers(tuple(spooled.turns), dead, by))
+                return await self._through(lambda: self._ledger.replays.take_blockers(tuple(spooled.turns), dead, by))
             except NOT_NOW as error:
                 log.info("the turns before the spool %s cannot be taken over yet: %s", path, error)
                 return ()
@@ -249,7 +249,7 @@ class Replay:
     async def _write(self, item: Item) -> Turn:
         if isinstance(item, ReplayedTurn):
             new = item.new and replace(item.new, branch_id=self._place(item.new.branch_id))
-            return await self._ledger.landings.land(replace(item, new=new))
+            return await self._ledger.replays.land(replace(item, new=new))
         (turn,) = await self._ledger.turns.record(self._place(item.branch_id), (item.exchange,))
         return turn
 

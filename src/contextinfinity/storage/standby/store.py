@@ -52,15 +52,15 @@ class StandbyStore:
         self.jobs = cast(Jobs, proxies.JobsProxy(held, ledger.jobs))
         self._workers = proxies.WorkersProxy(held, ledger.workers)
         self.workers = cast(Workers, self._workers)
-        self.arrivals = cast(ImportStore, proxies.ImportsProxy(held, ledger.arrivals))
-        self.trails = cast(PrefixHashStore, proxies.PrefixHashesProxy(held, ledger.trails))
+        self.imports = cast(ImportStore, proxies.ImportsProxy(held, ledger.imports))
+        self.prefix_hashes = cast(PrefixHashStore, proxies.PrefixHashesProxy(held, ledger.prefix_hashes))
         self.deletions = cast(Deletions, proxies.DeletionsProxy(held, ledger.deletions))
         self.chunks = ledger.chunks
         self.index = ledger.index
         self.vectors = ledger.vectors
         self.memories = ledger.memories
         self.tokens = ledger.tokens
-        self.landings = ledger.landings
+        self.replays = ledger.replays
         self.transfers = ledger.transfers
 
     def held_up(self, *, reading: bool = False) -> float:

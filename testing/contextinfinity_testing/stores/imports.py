@@ -54,14 +54,14 @@ async def sides(store: Store, branch_id: BranchId) -> list[tuple[str, str | None
 IN_TURNS = [("Be brief.", None), ("one", "1"), ("and more", None), ("two", None), ("two", "2")]
 
 
-class ArrivalSuite:
+class ImportSuite:
     """Messages from elsewhere."""
 
     @pytest.mark.req("LEDGER-4", "THREAD-13")
     async def test_arrivals_become_turns_that_are_done_and_nobodys(self, store: Store) -> None:
         branch = await new_branch(store)
         head = await store.states.pin(branch.id, "fact")
-        assert await store.arrivals.add(branch.id, arrivals(*TALK)) == ImportCounts(added=7)
+        assert await store.imports.add(branch.id, arrivals(*TALK)) == ImportCounts(added=7)
         assert await sides(store, branch.id) == IN_TURNS
         turns = await store.turns.history(branch.id)
         state = await store.states.head(branch.id)
@@ -75,12 +75,12 @@ class ArrivalSuite:
     async def test_what_arrived_once_does_not_arrive_again(self, store: Store, ids: bool) -> None:
         branch = await new_branch(store)
         given = arrivals(*TALK, ids=ids)
-        await store.arrivals.add(branch.id, given)
+        await store.imports.add(branch.id, given)
         before = await store.branches.get(branch.id)
-        assert await store.arrivals.add(branch.id, given) == ImportCounts(skipped=7)
+        assert await store.imports.add(branch.id, given) == ImportCounts(skipped=7)
         assert await store.branches.get(branch.id) == before
         grown = [*given, *arrivals(("user", "three"), ids=ids, first=7)]
-        assert await store.arrivals.add(branch.id, grown) == ImportCounts(added=1, skipped=7)
+        assert await store.imports.add(branch.id, grown) == ImportCounts(added=1, skipped=7)
         assert await sides(store, branch.id) == [*IN_TURNS, ("three", None)]
 
     @pytest.mark.req("LEDGER-6")
@@ -89,37 +89,37 @@ class ArrivalSuite:
         given = arrivals(*TALK, ids=ids)
         for cut in range(len(given) + 1):
             branch = await new_branch(store)
-            await store.arrivals.add(branch.id, given[:cut])
-            await store.arrivals.add(branch.id, given)
+            await store.imports.add(branch.id, given[:cut])
+            await store.imports.add(branch.id, given)
             assert await sides(store, branch.id) == IN_TURNS
 
     async def test_the_same_words_in_another_place_are_another_message(self, store: Store) -> None:
         branch = await new_branch(store)
-        await store.arrivals.add(branch.id, arrivals(("user", "ok")))
-        assert await store.arrivals.add(branch.id, arrivals(("user", "ok"), first=1)) == ImportCounts(added=1)
-        assert await store.arrivals.add(branch.id, arrivals(("user", "no"), first=1)) == ImportCounts(added=1)
+        await store.imports.add(branch.id, arrivals(("user", "ok")))
+        assert await store.imports.add(branch.id, arrivals(("user", "ok"), first=1)) == ImportCounts(added=1)
+        assert await store.imports.add(branch.id, arrivals(("user", "no"), first=1)) == ImportCounts(added=1)
 
     async def test_a_file_that_lost_its_ids_is_known_by_its_places(self, store: Store) -> None:
         branch = await new_branch(store)
-        await store.arrivals.add(branch.id, arrivals(*TALK, ids=True))
-        assert await store.arrivals.add(branch.id, arrivals(*TALK)) == ImportCounts(skipped=7)
+        await store.imports.add(branch.id, arrivals(*TALK, ids=True))
+        assert await store.imports.add(branch.id, arrivals(*TALK)) == ImportCounts(skipped=7)
 
     @pytest.mark.req("LEDGER-4")
     async def test_an_id_that_other_words_have_is_told_and_they_stay(self, store: Store) -> None:
         branch = await new_branch(store)
-        await store.arrivals.add(branch.id, arrivals(("user", "one"), ids=True))
+        await store.imports.add(branch.id, arrivals(("user", "one"), ids=True))
         edited = [replace(each, external_id="m0") for each in arrivals(("user", "other"), ("user", "one"), first=3)]
-        assert await store.arrivals.add(branch.id, edited) == ImportCounts(skipped=1, clashing=(3,))
+        assert await store.imports.add(branch.id, edited) == ImportCounts(skipped=1, clashing=(3,))
         twice = [replace(each, external_id="new") for each in arrivals(("user", "a"), ("user", "b"), ("user", "a"))]
-        assert await store.arrivals.add(branch.id, twice) == ImportCounts(added=1, skipped=1, clashing=(1,))
+        assert await store.imports.add(branch.id, twice) == ImportCounts(added=1, skipped=1, clashing=(1,))
         assert await sides(store, branch.id) == [("one", None), ("a", None)]
 
     async def test_ids_belong_to_their_session(self, store: Store) -> None:
         one, other = await new_branch(store), await new_branch(store)
         for branch in (one, other):
-            assert await store.arrivals.add(branch.id, arrivals(*TALK, ids=True)) == ImportCounts(added=7)
+            assert await store.imports.add(branch.id, arrivals(*TALK, ids=True)) == ImportCounts(added=7)
         fork = await store.branches.fork(one.id, at=1)
-        assert await store.arrivals.add(fork.id, arrivals(*TALK, ids=True)) == ImportCounts(skipped=7)
+        assert await store.imports.add(fork.id, arrivals(*TALK, ids=True)) == ImportCounts(skipped=7)
 
     async def test_origins_are_read_back_question_first(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -128,10 +128,10 @@ class ArrivalSuite:
         question = replace(question, created_at=moment, details={"name": "Ada"})
         answer = replace(answer, external_id=None, model="old-model")
         await store.turns.record(branch.id, [exchange("said here", "yes")])
-        await store.arrivals.add(branch.id, [question, answer])
+        await store.imports.add(branch.id, [question, answer])
         here, there = await store.turns.history(branch.id)
         assert (there.created_at, there.model) == (moment, "old-model")
-        origins = await store.arrivals.origins([here.id, there.id, new_id()])
+        origins = await store.imports.origins([here.id, there.id, new_id()])
         assert list(origins) == [there.id]
         first, second = origins[there.id]
         assert (first.side, first.place, first.external_id) == ("user", 0, "m0")
@@ -142,12 +142,12 @@ class ArrivalSuite:
     async def test_the_beginning_of_a_session_is_read_by_place(self, store: Store) -> None:
         branch = await new_branch(store)
         given = arrivals(*TALK, ids=True)
-        await store.arrivals.add(branch.id, given[3:])
-        await store.arrivals.add(branch.id, given[:3])
-        read = await store.arrivals.beginning(branch.session_id, limit=5)
+        await store.imports.add(branch.id, given[3:])
+        await store.imports.add(branch.id, given[:3])
+        read = await store.imports.beginning(branch.session_id, limit=5)
         assert [(origin.place, origin.external_id) for origin in read] == [(n, f"m{n}") for n in range(5)]
-        assert await store.arrivals.beginning(branch.session_id, limit=0) == ()
-        assert await store.arrivals.beginning(new_id()) == ()
+        assert await store.imports.beginning(branch.session_id, limit=0) == ()
+        assert await store.imports.beginning(new_id()) == ()
 
     async def test_results_of_tools_that_follow_each_other_are_one_message(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -160,12 +160,12 @@ class ArrivalSuite:
             say("assistant", "Seen."),
         ]
         given = [ImportedMessage(message=message, place=at, external_id=f"m{at}") for at, message in enumerate(said)]
-        assert await store.arrivals.add(branch.id, given) == ImportCounts(added=5)
-        assert await store.arrivals.add(branch.id, given) == ImportCounts(skipped=5)
+        assert await store.imports.add(branch.id, given) == ImportCounts(added=5)
+        assert await store.imports.add(branch.id, given) == ImportCounts(skipped=5)
         asked, told = await store.turns.history(branch.id)
         assert asked.answer == said[1]
         assert (told.user_message, told.answer) == (Message(role="tool", blocks=tuple(results)), said[4])
-        origins = (await store.arrivals.origins([told.id]))[told.id]
+        origins = (await store.imports.origins([told.id]))[told.id]
         assert [(origin.side, origin.external_id) for origin in origins] == [
             ("user", "m2"),
             ("user", "m3"),
@@ -177,18 +177,18 @@ class ArrivalSuite:
     async def test_an_answer_closes_a_question_that_arrived_before(self, store: Store) -> None:
         branch = await new_branch(store)
         given = arrivals(("user", "one"), ("assistant", "1"), ids=True)
-        await store.arrivals.add(branch.id, given[:1])
-        await store.arrivals.add(branch.id, given[1:])
+        await store.imports.add(branch.id, given[:1])
+        await store.imports.add(branch.id, given[1:])
         (turn,) = await store.turns.history(branch.id)
         assert (turn.outcome, turn.answer) == ("completed", say("assistant", "1"))
-        origins = (await store.arrivals.origins([turn.id]))[turn.id]
+        origins = (await store.imports.origins([turn.id]))[turn.id]
         assert [origin.external_id for origin in origins] == ["m0", "m1"]
 
     async def test_an_answer_closes_no_question_that_stood_after_it(self, store: Store) -> None:
         branch = await new_branch(store)
         first, answer, second = arrivals(("user", "one"), ("assistant", "1"), ("user", "two"))
-        await store.arrivals.add(branch.id, [first, second])
-        assert await store.arrivals.add(branch.id, [first, answer, second]) == ImportCounts(added=1, skipped=2)
+        await store.imports.add(branch.id, [first, second])
+        assert await store.imports.add(branch.id, [first, answer, second]) == ImportCounts(added=1, skipped=2)
         assert await sides(store, branch.id) == [("one", None), ("two", None), ("1", None)]
 
     @pytest.mark.parametrize("ids", [True, False])
@@ -197,30 +197,30 @@ class ArrivalSuite:
     ) -> None:
         branch = await new_branch(store)
         given = arrivals(("user", "one"), ("user", "two"), ("assistant", "2"), ids=ids)
-        await store.arrivals.add(branch.id, given[1:2])
-        assert await store.arrivals.add(branch.id, given) == ImportCounts(added=2, skipped=1)
+        await store.imports.add(branch.id, given[1:2])
+        assert await store.imports.add(branch.id, given) == ImportCounts(added=2, skipped=1)
         assert await sides(store, branch.id) == [("two", None), ("one", None), ("2", None)]
 
     async def test_a_record_that_comes_twice_parts_no_question_from_its_answer(self, store: Store) -> None:
         branch = await new_branch(store)
         said = arrivals(("user", "one"), ("user", "one"), ("assistant", "1"))
         given = [replace(each, external_id=name) for each, name in zip(said, "aab", strict=True)]
-        assert await store.arrivals.add(branch.id, given) == ImportCounts(added=2, skipped=1)
+        assert await store.imports.add(branch.id, given) == ImportCounts(added=2, skipped=1)
         assert await sides(store, branch.id) == [("one", "1")]
 
     async def test_an_answer_closes_no_question_that_was_asked_here(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.turns.log(branch.id, say("user", "asked here"))
-        await store.arrivals.add(branch.id, arrivals(("assistant", "from elsewhere")))
+        await store.imports.add(branch.id, arrivals(("assistant", "from elsewhere")))
         assert await sides(store, branch.id) == [("asked here", None), ("from elsewhere", None)]
 
     @pytest.mark.req("LEDGER-4")
     async def test_an_answer_closes_no_question_that_a_summary_tells_of(self, store: Store) -> None:
         branch = await new_branch(store)
-        await store.arrivals.add(branch.id, arrivals(("user", "one")))
+        await store.imports.add(branch.id, arrivals(("user", "one")))
         fold = StateDraft(branch_id=branch.id, reason="fold", summary="Something was asked.", covers_turn_seq=1)
         await store.states.commit(fold, expected_head=None)
-        await store.arrivals.add(branch.id, arrivals(("assistant", "late"), first=1))
+        await store.imports.add(branch.id, arrivals(("assistant", "late"), first=1))
         assert await sides(store, branch.id) == [("one", None), ("late", None)]
 
     # --- what is refused ---
@@ -228,16 +228,16 @@ class ArrivalSuite:
     @pytest.mark.parametrize("phase", [Phase.ACCEPTED, Phase.RESPONDING, Phase.RESPONSE_FINALIZED])
     async def test_nothing_arrives_past_an_unsettled_turn(self, store: Store, phase: Phase) -> None:
         branch = await new_branch(store)
-        await store.arrivals.add(branch.id, arrivals(("user", "one")))
+        await store.imports.add(branch.id, arrivals(("user", "one")))
         turn = await turn_in(store, branch.id, phase)
         with pytest.raises(OutOfOrder):
-            await store.arrivals.add(branch.id, arrivals(*TALK))
+            await store.imports.add(branch.id, arrivals(*TALK))
         assert (await store.turns.history(branch.id))[1:] == (turn,)
-        assert await store.arrivals.add(branch.id, arrivals(("user", "one"))) == ImportCounts(skipped=1)
+        assert await store.imports.add(branch.id, arrivals(("user", "one"))) == ImportCounts(skipped=1)
 
     async def test_arrivals_come_in_whole_or_not_at_all(self, store: Store) -> None:
         branch = await new_branch(store)
-        await store.arrivals.add(branch.id, arrivals(("user", "one")))
+        await store.imports.add(branch.id, arrivals(("user", "one")))
         before = await store.branches.get(branch.id)
         (answer, good) = arrivals(("assistant", "1"), ("user", "two"), first=1)
         picture = ImageBlock(media_type="image/png", source=blob_source("0" * 64))
@@ -251,19 +251,19 @@ class ArrivalSuite:
             replace(good, message=Message(role="user", blocks=(picture,))),
         ):
             with pytest.raises(InvalidInput):
-                await store.arrivals.add(branch.id, [answer, good, bad])
+                await store.imports.add(branch.id, [answer, good, bad])
         assert await store.branches.get(branch.id) == before
         assert await sides(store, branch.id) == [("one", None)]
-        assert len(await store.arrivals.beginning(branch.session_id)) == 1
+        assert len(await store.imports.beginning(branch.session_id)) == 1
         with pytest.raises(NotFound):
-            await store.arrivals.add(new_id(), [good])
-        assert await store.arrivals.add(branch.id, []) == ImportCounts()
+            await store.imports.add(new_id(), [good])
+        assert await store.imports.add(branch.id, []) == ImportCounts()
 
     @pytest.mark.req("LEDGER-6")
     async def test_two_that_bring_the_same_bring_it_once(self, store: Store) -> None:
         branch = await new_branch(store)
         given = arrivals(*TALK, ids=True)
-        done = await asyncio.gather(*(store.arrivals.add(branch.id, given[at:]) for at in (0, 3, 0, 5)))
+        done = await asyncio.gather(*(store.imports.add(branch.id, given[at:]) for at in (0, 3, 0, 5)))
         assert sum(each.added for each in done) == 7
         said = [side for turn in await sides(store, branch.id) for side in turn if side is not None]
         assert sorted(said) == sorted(text for _, text in TALK)

@@ -36,7 +36,7 @@ def trail(*texts: str, begun: str = "", owner: Owner = ANN) -> int:
 
 async def found(store: Store, answered: int) -> PrefixHashEnd:
     """Find the place of a prefix hash that is stored."""
-    end = await store.trails.end(ANN, answered)
+    end = await store.prefix_hashes.end(ANN, answered)
     assert end is not None
     return end
 
@@ -54,7 +54,7 @@ async def thread(store: Store, *texts: str, owner: Owner = ANN) -> Branch:
     return branch
 
 
-class TrailSuite:
+class PrefixHashSuite:
     """A conversation that is sent again is matched to its stored turns."""
 
     @pytest.mark.req("API-7")
@@ -65,25 +65,25 @@ class TrailSuite:
         assert (end.session_id, end.branch_id, end.turn_seq, end.is_free) == (branch.session_id, branch.id, 2, True)
         end = await found(store, far)
         assert (end.turn_seq, end.is_free) == (1, False)
-        assert await store.trails.end(ANN, trail("And?", "Nothing")) is None
-        assert await store.trails.end(ANN, trail("Hi")) is None
+        assert await store.prefix_hashes.end(ANN, trail("And?", "Nothing")) is None
+        assert await store.prefix_hashes.end(ANN, trail("Hi")) is None
 
     @pytest.mark.req("API-7")
     async def test_nobody_is_led_to_what_somebody_else_said(self, store: Store) -> None:
         mine = await thread(store, "Hi", "Hello")
         theirs = await thread(store, "Hi", "Hello", owner=BOB)
         for owner, branch in ((ANN, mine), (BOB, theirs)):
-            end = await store.trails.end(owner, trail("Hi", "Hello", owner=owner))
+            end = await store.prefix_hashes.end(owner, trail("Hi", "Hello", owner=owner))
             assert end is not None
             assert end.session_id == branch.session_id
         walked = trail("Hi", "Hello")
-        assert await store.trails.end(BOB, walked) is None
-        assert await store.trails.end(ANN, walked, session_id=mine.session_id) is not None
-        assert await store.trails.end(ANN, walked, session_id=theirs.session_id) is None
+        assert await store.prefix_hashes.end(BOB, walked) is None
+        assert await store.prefix_hashes.end(ANN, walked, session_id=mine.session_id) is not None
+        assert await store.prefix_hashes.end(ANN, walked, session_id=theirs.session_id) is None
         said = exchange("Hi", "Hello")
-        assert [end.session_id for end in await store.trails.exchanges(ANN, said)] == [mine.session_id]
-        assert await store.trails.exchanges(ANN, said, session_id=theirs.session_id) == ()
-        assert await store.trails.exchanges(Owner(user_id="ann", org_id="else"), said) == ()
+        assert [end.session_id for end in await store.prefix_hashes.exchanges(ANN, said)] == [mine.session_id]
+        assert await store.prefix_hashes.exchanges(ANN, said, session_id=theirs.session_id) == ()
+        assert await store.prefix_hashes.exchanges(Owner(user_id="ann", org_id="else"), said) == ()
 
     @pytest.mark.req("API-7")
     async def test_of_equal_trails_one_comes_that_nothing_follows_and_of_those_the_newest(self, store: Store) -> None:
@@ -102,25 +102,27 @@ class TrailSuite:
     async def test_an_exchange_that_was_gone_on_from_is_found_where_no_free_one_says_it(self, store: Store) -> None:
         gone_on = await thread(store, "Hi", "Hello", "And?", "Nothing", "So?", "Well")
         said = exchange("And?", "Nothing")
-        (end,) = await store.trails.exchanges(ANN, said)
+        (end,) = await store.prefix_hashes.exchanges(ANN, said)
         assert (end.branch_id, end.turn_seq, end.is_free) == (gone_on.id, 2, False)
         fork = await store.branches.fork(gone_on.id, at=2)
-        (end,) = await store.trails.exchanges(ANN, said)
+        (end,) = await store.prefix_hashes.exchanges(ANN, said)
         assert (end.branch_id, end.turn_seq, end.is_free, end.is_fresh) == (fork.id, 2, True, True)
         await answer_turn(store, fork.id, "Or?", "Something")
-        (end,) = await store.trails.exchanges(ANN, said)
+        (end,) = await store.prefix_hashes.exchanges(ANN, said)
         assert (end.branch_id, end.is_free) == (gone_on.id, False)
         other = await thread(store, "Ho", "Hello", "And?", "Nothing")
-        ends = await store.trails.exchanges(ANN, said)
+        ends = await store.prefix_hashes.exchanges(ANN, said)
         assert [(end.branch_id, end.is_free) for end in ends] == [(other.id, True), (gone_on.id, False)]
         await store.branches.fork(other.id, at=2)
-        assert len(await store.trails.exchanges(ANN, said)) == 2, "each turn once, however many branches begin there"
+        assert len(await store.prefix_hashes.exchanges(ANN, said)) == 2, (
+            "each turn once, however many branches begin there"
+        )
 
     @pytest.mark.req("API-13")
     async def test_equal_exchanges_are_given_up_to_a_limit(self, store: Store) -> None:
         for number in range(MOST_CANDIDATES + 3):
             await thread(store, f"Hi {number}", "Hello", "Thanks", "Welcome")
-        assert len(await store.trails.exchanges(ANN, exchange("Thanks", "Welcome"))) == MOST_CANDIDATES + 1
+        assert len(await store.prefix_hashes.exchanges(ANN, exchange("Thanks", "Welcome"))) == MOST_CANDIDATES + 1
 
     @pytest.mark.req("API-13")
     async def test_the_different_continuations_of_an_opening_are_counted_in_all_threads(self, store: Store) -> None:
@@ -144,7 +146,7 @@ class TrailSuite:
         turn = await store.turns.accept(replace(new_turn(branch.id, "And?"), trail=PrefixHashes(body=7)))
         await respond(store, turn, "Nothing")
         assert (await found(store, trail("Hi", "Hello", "And?", "Nothing"))).turn_id == turn.id
-        assert await store.trails.end(ANN, trail("And?", "Nothing")) is None
+        assert await store.prefix_hashes.end(ANN, trail("And?", "Nothing")) is None
 
     @pytest.mark.req("API-7")
     async def test_a_turn_without_an_answer_leads_nowhere_and_neither_does_what_it_follows(self, store: Store) -> None:
@@ -154,7 +156,7 @@ class TrailSuite:
         end = await found(store, trail("Hi", "Hello"))
         assert not end.is_free
         await final_turn(store, branch.id, "Well?", "Well")
-        assert len(await store.trails.exchanges(ANN, exchange("Well?", "Well"))) == 1
+        assert len(await store.prefix_hashes.exchanges(ANN, exchange("Well?", "Well"))) == 1
 
     @pytest.mark.req("API-7")
     async def test_a_branch_begun_after_turns_that_failed_leaves_off_before_them(self, store: Store) -> None:
@@ -170,13 +172,13 @@ class TrailSuite:
         branch = await new_branch(store, NewSession(owner=ANN))
         told = [Exchange(message=say("user", f"Q{n}"), answer=say("assistant", f"A{n}")) for n in range(3)]
         await store.turns.record(branch.id, told)
-        (end,) = await store.trails.exchanges(ANN, exchange("Q2", "A2"))
+        (end,) = await store.prefix_hashes.exchanges(ANN, exchange("Q2", "A2"))
         assert (end.branch_id, end.turn_seq, end.is_free) == (branch.id, 3, True)
-        assert await store.trails.exchanges(ANN, exchange("Q1", "A1")) == ()
+        assert await store.prefix_hashes.exchanges(ANN, exchange("Q1", "A1")) == ()
         await store.turns.log(branch.id, say("user", "Q3"))
-        assert await store.trails.exchanges(ANN, exchange("Q2", "A2")) == ()
+        assert await store.prefix_hashes.exchanges(ANN, exchange("Q2", "A2")) == ()
         await store.turns.log(branch.id, say("assistant", "A3"))
-        (end,) = await store.trails.exchanges(ANN, exchange("Q3", "A3"))
+        (end,) = await store.prefix_hashes.exchanges(ANN, exchange("Q3", "A3"))
         assert (end.branch_id, end.turn_seq) == (branch.id, 4)
 
     @pytest.mark.req("API-7")
@@ -186,7 +188,7 @@ class TrailSuite:
         end = await found(store, trail("Hi", "Hello"))
         assert end.is_free
         await final_turn(store, branch.id, "And?", "Nothing")
-        place = await store.trails.end(ANN, trail("Hi", "Hello", "And?", "Nothing"))
+        place = await store.prefix_hashes.end(ANN, trail("Hi", "Hello", "And?", "Nothing"))
         assert place is not None
 
     @pytest.mark.req("API-7")
@@ -195,7 +197,7 @@ class TrailSuite:
         await turn_in(store, branch.id, Phase.RESPONDING)
         end = await found(store, trail("Hi", "Hello"))
         assert not end.is_free
-        (end,) = await store.trails.exchanges(ANN, exchange("Hi", "Hello"))
+        (end,) = await store.prefix_hashes.exchanges(ANN, exchange("Hi", "Hello"))
         assert not end.is_free
 
     @pytest.mark.req("API-7")
@@ -215,27 +217,27 @@ class TrailSuite:
         branch = await new_branch(store, NewSession(owner=ANN))
         brought = PrefixHashes(asked=trail("Long ago", "It was", "Hi", begun="carl"), body=7)
         turn = await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=brought))
-        walked = await store.trails.walked(ANN, brought)
+        walked = await store.prefix_hashes.walked(ANN, brought)
         assert walked is not None
         assert (walked.turn_id, walked.phase) == (turn.id, turn.phase)
         await respond(store, turn, "Hello")
-        assert await store.trails.end(ANN, trail("Hi", "Hello")) is None
-        place = await store.trails.end(ANN, trail("Long ago", "It was", "Hi", "Hello", begun="carl"))
+        assert await store.prefix_hashes.end(ANN, trail("Hi", "Hello")) is None
+        place = await store.prefix_hashes.end(ANN, trail("Long ago", "It was", "Hi", "Hello", begun="carl"))
         assert place is not None
         assert place.turn_id == turn.id
-        assert await store.trails.walked(BOB, brought) is None
-        assert await store.trails.walked(ANN, replace(brought, body=8)) is None
+        assert await store.prefix_hashes.walked(BOB, brought) is None
+        assert await store.prefix_hashes.walked(ANN, replace(brought, body=8)) is None
         assert brought.asked is not None
-        assert await store.trails.asked(ANN, brought.asked) == (turn.id,)
-        assert await store.trails.asked(BOB, brought.asked) == ()
-        walked = await store.trails.walked(ANN, brought)
+        assert await store.prefix_hashes.asked(ANN, brought.asked) == (turn.id,)
+        assert await store.prefix_hashes.asked(BOB, brought.asked) == ()
+        walked = await store.prefix_hashes.walked(ANN, brought)
         assert walked is not None
         assert walked.phase is Phase.RESPONSE_FINALIZED
         again = await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=brought))
-        walked = await store.trails.walked(ANN, brought)
+        walked = await store.prefix_hashes.walked(ANN, brought)
         assert walked is not None
         assert walked.turn_id == again.id
-        assert set(await store.trails.asked(ANN, brought.asked)) == {again.id, turn.id}
+        assert set(await store.prefix_hashes.asked(ANN, brought.asked)) == {again.id, turn.id}
 
     @pytest.mark.req("API-7")
     async def test_a_message_that_has_to_follow_a_turn_is_refused_where_others_went_on(self, store: Store) -> None:
@@ -265,10 +267,10 @@ class TrailSuite:
         )
         other = await new_branch(store, NewSession(owner=ANN))
         await store.turns.record(other.id, [told])
-        assert len(await store.trails.exchanges(ANN, after(mine, answer))) == 1
-        assert len(await store.trails.exchanges(ANN, after(told.alone or 0, answer))) == 1
+        assert len(await store.prefix_hashes.exchanges(ANN, after(mine, answer))) == 1
+        assert len(await store.prefix_hashes.exchanges(ANN, after(told.alone or 0, answer))) == 1
         for said in (question, told.message):
-            assert await store.trails.exchanges(ANN, after(alone(said, ANN), answer)) == ()
+            assert await store.prefix_hashes.exchanges(ANN, after(alone(said, ANN), answer)) == ()
 
     @pytest.mark.req("API-7")
     async def test_turns_from_elsewhere_are_found_where_they_brought_a_trail(self, store: Store) -> None:
@@ -276,11 +278,11 @@ class TrailSuite:
         told = [Exchange(message=say("user", "Hi"), answer=say("assistant", "Hello"), asked=trail("Hi"))]
         told.append(Exchange(message=say("user", "And?"), answer=say("assistant", "Nothing")))
         await store.turns.record(branch.id, told)
-        assert await store.trails.end(ANN, trail("Hi", "Hello")) is not None
-        assert await store.trails.end(ANN, trail("Hi", "Hello", "And?", "Nothing")) is None
+        assert await store.prefix_hashes.end(ANN, trail("Hi", "Hello")) is not None
+        assert await store.prefix_hashes.end(ANN, trail("Hi", "Hello", "And?", "Nothing")) is None
         await answer_turn(store, branch.id, "So?", "Well")
-        assert await store.trails.end(ANN, trail("Hi", "Hello", "And?", "Nothing", "So?", "Well")) is None
-        ends = await store.trails.exchanges(ANN, exchange("So?", "Well"))
+        assert await store.prefix_hashes.end(ANN, trail("Hi", "Hello", "And?", "Nothing", "So?", "Well")) is None
+        ends = await store.prefix_hashes.exchanges(ANN, exchange("So?", "Well"))
         assert [end.branch_id for end in ends] == [branch.id]
 
     @pytest.mark.req("API-7", "SAFE-4")
@@ -288,5 +290,5 @@ class TrailSuite:
         branch = await thread(store, "Hi", "Hello")
         while (await store.deletions.delete(branch.session_id)).more:
             pass
-        assert await store.trails.end(ANN, trail("Hi", "Hello")) is None
-        assert await store.trails.exchanges(ANN, exchange("Hi", "Hello")) == ()
+        assert await store.prefix_hashes.end(ANN, trail("Hi", "Hello")) is None
+        assert await store.prefix_hashes.exchanges(ANN, exchange("Hi", "Hello")) == ()
