@@ -13,7 +13,7 @@ from contextinfinity.domain.ids import from_millis, to_millis
 from contextinfinity.exchange.openai_messages import Unfit, said_in
 from contextinfinity.exchange.records import Record, elements_of, lines_of
 from contextinfinity.exchange.times import moment_of
-from contextinfinity.storage.ledger.imports import check_arrivals, hash_of
+from contextinfinity.storage.ledger.imports import check_imported, hash_of
 from tests.unit.exchange.crumbs import Crumbs
 
 JSON = st.recursive(
@@ -88,6 +88,6 @@ def test_whatever_a_record_holds_it_is_a_message_that_can_be_kept_or_is_refused(
         read = said_in(json.dumps(record).encode())
     except Unfit:
         return
-    check_arrivals((read.imported,))
+    check_imported((read.imported,))
     assert len(hash_of(read.imported)) == 16
     assert read.imported.message.blocks
