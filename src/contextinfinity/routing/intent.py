@@ -57,23 +57,23 @@ def intent_of(text: str, earlier: Sequence[str] = ()) -> Purpose:
 
     A follow-up ("now with a loop", "and in Germany?") has the intent of the message before it.
     """
-    alone = _alone(text)
-    if alone.intent != "other" or not _follows_on(text):
+    alone = _intent_without_history(text)
+    if alone.intent != "other" or not _is_follow_up(text):
         return alone
     for before in reversed(earlier[-EARLIER:]):
-        found = _alone(before)
+        found = _intent_without_history(before)
         confidence = round(GOES_ON * found.confidence, 2)
-        if found.intent == "code" or (found.intent == "factual" and _asks_on(text)):
+        if found.intent == "code" or (found.intent == "factual" and _continues_question(text)):
             return Purpose(found.intent, f"it continues a message with this reason: {found.reason}", confidence)
-        if not _follows_on(before):
+        if not _is_follow_up(before):
             break
     return alone
 
 
-def _alone(text: str) -> Purpose:
+def _intent_without_history(text: str) -> Purpose:
     if len(text) >= LONG:
-        return _of_a_long_one(text)
-    ends = _ends(text)
+        return _intent_of_long_text(text)
+    ends = _first_and_last_part(text)
     read = IntentSigns(ends)
     if _is_small_talk(read):
         return Purpose("small_talk", "it is a greeting, thanks or the like", 0.9)
@@ -81,25 +81,25 @@ def _alone(text: str) -> Purpose:
         return Purpose("long_document", "it includes a text to work on", 0.85)
     if intent_words.BROUGHT_ALONG.seen_in(read) and intent_words.DOCUMENT.seen_in(read):
         return Purpose("long_document", "it is about an included document", 0.89)
-    return _of_a_question(ends, read)
+    return _intent_of_short_text(ends, read)
 
 
-def _ends(text: str) -> str:
+def _first_and_last_part(text: str) -> str:
     return text if len(text) <= 2 * LOOKED_AT else f"{text[:LOOKED_AT]}\n{text[-LOOKED_AT:]}"
 
 
-def _of_a_long_one(text: str) -> Purpose:
+def _intent_of_long_text(text: str) -> Purpose:
     if _looks_like_code(text):
         return Purpose("code", "most of it is code", 0.85)
     return Purpose("long_document", "it includes a long text", 0.9)
 
 
-def _of_a_question(text: str, read: IntentSigns) -> Purpose:
+def _intent_of_short_text(text: str, read: IntentSigns) -> Purpose:
     named = entities(text)
     code = _code_score(text, read, named)
     if code >= 3:
         return Purpose("code", "it contains code or is mostly about code", 0.9)
-    fact = _fact(text, named)
+    fact = _requested_fact(text, named)
     if fact and fact.is_firm:
         return fact.purpose
     if code >= 2:
@@ -122,13 +122,13 @@ def _code_score(text: str, read: IntentSigns, named: Sequence[Entity]) -> int:
     score = 3 if "```" in text or intent_words.CODE_ERROR.search(text) else 0
     score += 2 * intent_words.SURELY_CODE.seen_in(read) + intent_words.TOOLS.number_in(read)
     score += 2 * (text.count("`") >= 2) + 2 * (intent_words.SHELL_PIPE.search(text) is not None)
-    score += min(3, sum(_weight(entity) for entity in named))
+    score += min(3, sum(_code_evidence(entity) for entity in named))
     score += 2 * any(intent_words.CODE_LINE.search(line[:300]) for line in text.splitlines()[:LINES_SEEN])
     spoken = intent_words.PROGRAMMING.number_in(read)
     return score + spoken if score else spoken - 1
 
 
-def _weight(entity: Entity) -> int:
+def _code_evidence(entity: Entity) -> int:
     """Score a name as evidence for code; a word with an inner capital may be a typo or a brand."""
     if entity.kind == "path":
         return 2 * (entity.text.rpartition(".")[2].lower() in intent_words.CODE_ENDINGS)
@@ -164,7 +164,7 @@ class _Fact(Struct, frozen=True):
         return Purpose("factual", self.reason, self.confidence)
 
 
-def _fact(text: str, named: Sequence[Entity]) -> _Fact | None:
+def _requested_fact(text: str, named: Sequence[Entity]) -> _Fact | None:
     """Return the fact that a message asks for, if any."""
     asked = IntentSigns(intent_words.LEADING_UP.sub("", text))
     if intent_words.TASKS.open(asked) or not intent_words.ABOUT_US.isdisjoint(asked.words):
@@ -181,24 +181,24 @@ def _fact(text: str, named: Sequence[Entity]) -> _Fact | None:
         return _Fact("it asks for a general fact", False, 0.75)
     if intent_words.ASKS.open(asked) and has_name and not intent_words.SUPPOSING.seen_in(asked):
         return _Fact("it asks about something with a name", False, 0.8)
-    if is_known and (is_fresh or has_name or len(asked.list) <= 3) and _is_a_search(asked):
+    if is_known and (is_fresh or has_name or len(asked.list) <= 3) and _looks_like_search_query(asked):
         return _Fact("it asks for news", False, 0.75)
     return None
 
 
-def _is_a_search(asked: IntentSigns) -> bool:
+def _looks_like_search_query(asked: IntentSigns) -> bool:
     return len(asked.list) <= SHORT_SEARCH and "." not in asked.text.rstrip(". ")
 
 
 # --- what was said before
 
 
-def _follows_on(text: str) -> bool:
-    first_words = words(_ends(text))
+def _is_follow_up(text: str) -> bool:
+    first_words = words(_first_and_last_part(text))
     return goes_on(text) or (
         len(first_words) <= SHORT_FOLLOW_UP and (pointing(first_words) > 0 or "now" in first_words)
     )
 
 
-def _asks_on(text: str) -> bool:
+def _continues_question(text: str) -> bool:
     return "?" in text or words(text[:100])[:1] in (["and"], ["und"], ["et"], ["y"])

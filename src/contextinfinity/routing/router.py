@@ -21,7 +21,7 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS
 from contextinfinity.routing.intent import UNKNOWN, Purpose, intent_of
 from contextinfinity.routing.router_inputs import ModelFacts, RouteQuery, cannot, is_away
-from contextinfinity.routing.rule_matching import against, in_words
+from contextinfinity.routing.rule_matching import in_words, mismatch
 from contextinfinity.settings import Router
 
 NOT_THERE = "the model no longer exists"
@@ -34,14 +34,18 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
     by_name = {model.name: model for model in models}
     purpose = _purpose(query, router)
     if query.asked_for is not None:
-        return _as_asked(query, query.asked_for, by_name, purpose)
-    named, home = tuple(_named(query, router)), home_of(query, by_name, router)
+        return _requested_route(query, query.asked_for, by_name, purpose)
+    named, home = tuple(_default_candidates(query, router)), home_of(query, by_name, router)
     if not router.enabled:
         return Route(model=home, reason="The router is switched off.", home=home, **labels(purpose))
     considered: list[Considered] = []
     chosen = _by_rule(query, by_name, router, purpose, by_name.get(home), considered)
-    others = (*named, *_fallbacks(router))
-    chosen = chosen or _by_name(others, query, by_name, considered) or _in_spite_of(others, query, by_name, considered)
+    others = (*named, *_fallback_candidates(router))
+    chosen = (
+        chosen
+        or _first_usable(others, query, by_name, considered)
+        or _first_recently_failed(others, query, by_name, considered)
+    )
     if chosen is None:
         reason = f"No model can answer this request. {_reasons_against(considered)}".strip()
         return Route(model=None, reason=reason, home=home, **labels(purpose), considered=tuple(considered))
@@ -53,7 +57,7 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
         home=home,
         **labels(purpose),
         window=by_name[model].abilities.context_limit,
-        fallbacks=tuple(_able(stand_ins, query, by_name)),
+        fallbacks=tuple(_usable_fallbacks(stand_ins, query, by_name)),
         considered=tuple(considered),
     )
 
@@ -69,11 +73,11 @@ def _purpose(query: RouteQuery, router: Router) -> Purpose:
     return intent_of(query.contextualised or query.text, query.earlier) if wanted else UNKNOWN
 
 
-def home_of(query: RouteQuery, there: Container[str], router: Router) -> str:
+def home_of(query: RouteQuery, available: Container[str], router: Router) -> str:
     """Return the model that answers if no rule matches; ``there`` are the available models."""
     if query.asked_for is not None:
         return query.asked_for
-    return next((name for name, _ in _named(query, router) if name in there), query.default_model)
+    return next((name for name, _ in _default_candidates(query, router) if name in available), query.default_model)
 
 
 def next_after(route: Route, failed: str, error_kind: str) -> Route | None:
@@ -85,32 +89,32 @@ def next_after(route: Route, failed: str, error_kind: str) -> Route | None:
     if error_kind not in KINDS or error_kind in FINAL:
         return None
     least = route.window + 1 if error_kind == "size" else 0
-    left = [fallback for fallback in route.fallbacks if fallback.model != failed]
-    place = next((place for place, fallback in enumerate(left) if fallback.window >= least), None)
+    remaining = [fallback for fallback in route.fallbacks if fallback.model != failed]
+    place = next((place for place, fallback in enumerate(remaining) if fallback.window >= least), None)
     if place is None:
         return None
-    instead = left[place]
+    successor = remaining[place]
     return replace(
         route,
-        model=instead.model,
-        window=instead.window,
-        reason=f"{failed} could not answer: {KINDS[error_kind].what}; {instead.model} answers instead.",
-        fallbacks=tuple(left[place + 1 :]),
+        model=successor.model,
+        window=successor.window,
+        reason=f"{failed} could not answer: {KINDS[error_kind].what}; {successor.model} answers instead.",
+        fallbacks=tuple(remaining[place + 1 :]),
     )
 
 
-def _as_asked(query: RouteQuery, name: str, there: Mapping[str, ModelFacts], purpose: Purpose) -> Route:
-    if name not in there:
-        known = ", ".join(sorted(there))
+def _requested_route(query: RouteQuery, name: str, available: Mapping[str, ModelFacts], purpose: Purpose) -> Route:
+    if name not in available:
+        known = ", ".join(sorted(available))
         raise InvalidInput(f"There is no model {name!r}; there are: {known}.", hint="Name it under [models].")
-    wrong = cannot(there[name], query)
-    reason = f"{name} was asked for by name" + (f", though {wrong}." if wrong else ".")
-    considered = Considered(model=name, by="asked for by name", against=wrong)
-    window = there[name].abilities.context_limit
+    objection = cannot(available[name], query)
+    reason = f"{name} was asked for by name" + (f", though {objection}." if objection else ".")
+    considered = Considered(model=name, by="asked for by name", against=objection)
+    window = available[name].abilities.context_limit
     return Route(model=name, reason=reason, home=name, **labels(purpose), window=window, considered=(considered,))
 
 
-def _named(query: RouteQuery, router: Router) -> Iterator[tuple[str, str]]:
+def _default_candidates(query: RouteQuery, router: Router) -> Iterator[tuple[str, str]]:
     """Yield the models that may answer if no rule matches, in order of precedence."""
     if query.branch_model is not None:
         yield query.branch_model, "the branch's model"
@@ -121,13 +125,13 @@ def _named(query: RouteQuery, router: Router) -> Iterator[tuple[str, str]]:
     yield query.default_model, "the default model"
 
 
-def _fallbacks(router: Router) -> Iterator[tuple[str, str]]:
+def _fallback_candidates(router: Router) -> Iterator[tuple[str, str]]:
     yield from ((name, "a fallback") for name in router.fallbacks)
 
 
 def _by_rule(
     query: RouteQuery,
-    there: Mapping[str, ModelFacts],
+    available: Mapping[str, ModelFacts],
     router: Router,
     purpose: Purpose,
     home: ModelFacts | None,
@@ -135,47 +139,47 @@ def _by_rule(
 ) -> tuple[str, str] | None:
     """Return the first matching rule whose model can take the request."""
     for number, rule in enumerate(router.rules, 1):
-        model = there.get(rule.model)
-        wrong = against(rule, query, purpose, model, home)
-        wrong = wrong or (_against(model, query) if model else NOT_THERE)
-        considered.append(Considered(model=rule.model, by=f"rule {number}", against=wrong))
-        if not wrong:
+        model = available.get(rule.model)
+        objection = mismatch(rule, query, purpose, model, home)
+        objection = objection or (_reason_against(model, query) if model else NOT_THERE)
+        considered.append(Considered(model=rule.model, by=f"rule {number}", against=objection))
+        if not objection:
             return rule.model, f"{rule.model} answers by rule {number}: {in_words(rule, purpose).rstrip('.')}."
     return None
 
 
-def _by_name(
+def _first_usable(
     named: Iterable[tuple[str, str]],
     query: RouteQuery,
-    there: Mapping[str, ModelFacts],
+    available: Mapping[str, ModelFacts],
     considered: list[Considered],
 ) -> tuple[str, str] | None:
     """Return the first of these models that can take the request."""
     passed: list[Considered] = []
-    for name, by in _each_once(named):
-        wrong = _against(there[name], query) if name in there else NOT_THERE
-        seen = Considered(model=name, by=by, against=wrong)
+    for name, by in _without_duplicates(named):
+        objection = _reason_against(available[name], query) if name in available else NOT_THERE
+        seen = Considered(model=name, by=by, against=objection)
         considered.append(seen)
-        if not wrong:
+        if not objection:
             return name, f"{_reasons_against(passed)} {name} answers: it is {by}.".strip()
         passed.append(seen)
     return None
 
 
-def _in_spite_of(
+def _first_recently_failed(
     named: Iterable[tuple[str, str]],
     query: RouteQuery,
-    there: Mapping[str, ModelFacts],
+    available: Mapping[str, ModelFacts],
     considered: Sequence[Considered],
 ) -> tuple[str, str] | None:
     """Return the first model that is able but failed recently; it is tried anyway."""
-    for name, _ in _each_once(named):
-        if name in there and not cannot(there[name], query):
+    for name, _ in _without_duplicates(named):
+        if name in available and not cannot(available[name], query):
             return name, f"{_reasons_against(considered)} {name} is used anyway.".strip()
     return None
 
 
-def _each_once(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _without_duplicates(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for name, by in named:
         if name not in seen:
@@ -183,14 +187,16 @@ def _each_once(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             yield name, by
 
 
-def _able(names: Iterable[str], query: RouteQuery, there: Mapping[str, ModelFacts]) -> Iterator[Fallback]:
+def _usable_fallbacks(
+    names: Iterable[str], query: RouteQuery, available: Mapping[str, ModelFacts]
+) -> Iterator[Fallback]:
     """Yield the models that can take the request; those that failed recently come last."""
-    able = [there[name] for name in names if name in there and not cannot(there[name], query)]
+    able = [available[name] for name in names if name in available and not cannot(available[name], query)]
     for model in sorted(able, key=lambda model: bool(is_away(model))):
         yield Fallback(model=model.name, window=model.abilities.context_limit)
 
 
-def _against(model: ModelFacts, query: RouteQuery) -> str:
+def _reason_against(model: ModelFacts, query: RouteQuery) -> str:
     return is_away(model) or cannot(model, query)
 
 

@@ -18,23 +18,23 @@ NAMES = {
 """The intents in words."""
 
 
-def against(rule: Rule, query: RouteQuery, purpose: Purpose, model: ModelFacts | None, home: ModelFacts | None) -> str:
+def mismatch(rule: Rule, query: RouteQuery, purpose: Purpose, model: ModelFacts | None, home: ModelFacts | None) -> str:
     """Return why a rule does not match, or an empty string.
 
     ``model`` is the rule's, ``home`` the one that would answer without rules; None means that there is no such model.
     """
     if rule.intent is not None and rule.intent != purpose.intent:
         return f"the message is about {NAMES[purpose.intent]}, not {NAMES[rule.intent]}"
-    missing = _no_need(rule, query, home) or _of_another_length(rule, query) or _of_another_user(rule, query)
-    return missing or _too_dear(rule, query, model)
+    missing = _unneeded(rule, query, home) or _length_mismatch(rule, query) or _user_mismatch(rule, query)
+    return missing or _price_mismatch(rule, query, model)
 
 
 def in_words(rule: Rule, purpose: Purpose) -> str:
     """Return why a rule matched: its own reason if it has one."""
-    return rule.reason or "; ".join(_held(rule, purpose))
+    return rule.reason or "; ".join(_matched_conditions(rule, purpose))
 
 
-def _held(rule: Rule, purpose: Purpose) -> Iterator[str]:
+def _matched_conditions(rule: Rule, purpose: Purpose) -> Iterator[str]:
     if rule.intent is not None:
         yield f"the message is about {NAMES[rule.intent]}: {purpose.reason}"
     if rule.needs is not None:
@@ -53,7 +53,7 @@ def _held(rule: Rule, purpose: Purpose) -> Iterator[str]:
         yield f"it costs no more than ${rule.max_price:g}"
 
 
-def _no_need(rule: Rule, query: RouteQuery, home: ModelFacts | None) -> str:
+def _unneeded(rule: Rule, query: RouteQuery, home: ModelFacts | None) -> str:
     if rule.needs == "images" and not query.images:
         return "there are no images"
     if rule.needs == "tools" and not query.tools:
@@ -63,7 +63,7 @@ def _no_need(rule: Rule, query: RouteQuery, home: ModelFacts | None) -> str:
     return ""
 
 
-def _of_another_length(rule: Rule, query: RouteQuery) -> str:
+def _length_mismatch(rule: Rule, query: RouteQuery) -> str:
     if not _between(rule.min_tokens, query.message_tokens, rule.max_tokens):
         return f"the message has {query.message_tokens} tokens"
     if not _between(rule.min_context_tokens, query.context_tokens, rule.max_context_tokens):
@@ -75,13 +75,13 @@ def _between(least: int | None, count: int, most: int | None) -> bool:
     return (least is None or least <= count) and (most is None or count <= most)
 
 
-def _of_another_user(rule: Rule, query: RouteQuery) -> str:
+def _user_mismatch(rule: Rule, query: RouteQuery) -> str:
     if rule.user is not None and rule.user != query.user:
         return "another user asks"
     return "another organisation asks" if rule.org is not None and rule.org != query.org else ""
 
 
-def _too_dear(rule: Rule, query: RouteQuery, model: ModelFacts | None) -> str:
+def _price_mismatch(rule: Rule, query: RouteQuery, model: ModelFacts | None) -> str:
     if rule.max_price is None or model is None:
         return ""
     price = price_of(model, query)
