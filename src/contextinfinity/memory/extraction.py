@@ -82,7 +82,7 @@ def facts_in(text: str) -> list[StatedFact]:
 def _facts(stated: Stated, said_at: datetime, when: When, *, is_long: bool) -> Iterator[StatedFact]:
     request = request_in(stated.text)
     if request is not None:
-        found = _requested(stated.text, request, said_at, when)
+        found = _facts_of_request(stated.text, request, said_at, when)
     elif len(stated.text) > LONGEST_SENTENCE or is_order(stated.text):
         return
     else:
@@ -95,7 +95,7 @@ def _facts(stated: Stated, said_at: datetime, when: When, *, is_long: bool) -> I
         yield fact if request is None else replace(fact, origin="asked", confidence=1.0, weight=max(fact.weight, 6))
 
 
-def _requested(text: str, request: StatedFact, said_at: datetime, when: When) -> list[StatedFact]:
+def _facts_of_request(text: str, request: StatedFact, said_at: datetime, when: When) -> list[StatedFact]:
     """Return the facts in a request to remember; if they cover less than half of it, also the request itself as a
     note.
     """
@@ -114,17 +114,17 @@ def _table_facts(text: str) -> Iterator[StatedFact]:
             start, end = match.span()
             if any(start < last and first < end for first, last in taken) or not is_meant(text, start, end):
                 continue
-            facts = [*_of(row, match)]
+            facts = [*_facts_of_match(row, match)]
             if facts and row.kind != "self":
                 taken.append((start, end))
             yield from facts
 
 
-def _of(row: Row, match: re.Match[str]) -> Iterator[StatedFact]:
+def _facts_of_match(row: Row, match: re.Match[str]) -> Iterator[StatedFact]:
     """Yield the facts of one match; a list after one verb yields several."""
     named = {name[0]: value for name, value in match.groupdict().items() if value is not None}
     whole = thing(named.get("x", ""))
-    parts = _listed(whole) if "{k}" in row.about and row.about != "prefer" else [whole]
+    parts = _split_list(whole) if "{k}" in row.about and row.about != "prefer" else [whole]
     for part in parts:
         if row.about == "home":
             part = _AROUND.sub("", part)
@@ -133,7 +133,7 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[StatedFact]:
         if not part or len(part.split()) > _LONGEST_THING or row.never.search(part) or _CLAIMS.search(part):
             continue
         forms = {name: of_the_user(thing(value)) for name, value in named.items()}
-        forms["x"] = _cased(of_the_user(part), row)
+        forms["x"] = _capitalised_place(of_the_user(part), row)
         forms["n"] = named.get("n", "").lower()
         forms["p"] = named.get("p", "").lower().replace("favorite", "favourite").replace("color", "colour")
         forms["v"] = "smoke" if forms.get("v") == "smok" else forms.get("v", "")
@@ -174,7 +174,7 @@ def _fact(match: re.Match[str], row: Row, content: str, about: str, replaces: tu
     )
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Split "nuts and shellfish"; "rock and roll", "to cook and bake" and longer phrases are not split."""
     if text.startswith("to "):
         return [text]
@@ -201,7 +201,7 @@ def about_of(content: str) -> str:
     return next((fact.about for fact in facts_in(as_said(content)) if not fact.ends), "")
 
 
-def _cased(text: str, row: Row) -> str:
+def _capitalised_place(text: str, row: Row) -> str:
     """Capitalise a place that was typed in lower case."""
     if text.startswith(("a ", "an ", "the ")):
         return text

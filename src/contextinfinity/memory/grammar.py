@@ -25,7 +25,7 @@ from contextinfinity.memory.third_person import LONGEST, of_the_user, sentence, 
 from contextinfinity.text.keywords import stem
 from contextinfinity.text.vocabulary import phrases, words
 
-Said: TypeAlias = tuple[MemoryKind, str, str]
+ParsedStatement: TypeAlias = tuple[MemoryKind, str, str]
 """The kind of a fact, the fact, and its subject key."""
 
 MOST_WORDS: Final = 22
@@ -129,24 +129,24 @@ class _Clause(Struct, frozen=True):
     @property
     def points(self) -> bool:
         """Whether it refers to something that it does not name."""
-        return _points(self.words)
+        return _is_deictic(self.words)
 
 
 def habits_in(text: str) -> Iterator[StatedFact]:
     """Find what the clauses of a sentence state about the speaker."""
-    if (match := _FAVOURED.match(text)) and (favoured := _favoured(match)) is not None:
-        yield from _made(favoured, 0, len(text))
+    if (match := _FAVOURED.match(text)) and (favoured := _favourite(match)) is not None:
+        yield from _facts_of_clause(favoured, 0, len(text))
         return
     starts = [match.start("s") for match in _SUBJECT.finditer(text)]
     for start, limit in zip(starts, [*starts[1:], len(text)], strict=False):
         border = _BORDER.search(text, start, limit)
         clause = _TAIL.sub("", text[start : border.start() if border else limit].rstrip(" ,"))
-        said = _said(clause)
+        said = _parse(clause)
         if said is not None:
-            yield from _made(said, start, start + len(clause))
+            yield from _facts_of_clause(said, start, start + len(clause))
 
 
-def _made(said: Said, start: int, end: int) -> Iterator[StatedFact]:
+def _facts_of_clause(said: ParsedStatement, start: int, end: int) -> Iterator[StatedFact]:
     kind, content, about = said
     content = sentence(content)
     if len(content) <= LONGEST and len(content.split()) >= 3:
@@ -156,7 +156,7 @@ def _made(said: Said, start: int, end: int) -> Iterator[StatedFact]:
         yield replace(fact, ends=(sort,), named=tuple(named.split())) if is_over else fact
 
 
-def _said(text: str) -> Said | None:
+def _parse(text: str) -> ParsedStatement | None:
     said = {word.lower().strip(",.") for word in text.split()}
     if len(text.split()) > MOST_WORDS or not said.isdisjoint(_W["unsure"]) or "'d" in text or "'ll" in text:
         return None
@@ -172,7 +172,7 @@ def _said(text: str) -> Said | None:
     if match := _VERB.match(text):
         able = _CANNOT.match(match["rest"])
         return _ability(able, together) if able else _habit(_clause(match["rest"], together))
-    return _own(text)
+    return _possessive(text)
 
 
 def _clause(text: str, together: bool) -> _Clause:
@@ -195,12 +195,12 @@ def _is_adverb(low: str, following: str) -> bool:
     return low in _W["adverbs"] or low == "longer" or is_formed
 
 
-def _points(text: str) -> bool:
+def _is_deictic(text: str) -> bool:
     said = [word.lower().strip(",.") for word in text.split()]
     return not _W["pointing"].isdisjoint(said) or said[-1:] == ["one"] or _THAT.search(text) is not None
 
 
-def _state(clause: _Clause) -> Said | None:
+def _state(clause: _Clause) -> ParsedStatement | None:
     """Parse "I am …"."""
     name = _NAME.match(clause.words)
     if name and name[1].split()[0].lower() in _FIRST_NAMES and not clause.denied:
@@ -221,7 +221,7 @@ def _is_trait(clause: _Clause) -> bool:
     return not first.endswith(("ing", "ed")) or first in _W["lasting_participles"]
 
 
-def _perfect(clause: _Clause) -> Said | None:
+def _perfect(clause: _Clause) -> ParsedStatement | None:
     """Parse "I have two cats" and "I've been a nurse for years", which begin alike."""
     is_participle = clause.first in _W["participles"] or clause.first.endswith(("ed", "en", "ung"))
     if not is_participle and not (clause.denied and _FOR_LONG.search(clause.words)):
@@ -234,7 +234,7 @@ def _perfect(clause: _Clause) -> Said | None:
     return "self", f"The user has {clause.denied} {rest}", f"been:{key_of(rest)}"
 
 
-def _possession(clause: _Clause) -> Said | None:
+def _possession(clause: _Clause) -> ParsedStatement | None:
     """Parse what follows "I have"."""
     counted = _HAD.match(clause.words)
     if counted is None or clause.points or clause.first == "to" or _FOR_NOW.search(clause.words):
@@ -246,14 +246,14 @@ def _possession(clause: _Clause) -> Said | None:
     return "self", f"The user {'does not have' if clause.denied else 'has'} {rest}", f"has:{key_of(rest)}"
 
 
-def _habit(clause: _Clause) -> Said | None:
+def _habit(clause: _Clause) -> ParsedStatement | None:
     """Parse "I" and a verb."""
     verb, rest = clause.first, clause.after
     if not verb.isalpha() or verb in _W["modals"]:
         return None
     if verb in ("have", "own"):
         return _possession(_Clause(rest, clause.denied, clause.together)) if rest else None
-    if _points(rest) or (clause.together and verb not in _W["preferences"] and verb not in _TOGETHER):
+    if _is_deictic(rest) or (clause.together and verb not in _W["preferences"] and verb not in _TOGETHER):
         return None
     if ended := _ENDED.match(clause.words):
         left = of_the_user(thing(ended["rest"] or ""))
@@ -265,21 +265,21 @@ def _habit(clause: _Clause) -> Said | None:
         return ("self", said, f"{verb}:{key_of(rest)}") if lived else None
     if (
         verb in _W["at_hand"]
-        or _passing(rest)
+        or _refers_to_conversation(rest)
         or (verb in _W["thinking"] and not _DESPITE.match(clause.words))
         or _NOT_HABITS.match(clause.words)
     ):
         return None
-    return _does(verb, of_the_user(thing(rest)) if rest else "", clause.denied)
+    return _verb_phrase(verb, of_the_user(thing(rest)) if rest else "", clause.denied)
 
 
-def _passing(rest: str) -> bool:
+def _refers_to_conversation(rest: str) -> bool:
     """Return whether "the …" refers to something in the conversation, not to a lasting habit or taste."""
     of = _THE.match(rest)
     return of is not None and of[1].lower() not in _W["the_liked"] and not of[1][0].isupper()
 
 
-def _does(verb: str, rest: str, denied: str) -> Said | None:
+def _verb_phrase(verb: str, rest: str, denied: str) -> ParsedStatement | None:
     does = f"does not {verb}" if denied == "not" else f"{denied} {third(verb)}".lstrip()
     if verb not in _W["preferences"]:
         return "self", f"The user {does} {rest}", f"{stem(verb)}:{key_of(rest)}"
@@ -288,10 +288,10 @@ def _does(verb: str, rest: str, denied: str) -> Said | None:
     return "preference", f"The user {does} {rest}", f"like:{key_of(rest)}"
 
 
-def _ability(able: re.Match[str], together: bool) -> Said | None:
+def _ability(able: re.Match[str], together: bool) -> ParsedStatement | None:
     """Parse "I can swim" and "I can't stand coriander"."""
     verb, rest = able["verb"].lower(), able["rest"] or ""
-    if together or verb not in _W["abilities"] or _points(rest) or (verb == "do" and not rest):
+    if together or verb not in _W["abilities"] or _is_deictic(rest) or (verb == "do" and not rest):
         return None
     rest = of_the_user(thing(rest))
     if verb == "stand":
@@ -303,10 +303,10 @@ def _ability(able: re.Match[str], together: bool) -> Said | None:
     )
 
 
-def _own(text: str) -> Said | None:
+def _possessive(text: str) -> ParsedStatement | None:
     """Parse "my sister is a vet", "my kids love trains"."""
     match = _OWN.match(text) or _OWN_DOES.match(text)
-    if match is None or not match["rest"] or _points(match["rest"]):
+    if match is None or not match["rest"] or _is_deictic(match["rest"]):
         return None
     what, rest = match["what"], match["rest"]
     if "'s " in what:  # something of another person
@@ -331,10 +331,10 @@ def _own(text: str) -> Said | None:
     return "self", f"The user's {of_the_user(what)} {of_the_user(says)}", about
 
 
-def _favoured(match: re.Match[str]) -> Said | None:
+def _favourite(match: re.Match[str]) -> ParsedStatement | None:
     """Parse "Dune is my favourite book"."""
     what, rest = match["what"], match["rest"].rstrip(".! ")
-    if rest.split()[0].lower() not in _W["favourite_of"] or _points(what) or _points(rest):
+    if rest.split()[0].lower() not in _W["favourite_of"] or _is_deictic(what) or _is_deictic(rest):
         return None
     return "preference", f"{what} {match['verb']} the user's {of_the_user(rest)}", f"my:{rest.lower()}"
 

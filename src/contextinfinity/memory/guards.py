@@ -97,7 +97,7 @@ def statements(message: str) -> Iterator[Stated]:
         return
     text, place = _WRAPPED.sub(lambda gap: " " * len(gap[0]), plain_prose(message)), 0
     for sentence in spoken(text).sentences:
-        found = _found(text, sentence, place)
+        found = _position_in(text, sentence, place)
         if found is None:
             continue
         place = found[1]
@@ -111,7 +111,7 @@ def statements(message: str) -> Iterator[Stated]:
         if len(stated) > LONGEST_REQUEST or asks(stated) or _CODE.search(stated) or _LOG.match(stated):
             continue
         exact = found[1] - found[0] == len(sentence)
-        yield Stated(_blanked(stated), *found, exact)
+        yield Stated(_masked_quotations(stated), *found, exact)
 
 
 def mentioning(message: str) -> str:
@@ -120,10 +120,10 @@ def mentioning(message: str) -> str:
         return ""
     if any(found.search(message) for found in (_PLAY, _JOKE, _OPENING, _CODE)) or _ROLE.match(message):
         return ""
-    return _blanked(plain_prose(message))
+    return _masked_quotations(plain_prose(message))
 
 
-def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:
+def _position_in(text: str, sentence: str, place: int) -> tuple[int, int] | None:
     """Return the position of a sentence in a text, regardless of line breaks."""
     at = text.find(sentence, place)
     if at >= 0:
@@ -132,7 +132,7 @@ def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:
     return None if loose is None else loose.span()
 
 
-def _blanked(sentence: str) -> str:
+def _masked_quotations(sentence: str) -> str:
     """Normalise apostrophes and mask quotations, without changing the length."""
     return _QUOTED.sub(lambda quoted: '"' * len(quoted[0]), sentence).replace("’", "'")
 
@@ -150,12 +150,12 @@ def is_meant(sentence: str, start: int, end: int) -> bool:
     clause = clause_start(sentence, start)
     if _DENIED.search(sentence, clause, start):
         return False
-    if not _leads(sentence[clause:start]) or _IN_A_TEXT.search(before):
+    if not _may_precede_statement(sentence[clause:start]) or _IN_A_TEXT.search(before):
         return False
     return not _UNSURE.search(sentence, clause, end) and not _SUPPOSED.match(sentence, clause, end)
 
 
-def _leads(words: str) -> bool:
+def _may_precede_statement(words: str) -> bool:
     """Return whether these words may precede a statement in its clause."""
     return _AT_A_TIME.match(words.lstrip()) is not None or {*re.findall(r"[\w']+", words.lower())} <= _LEADING
 

@@ -100,10 +100,14 @@ class ModelExtractor:
             log.warning("the model that extracts memories failed: %s", type(error).__name__)
             return drawn
         known = [fact.content for fact in drawn.facts]
-        more = [fact for fact in self._sound(claims, stated) if all(alike(fact.content, one) < ALIKE for one in known)]
+        more = [
+            fact
+            for fact in self._supported_claims(claims, stated)
+            if all(alike(fact.content, one) < ALIKE for one in known)
+        ]
         return replace(drawn, facts=(*drawn.facts, *more)[:MOST])
 
-    def _sound(self, claims: tuple[_Claim, ...], stated: list[Stated]) -> Iterator[StatedFact]:
+    def _supported_claims(self, claims: tuple[_Claim, ...], stated: list[Stated]) -> Iterator[StatedFact]:
         """Yield the claims that a quotation supports."""
         for claim in claims:
             fact, quote = sentence(neutral(claim.fact)), claim.quote.replace("’", "'")

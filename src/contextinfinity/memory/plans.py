@@ -67,14 +67,14 @@ def plans_in(text: str, said_at: datetime, when: When) -> Iterator[StatedFact]:
     if (over := _cancelled(text, said_at)) is not None:
         yield over
         return
-    named = next((one for one in when(text, said_at) if _ahead(one, said_at) is not None), None)
-    ahead = None if named is None else _ahead(named, said_at)
+    named = next((one for one in when(text, said_at) if _future_days(one, said_at) is not None), None)
+    ahead = None if named is None else _future_days(named, said_at)
     if named is None or ahead is None:
         return
     for pattern in (_MINE, _KNOWN, _DUE, _MOVED, _HAVE, _GOING, _DOING):
         for match in pattern.finditer(text):
             if is_meant(text, *match.span()) and (pattern not in _ON_A_DAY or _is_near(text, match, named)):
-                yield _planned(match, text, ahead)
+                yield _plan_of(match, text, ahead)
                 return
 
 
@@ -107,7 +107,7 @@ class Days(Struct, frozen=True):
     end: datetime
 
 
-def _ahead(span: StatedPeriod, said_at: datetime) -> Days | None:
+def _future_days(span: StatedPeriod, said_at: datetime) -> Days | None:
     """Interpret a time as a future one: a month or weekday that is not marked as past is the next one."""
     start, end = span.start, span.end
     if end - start > _LONGEST or (end <= said_at and _PAST.search(span.words)):
@@ -123,7 +123,7 @@ def _year_on(moment: datetime) -> datetime:
     return moment.replace(year=moment.year + 1, day=min(moment.day, 28) if moment.month == 2 else moment.day)
 
 
-def _planned(match: re.Match[str], text: str, span: Days) -> StatedFact:
+def _plan_of(match: re.Match[str], text: str, span: Days) -> StatedFact:
     day = _day(span)
     if (hour := _TIME.search(text, match.end())) is not None:
         day = f"{day}, {hour[1]}"

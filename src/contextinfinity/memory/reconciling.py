@@ -44,34 +44,38 @@ def _plain(content: str) -> str:
 def settled(fact: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
     """Return a fact the subject key of the memory it replaces; return None if it ends a fact that is not known."""
     if fact.ends:
-        return _ending(fact, known)
+        return _resolve_ending(fact, known)
     if fact.kind == "plan":
-        return _planned(fact, known)
+        return _resolve_plan(fact, known)
     for memory in known:
-        if _sort(memory.about) != _sort(fact.about) or memory.kind != fact.kind or memory.about == fact.about:
+        if (
+            _category_of(memory.about) != _category_of(fact.about)
+            or memory.kind != fact.kind
+            or memory.about == fact.about
+        ):
             continue
         if same(fact.content, memory.content):
             return replace(fact, about=memory.about)
     return fact
 
 
-def _ending(fact: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
+def _resolve_ending(fact: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
     """Let a fact replace the memories that it ends; a note is ended by its key. Return None if there are none."""
     if fact.kind == "note" and fact.about:
         return fact if any(one.about == fact.about and one.kind == "note" for one in known) else None
     named = set(fact.named)
-    ended = [one.about for one in known if _sort(one.about) in fact.ends and named <= set(terms(one.content))]
+    ended = [one.about for one in known if _category_of(one.about) in fact.ends and named <= set(terms(one.content))]
     return replace(fact, about=ended[0], replaces=(*fact.replaces, *ended[1:])) if ended else None
 
 
-def _planned(fact: StatedFact, known: Iterable[Memory]) -> StatedFact:
+def _resolve_plan(fact: StatedFact, known: Iterable[Memory]) -> StatedFact:
     """Resolve "the flight" to the only known flight."""
     words = set(fact.about.partition(":")[2].split())
     plans = {one.about for one in known if one.kind == "plan" and words <= set(one.about.partition(":")[2].split())}
     return replace(fact, about=plans.pop()) if fact.vague and fact.about not in plans and len(plans) == 1 else fact
 
 
-def _sort(about: str) -> str:
+def _category_of(about: str) -> str:
     return about.partition(":")[0]
 
 
@@ -82,7 +86,7 @@ def meant(unwanted: ForgetRequest, known: Sequence[Memory]) -> list[Memory]:
     exact = [memory for memory in known if memory.content in unwanted.facts]
     if exact:
         return exact
-    of_sort = [one for one in known if one.about in unwanted.abouts or _sort(one.about) in unwanted.abouts]
+    of_sort = [one for one in known if one.about in unwanted.abouts or _category_of(one.about) in unwanted.abouts]
     if of_sort := [one for one in of_sort if {*unwanted.only} <= set(terms(one.content))]:
         return of_sort
     wanted = set(unwanted.words)

@@ -26,7 +26,7 @@ def as_said(fact: str) -> str:
     if match is None:
         return fact
     if match["own"]:
-        return f"My {_PLANNED.sub(_dated, match['rest'])}"
+        return f"My {_PLANNED.sub(_rephrase_dated_plan, match['rest'])}"
     if (noted := _SAID.match(match["rest"])) is not None:
         words = _THEIRS.sub(lambda word: _MINE[word[0].lower()], match["rest"][noted.end() :])
         return f"Remember that {words}"
@@ -36,7 +36,7 @@ def as_said(fact: str) -> str:
     return f"I {before}{_first_person(verb)} {_THEIRS.sub(lambda word: _MINE[word[0].lower()], after)}".strip()
 
 
-def _dated(plan: re.Match[str]) -> str:
+def _rephrase_dated_plan(plan: re.Match[str]) -> str:
     """Rephrase a plan that is written as an event and its date."""
     day = f"from {plan['day']}" if " to " in plan["day"] else f"on {plan['day']}"
     hour = f" at {plan['hour']}" if plan["hour"] else ""

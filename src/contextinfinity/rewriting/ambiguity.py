@@ -76,12 +76,12 @@ def _fits(thing: ReferredThing | Mention, reference: Reference) -> bool:
         case "then":
             return thing.kind == "date"
         case "noun":
-            return _is_called(thing, reference)
+            return _noun_fits(thing, reference)
         case _:
             return False
 
 
-def _is_called(thing: ReferredThing | Mention, reference: Reference) -> bool:
+def _noun_fits(thing: ReferredThing | Mention, reference: Reference) -> bool:
     """Return whether a noun can refer to a thing: it names its kind, or a name of unknown kind."""
     if reference.kind in ("place", "date", "file", "function", "person"):
         return thing.kind == reference.kind

@@ -32,9 +32,9 @@ _PLACES: Final = {
 }
 _COUNTS: Final = everywhere("replies", "counts")
 _ALL: Final = everywhere("replies", "all")
-_BUT: Final = everywhere("replies", "except")
+_EXCEPT: Final = everywhere("replies", "except")
 _MIDDLE: Final = everywhere("replies", "middle")
-_STOPPING: Final = everywhere("replies", "none")
+_CANCELLING: Final = everywhere("replies", "none")
 _RANGE = re.compile(r"\b([1-8]) ?(?:-|–|to|through|bis) ?([1-8])\b")
 _MEANS = re.compile(r"\b(?:mean|meant|meine|meinte)\b\W*(?P<name>[\w.'’ -]{2,60}?)\W*$", re.I)
 _LONGEST_NAME = 3
@@ -83,68 +83,76 @@ def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[
     ``UnmatchedReply.CANCELLED`` means that it is about something else, None that it is unclear.
     """
     names = [str(candidate["name"]) for candidate in candidates]
-    said = [word.replace("’", "'").removesuffix("'s") for word in _WORD.findall(message.lower())]
+    reply_words = [word.replace("’", "'").removesuffix("'s") for word in _WORD.findall(message.lower())]
     if new := _new_name(names, message):
         return (new,)
-    if _BUT & {*said}:
-        return _except(names, said)
-    named = _named(names, said)
-    rest = [word for word in said if word not in _FILLER]
-    left_over = [word for word in rest if not any(_is_of(word, name) for name in named)]
+    if _EXCEPT & {*reply_words}:
+        return _except(names, reply_words)
+    named = _chosen_by_name(names, reply_words)
+    rest = [word for word in reply_words if word not in _FILLER]
+    left_over = [word for word in rest if not any(_matches_name(word, name) for name in named)]
     if named:
         return named if len(left_over) <= _LEFT_OVER else UnmatchedReply.CANCELLED
-    if placed := _placed(names, message, said if len(said) == 1 else rest):
+    if placed := _chosen_by_position(names, message, reply_words if len(reply_words) == 1 else rest):
         return placed
-    asks_anew = message.rstrip().endswith("?") or len(rest) > _LEFT_OVER
-    return UnmatchedReply.CANCELLED if asks_anew or leaves_topic(message) or not _STOPPING.isdisjoint(said) else None
+    is_new_question = message.rstrip().endswith("?") or len(rest) > _LEFT_OVER
+    return (
+        UnmatchedReply.CANCELLED
+        if is_new_question or leaves_topic(message) or not _CANCELLING.isdisjoint(reply_words)
+        else None
+    )
 
 
-def _except(names: list[str], said: list[str]) -> tuple[str, ...] | UnmatchedReply | None:
+def _except(names: list[str], reply_words: list[str]) -> tuple[str, ...] | UnmatchedReply | None:
     """Interpret "not the first one", "all but Vienna": return the rest if it is one name or all others were asked
     for.
     """
-    rest = [word for word in said if word not in _FILLER and word not in _BUT and word not in _ALL]
-    gone = _named(names, said) or _placed(names, "", rest)
-    left = tuple(name for name in names if name not in gone)
-    if gone and left and (len(left) == 1 or _ALL & {*said}):
-        return left
-    return None if gone else UnmatchedReply.CANCELLED
+    rest = [word for word in reply_words if word not in _FILLER and word not in _EXCEPT and word not in _ALL]
+    excluded = _chosen_by_name(names, reply_words) or _chosen_by_position(names, "", rest)
+    remaining = tuple(name for name in names if name not in excluded)
+    if excluded and remaining and (len(remaining) == 1 or _ALL & {*reply_words}):
+        return remaining
+    return None if excluded else UnmatchedReply.CANCELLED
 
 
 def _new_name(names: list[str], message: str) -> str:
     """Return a new name that is the whole reply and not among the candidates; empty if there is none."""
-    found = [one for one in mentions(message) if name_words(one.name).isdisjoint(_FILLER | _STOPPING | _PLACES.keys())]
+    found = [
+        one for one in mentions(message) if name_words(one.name).isdisjoint(_FILLER | _CANCELLING | _PLACES.keys())
+    ]
     if len(found) == 1 and not message.rstrip().endswith("?"):
         outside = _WORD.findall(f"{message[: found[0].start]} {message[found[0].end :]}".lower())
-        name = found[0].name if all(word in _FILLER or word in _STOPPING for word in outside) else ""
+        name = found[0].name if all(word in _FILLER or word in _CANCELLING for word in outside) else ""
     elif means := _MEANS.search(message):
         name = means["name"].strip()
     else:
         return ""
     words = name_words(name)
-    known = any(all(_is_of(word, one) for word in words) for one in names) or not words.isdisjoint(
+    known = any(all(_matches_name(word, one) for word in words) for one in names) or not words.isdisjoint(
         _FILLER | _PLACES.keys() | _ALL
     )
     return name if words and not known and len(name.split()) <= _LONGEST_NAME else ""
 
 
-def _is_of(word: str, name: str) -> bool:
+def _matches_name(word: str, name: str) -> bool:
     """Return whether a word is part of a name, or a prefix of a part."""
     return any(word == one or (len(word) >= _PREFIX and one.startswith(word)) for one in name_words(name))
 
 
-def _named(names: list[str], said: list[str]) -> tuple[str, ...]:
+def _chosen_by_name(names: list[str], reply_words: list[str]) -> tuple[str, ...]:
     """Return the candidates with a unique word in the reply; otherwise those with a unique prefix in it."""
     each = [name_words(name) for name in names]
     shared = {word for mine in each for word in mine if sum(word in other for other in each) > 1}
-    whole = tuple(name for name, mine in zip(names, each, strict=True) if (mine - shared or mine) & {*said})
+    whole = tuple(name for name, mine in zip(names, each, strict=True) if (mine - shared or mine) & {*reply_words})
     if whole:
         return whole
-    begun = [(word, [name for name in names if _is_of(word, name)]) for word in said if word not in _FILLER]
+    begun = [
+        (word, [name for name in names if _matches_name(word, name)]) for word in reply_words if word not in _FILLER
+    ]
     return tuple(dict.fromkeys(mine[0] for _, mine in begun if len(mine) == 1))
 
 
-def _placed(names: list[str], message: str, rest: list[str]) -> tuple[str, ...]:
+def _chosen_by_position(names: list[str], message: str, rest: list[str]) -> tuple[str, ...]:
     """Interpret "2", "1 and 3", "the first two", "the middle one", "both", if the reply contains nothing else."""
     if span := _RANGE.search(message):
         first, last = int(span[1]), int(span[2])

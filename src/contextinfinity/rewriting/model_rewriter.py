@@ -57,7 +57,7 @@ class ModelRewriter:
         if words_alone.is_ambiguous or not follow_up.recent_history or len(message) > LONGEST:
             return words_alone
         message = self._hide(message)
-        shown = [(role, self._hide(text)) for role, text in _shown(follow_up)]
+        shown = [(role, self._hide(text)) for role, text in _conversation_lines(follow_up)]
         conversation = [{"role": role, "content": text} for role, text in shown]
         question = json.dumps({"conversation": conversation, "message": message}, ensure_ascii=False)
         answer = await self._adviser.ask(INSTRUCTIONS, question, max_output_tokens=2_000 + len(message))
@@ -68,7 +68,7 @@ class ModelRewriter:
         return replace(words_alone, query=explicit)
 
 
-def _shown(follow_up: FollowUp) -> Iterator[tuple[str, str]]:
+def _conversation_lines(follow_up: FollowUp) -> Iterator[tuple[str, str]]:
     if follow_up.memory_snippet:
         yield "memory", window(follow_up.memory_snippet)
     for turn in follow_up.recent_history[-TURNS:]:
@@ -83,19 +83,19 @@ def checked(answer: str, message: str, context: list[str]) -> str:
     line = re.sub(r"\s+", " ", answer).strip().strip('"“”').strip()
     if not line or len(line) > 3 * len(message) + ROOM:
         return ""
-    if not _keeps(line, message):
+    if not _keeps_content(line, message):
         return ""
-    known = {_bare(word) for text in (message, *context) for word in words(text)}
-    said = {_bare(word) for word in words(line)}
+    known = {_normalised(word) for text in (message, *context) for word in words(text)}
+    said = {_normalised(word) for word in words(line)}
     return line if all(word in known or word in EMPTY_WORDS or word in _LINKING for word in said) else ""
 
 
-def _keeps(line: str, message: str) -> bool:
+def _keeps_content(line: str, message: str) -> bool:
     """Return whether a line contains the content words of the message, except its references, in the same order."""
-    said = iter([_bare(word) for word in words(line)])
-    wanted = [_bare(word) for word in words(message)]
+    said = iter([_normalised(word) for word in words(line)])
+    wanted = [_normalised(word) for word in words(message)]
     return all(word in said for word in wanted if word not in EMPTY_WORDS and word not in _POINTING)
 
 
-def _bare(word: str) -> str:
+def _normalised(word: str) -> str:
     return word.replace("’", "'").removesuffix("'s").removesuffix("'")

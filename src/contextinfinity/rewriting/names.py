@@ -76,9 +76,9 @@ def mentions(text: str, *, is_answer: bool = False) -> tuple[Mention, ...]:
 
     An answer of one word is a name: "Who wrote it?" "Goethe."
     """
-    found = [mention for entity in _joined(text, entities(text)) if (mention := _mention(text, entity)) is not None]
+    found = [mention for entity in _join_parts(text, entities(text)) if (mention := _mention(text, entity)) is not None]
     taken = {place for mention in found for place in range(mention.start, mention.end)}
-    found += [one for one in _openers(text, is_answer) if one.start not in taken]
+    found += [one for one in _names_at_sentence_starts(text, is_answer) if one.start not in taken]
     return tuple(sorted(found, key=lambda mention: mention.start))
 
 
@@ -93,10 +93,10 @@ def name_words(name: str) -> frozenset[str]:
     return frozenset(word for word in found if word not in _PLAIN) or frozenset(found)
 
 
-def _joined(text: str, found: Iterable[Entity]) -> Iterator[Entity]:
+def _join_parts(text: str, found: Iterable[Entity]) -> Iterator[Entity]:
     """Join the parts of a name ("Juan de la Cruz", "Dr. Okafor") and separate owners from what they own."""
     last: Entity | None = None
-    for entity in (part for each in found for part in _parted(text, each)):
+    for entity in (part for each in found for part in _split_possessives(text, each)):
         if (
             last is not None
             and last.kind == entity.kind == "name"
@@ -111,7 +111,7 @@ def _joined(text: str, found: Iterable[Entity]) -> Iterator[Entity]:
         yield last
 
 
-def _parted(text: str, entity: Entity) -> Iterator[Entity]:
+def _split_possessives(text: str, entity: Entity) -> Iterator[Entity]:
     """Split "Peter Green's Fleetwood Mac" into two names, and include a title before a name."""
     if entity.kind != "name":
         yield entity
@@ -136,10 +136,10 @@ def _mention(text: str, entity: Entity) -> Mention | None:
     name = _TRAILING.sub("", name)
     if _ORIGIN.fullmatch(name) and name.lower() not in _PLACES["one_word"]:
         return None  # "an American politician"
-    return _judged(text, name, start) if len(name) > 1 else None
+    return _classified(text, name, start) if len(name) > 1 else None
 
 
-def _openers(text: str, is_answer: bool) -> Iterator[Mention]:
+def _names_at_sentence_starts(text: str, is_answer: bool) -> Iterator[Mention]:
     """Find one-word names at the start of a sentence, if more than the capital letter indicates a name."""
     for match in _OPENING.finditer(text):
         word = _TRAILING.sub("", match[1])
@@ -153,19 +153,19 @@ def _openers(text: str, is_answer: bool) -> Iterator[Mention]:
         if titled:
             word = text[titled.start(1) : end]
         if known or alone or titled or _COORDINATED.match(text, end):
-            yield _judged(text, word, end - len(word))
+            yield _classified(text, word, end - len(word))
 
 
-def _judged(text: str, name: str, start: int) -> Mention:
+def _classified(text: str, name: str, start: int) -> Mention:
     parts = [part.strip(".,'’").lower() for part in name.split()]
     before = text[max(0, start - 60) : start]
     if name.lower() in MONTHS:
         return Mention(name=name, kind="date", start=start, end=start + len(name))
     noun = match[1].lower() if (match := _BEFORE.search(before)) and match[1].lower() in _NOUNS else ""
     mention = Mention(name=name, kind="thing", start=start, end=start + len(name), noun=noun)
-    if kin := _kin(before):
-        return replace(mention, kind="person", is_person=True, gender=kin[0] or _gender(parts), noun="")
-    if (gender := _person(parts)) is not None:
+    if kin := _gender_by_kinship(before):
+        return replace(mention, kind="person", is_person=True, gender=kin[0] or _gender_of_first_name(parts), noun="")
+    if (gender := _gender_of_person(parts)) is not None:
         return replace(mention, kind="person", is_person=True, gender=gender, noun="")
     if not _PARTS["organisation"].isdisjoint(parts) or "&" in name:
         return replace(mention, kind="organisation")
@@ -181,7 +181,7 @@ def _judged(text: str, name: str, start: int) -> Mention:
     return replace(mention, kind=kind) if kind in ("work", "organisation", "place") else mention
 
 
-def _kin(before: str) -> tuple[Gender] | None:
+def _gender_by_kinship(before: str) -> tuple[Gender] | None:
     """Return the gender implied by a kinship term before a name ("my sister Clara"); None without one."""
     match = _POSSESSED.search(before)
     if match is None:
@@ -192,19 +192,19 @@ def _kin(before: str) -> tuple[Gender] | None:
     return ("he",) if word in _PEOPLE["kin_men"] else ("she",) if word in _PEOPLE["kin_women"] else None
 
 
-def _person(parts: list[str]) -> Gender | None:
+def _gender_of_person(parts: list[str]) -> Gender | None:
     """Return the gender of a person's name, "" if it may be either; None if it is not a person's name."""
     if len(parts) > 1 and parts[0] in _PEOPLE["titles_men"]:
         return "he"
     if len(parts) > 1 and parts[0] in _PEOPLE["titles_women"]:
         return "she"
     if len(parts) > 1 and parts[0] in _PEOPLE["titles"]:
-        return _gender(parts[1:])
+        return _gender_of_first_name(parts[1:])
     known = any(parts[0] in row for row in _FIRST.values())
     is_group = parts[-1] in _PARTS["organisation"] or parts[-1] in _PARTS["place"]
     is_place = len(parts) == 1 and parts[0] in _PLACES["one_word"]
-    return _gender(parts) if known and not is_group and not is_place else None
+    return _gender_of_first_name(parts) if known and not is_group and not is_place else None
 
 
-def _gender(parts: list[str]) -> Gender:
+def _gender_of_first_name(parts: list[str]) -> Gender:
     return "he" if parts[0] in _FIRST["men"] else "she" if parts[0] in _FIRST["women"] else ""

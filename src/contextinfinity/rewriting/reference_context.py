@@ -118,25 +118,25 @@ class ReferenceContext(Struct, kw_only=True):
 
     def _read(self, text: str, turn: int) -> None:
         is_answer = turn > 0 and self.texts[turn - 1].rstrip().endswith("?")
-        found = [*_without_parts(text, mentions(text, is_answer=is_answer))]
-        named = [self._placed(mention, turn) for mention in found]
+        found = [*_without_regions(text, mentions(text, is_answer=is_answer))]
+        named = [self._add_mention(mention, turn) for mention in found]
         for (one, first), (other, second) in pairwise(zip(named, found, strict=True)):
             if text[first.end : second.start] in _JOINING:
                 one.set_same_kind(other)
-        self._again(text, turn)
+        self._count_openers(text, turn)
         people = [(thing, mention) for thing, mention in zip(named, found, strict=True) if thing.may_be_person]
         if people and len({id(thing) for thing, _ in people}) == 1:
-            _learn(*people[0], text)
+            _infer_gender(*people[0], text)
 
-    def _again(self, text: str, turn: int) -> None:
+    def _count_openers(self, text: str, turn: int) -> None:
         """Count known one-word names that start a sentence of this text."""
         capitals = {*_CAPITAL.findall(text)}
         for thing in self.things:
             if thing.name in capitals and thing.last != turn:
                 thing.turns.append(turn)
 
-    def _placed(self, mention: Mention, turn: int) -> ReferredThing:
-        known = self._same(mention)
+    def _add_mention(self, mention: Mention, turn: int) -> ReferredThing:
+        known = self._thing_named_by(mention)
         if known is None:
             known = ReferredThing(
                 name=mention.name,
@@ -152,7 +152,7 @@ class ReferenceContext(Struct, kw_only=True):
         known.add(mention, turn)
         return known
 
-    def _same(self, mention: Mention) -> ReferredThing | None:
+    def _thing_named_by(self, mention: Mention) -> ReferredThing | None:
         """Find the thing that a mention names: with the same name, or the only one whose name contains it."""
         named = name_words(mention.name)
         same = [thing for thing in self.things if thing.words == named or thing.name == mention.name]
@@ -170,7 +170,7 @@ class ReferenceContext(Struct, kw_only=True):
         return agreeing[0] if len(agreeing) == 1 else None
 
 
-def _without_parts(text: str, found: Sequence[Mention]) -> Iterator[Mention]:
+def _without_regions(text: str, found: Sequence[Mention]) -> Iterator[Mention]:
     """Drop the region of a place ("Paris, France") and places named after their town ("Prague Castle")."""
     towns = [name_words(one.name) for one in found if one.kind == "place"]
     for index, mention in enumerate(found):
@@ -184,7 +184,7 @@ def _without_parts(text: str, found: Sequence[Mention]) -> Iterator[Mention]:
         yield mention
 
 
-def _learn(thing: ReferredThing, mention: Mention, text: str) -> None:
+def _infer_gender(thing: ReferredThing, mention: Mention, text: str) -> None:
     """Infer the gender of the only person in a text from the pronouns after the name."""
     before, after = low_words(text[: mention.start]), low_words(text[mention.end :])
     used: list[Gender] = [one for one in ("he", "she") if not _CLASSES[one].isdisjoint(after)]

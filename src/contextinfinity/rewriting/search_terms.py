@@ -44,7 +44,7 @@ _START: Final = 80
 """The number of characters at the start of an answer that get a feature of their own."""
 
 
-class _Seen(Struct):
+class _TermOccurrences(Struct):
     """Where a word occurs."""
 
     text: str
@@ -58,13 +58,13 @@ class _Seen(Struct):
 def search_terms(message: str, conversation: ReferenceContext) -> tuple[str, ...]:
     """Return the words that the message most likely omits, in the order in which they occur."""
     own = {stem for stem, _, _ in _read(message)}
-    seen = {stem: one for stem, one in _seen(conversation).items() if stem not in own}
+    seen = {stem: one for stem, one in _occurrences(conversation).items() if stem not in own}
     scored = sorted(((_probability(one, conversation), one) for one in seen.values()), key=lambda pair: -pair[0])
     chosen = [one for probability, one in scored[:MOST] if probability >= LEAST]
     return tuple(one.text for one in sorted(chosen, key=lambda one: one.order))
 
 
-def features(seen: _Seen, conversation: ReferenceContext) -> dict[str, float]:
+def features(seen: _TermOccurrences, conversation: ReferenceContext) -> dict[str, float]:
     """Return the features of a word."""
     users = conversation.users
     return {
@@ -80,17 +80,17 @@ def features(seen: _Seen, conversation: ReferenceContext) -> dict[str, float]:
     }
 
 
-def _probability(seen: _Seen, conversation: ReferenceContext) -> float:
+def _probability(seen: _TermOccurrences, conversation: ReferenceContext) -> float:
     return 1 / (1 + math.exp(-sum(WEIGHTS[name] * value for name, value in features(seen, conversation).items())))
 
 
-def _seen(conversation: ReferenceContext) -> dict[str, _Seen]:
-    found: dict[str, _Seen] = {}
+def _occurrences(conversation: ReferenceContext) -> dict[str, _TermOccurrences]:
+    found: dict[str, _TermOccurrences] = {}
     for turn, text in enumerate(conversation.texts):
         if turn < conversation.newest - TURNS and turn not in conversation.users[:1]:
             continue
         for stem, word, place in _read(text):
-            one = found.get(stem) or found.setdefault(stem, _Seen(word, len(found), set()))
+            one = found.get(stem) or found.setdefault(stem, _TermOccurrences(word, len(found), set()))
             one.turns.add(turn)
             one.count += 1
             one.capital |= place > 0 and word[0].isupper()
@@ -101,12 +101,12 @@ def _seen(conversation: ReferenceContext) -> dict[str, _Seen]:
 @lru_cache(maxsize=256)
 def _read(text: str) -> tuple[tuple[str, str, int], ...]:
     """Return the stems of a text, with the words and their positions; cached, because messages share their history."""
-    read = ((_bare(match[0]), match.start()) for match in _WORD.finditer(text))
+    read = ((_without_possessive(match[0]), match.start()) for match in _WORD.finditer(text))
     return tuple((_stem(word), word, place) for word, place in read if word)
 
 
 @lru_cache(maxsize=1 << 14)
-def _bare(word: str) -> str:
+def _without_possessive(word: str) -> str:
     """Return a word without its ending 's; empty if it has no meaning of its own."""
     plain = word.replace("’", "'").removesuffix("'s")
     return plain if len(plain) > 1 and plain.lower().partition("'")[0] not in _EMPTY else ""
