@@ -160,7 +160,7 @@ def _terms(said: list[TopicMessage]) -> str:
     """Describe messages in a few words: their most frequent names, then their most frequent words."""
     texts = [one.text[:LONGEST] for one in said if one.role != "system"]
     named = Counter(found.text for text in texts for found in entities(text) if found.kind in HARD - {"number", "date"})
-    common = Counter(word for text in texts for word in set(cues.words(text)) if _tells(word))
+    common = Counter(word for text in texts for word in set(cues.words(text)) if _is_informative(word))
     terms = [
         *(name for name, _ in named.most_common(_TERMS // 2)),
         *(word for word, _ in common.most_common(4 * _TERMS)),
@@ -172,5 +172,5 @@ def _terms(said: list[TopicMessage]) -> str:
     return neutral(", ".join(chosen[:_TERMS]))
 
 
-def _tells(word: str) -> bool:
+def _is_informative(word: str) -> bool:
     return len(word) > 3 and cues.carries_content(word) and not word.isdecimal()

@@ -87,7 +87,7 @@ def record(said: Sequence[TopicMessage]) -> str:
 def read_boundary(answer: str, said: Sequence[TopicMessage]) -> TopicBoundary:
     """Parse the model's answer: JSON, JSON in a code fence, or at least its fields."""
     parsed = _parsed(answer[:_LONGEST_ANSWER])
-    index, confidence = parsed.get("boundary_index"), _share(parsed.get("confidence"))
+    index, confidence = parsed.get("boundary_index"), _confidence(parsed.get("confidence"))
     if confidence is None:
         return SAFE_BOUNDARY
     if index is not None and not (type(index) is int and any(one.index == index for one in said[1:])):
@@ -112,7 +112,7 @@ def _sentence(said: Json) -> str:
     return neutral(said[:_LONGEST_SENTENCE])[:_LONGEST_SENTENCE] if isinstance(said, str) else ""
 
 
-def _share(value: Json) -> float | None:
+def _confidence(value: Json) -> float | None:
     """Return a number from 0 to 1, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None
@@ -127,7 +127,7 @@ def _parsed(answer: str) -> dict[str, Json]:
             continue
         if isinstance(found, dict) and "boundary_index" in found:
             return found
-    return _fragments(answer)
+    return _fields_of_fragment(answer)
 
 
 def _candidates(answer: str) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _candidates(answer: str) -> Iterator[str]:
         yield inside[max(inside.find("{"), 0) :]
 
 
-def _fragments(answer: str) -> dict[str, Json]:
+def _fields_of_fragment(answer: str) -> dict[str, Json]:
     """Extract the fields from an answer that was cut off or is not JSON; a missing confidence becomes 0."""
     index = _INDEX.search(answer)
     if index is None:

@@ -66,13 +66,13 @@ def choose_cut(
 
     At most the first ``most`` turns are removed.
     """
-    floor = _floor(pieces, limits)
-    window = min(floor, _start(pieces, lambda kept, _: kept <= limits.window))
+    floor = _latest_cut(pieces, limits)
+    window = min(floor, _walk_back(pieces, lambda kept, _: kept <= limits.window))
     over = topic is not None and topic >= window
     leaves = min(topic, floor) if topic is not None and over else window
     leaves = leaves if most is None else min(leaves, most)
     between = leaves
-    while between > 0 and _parts(pieces, between):
+    while between > 0 and _splits_tool_round(pieces, between):
         between -= 1
     inside = min(leaves, len(pieces) - 1)
     if between == 0 and sum(piece.tokens for piece in pieces[1:inside]) >= limits.pays:
@@ -85,12 +85,12 @@ def pays(pieces: Sequence[FoldableTurn], cut: FoldCut, limits: FoldLimits) -> bo
     return sum(piece.tokens for piece in pieces[: cut.leaves]) >= limits.pays
 
 
-def _parts(pieces: Sequence[FoldableTurn], place: int) -> bool:
+def _splits_tool_round(pieces: Sequence[FoldableTurn], place: int) -> bool:
     """Return whether a cut would separate a call from its results, present or expected."""
     return pieces[place].joined if place < len(pieces) else pieces[-1].waits
 
 
-def _floor(pieces: Sequence[FoldableTurn], limits: FoldLimits) -> int:
+def _latest_cut(pieces: Sequence[FoldableTurn], limits: FoldLimits) -> int:
     """Return the latest possible cut."""
 
     def needed(kept: int, count: int) -> bool:
@@ -98,12 +98,12 @@ def _floor(pieces: Sequence[FoldableTurn], limits: FoldLimits) -> int:
         missing = messages < limits.messages or count <= limits.exchanges
         return missing and kept <= limits.trigger // 2
 
-    floor = _start(pieces, needed)
+    floor = _walk_back(pieces, needed)
     spare_last = bool(pieces) and pieces[-1].tokens <= limits.trigger - limits.pays
     return min(floor, len(pieces) - 1) if spare_last else floor
 
 
-def _start(pieces: Sequence[FoldableTurn], stays: Callable[[int, int], bool]) -> int:
+def _walk_back(pieces: Sequence[FoldableTurn], stays: Callable[[int, int], bool]) -> int:
     """Go back from the newest turn while ``stays`` accepts one more; it gets the kept tokens and turns."""
     place, kept = len(pieces), 0
     while place > 0 and stays(kept + pieces[place - 1].tokens, len(pieces) - place + 1):

@@ -33,10 +33,10 @@ def _pieces(body: Json) -> Iterator[bytes]:
     for name in _ORDER:
         part = body.get(name)
         for piece in part if isinstance(part, list | tuple) else [] if part is None else [part]:
-            yield msgspec.json.encode(_unmarked(piece), order="deterministic")
+            yield msgspec.json.encode(_without_cache_markers(piece), order="deterministic")
 
 
-def _unmarked(value: Json) -> Json:
+def _without_cache_markers(value: Json) -> Json:
     if isinstance(value, dict):
-        return {key: _unmarked(inner) for key, inner in value.items() if key != "cache_control"}
-    return [_unmarked(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _without_cache_markers(inner) for key, inner in value.items() if key != "cache_control"}
+    return [_without_cache_markers(inner) for inner in value] if isinstance(value, list) else value

@@ -98,18 +98,18 @@ def unquote(quoted: str) -> str:
 def harmless(text: str, layout: int = LAYOUT_VERSION) -> str:
     """Remove invisible characters, and replace the first character of anything like a delimiter by a round bracket."""
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
-    text = _opened(text, [found.span() for found in _BORDER.finditer(_skeleton(text))])
+    text = _with_round_brackets(text, [found.span() for found in _BORDER.finditer(_skeleton(text))])
     if layout == 1 or (plain := revealed(text, _skeleton)) is None:
         return text
     found = _BORDER.finditer(plain.text)
-    return _opened(text, [plain.source(match.start(), match.end()) for match in found])
+    return _with_round_brackets(text, [plain.source(match.start(), match.end()) for match in found])
 
 
 def _skeleton(text: str) -> str:
     return text if text.isascii() else text.translate(_table(frozenset(text)))
 
 
-def _opened(text: str, borders: list[tuple[int, int]]) -> str:
+def _with_round_brackets(text: str, borders: list[tuple[int, int]]) -> str:
     """Replace each of the spans by a round bracket."""
     pieces, place = [], 0
     for start, end in borders:
@@ -121,10 +121,10 @@ def _opened(text: str, borders: list[tuple[int, int]]) -> str:
 @lru_cache(maxsize=64)
 def _table(signs: frozenset[str]) -> dict[int, str]:
     """Map each character to the ASCII character that it looks like, one to one, so that offsets are preserved."""
-    return {ord(sign): _plain(sign) for sign in signs if not sign.isascii()}
+    return {ord(sign): _ascii_lookalike(sign) for sign in signs if not sign.isascii()}
 
 
-def _plain(sign: str) -> str:
+def _ascii_lookalike(sign: str) -> str:
     for first, many in _BOXED:
         if first <= ord(sign) < first + many:
             return chr(ord("a") + ord(sign) - first)

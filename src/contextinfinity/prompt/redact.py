@@ -73,14 +73,14 @@ def redact(sections: Sections, redactor: Redactor) -> tuple[Sections, tuple[Span
     def hide(number: int, text: str) -> str:
         found = secrets_in(text, redactor)
         spans.extend((number, start, end) for start, end in found)
-        return _without(text, found)
+        return _masked(text, found)
 
     return _each_text(sections, hide), tuple(spans)
 
 
 def hidden(text: str, redactor: Redactor | None) -> str:
     """Redact one text."""
-    return text if redactor is None else _without(text, secrets_in(text, redactor))
+    return text if redactor is None else _masked(text, secrets_in(text, redactor))
 
 
 def secrets_in(text: str, redactor: Redactor) -> list[tuple[int, int]]:
@@ -101,7 +101,7 @@ def apply(sections: Sections, spans: Iterable[Span]) -> Sections:
     by_text: dict[int, list[tuple[int, int]]] = {}
     for number, start, end in spans:
         by_text.setdefault(number, []).append((start, end))
-    return _each_text(sections, lambda number, text: _without(text, by_text.get(number, ())))
+    return _each_text(sections, lambda number, text: _masked(text, by_text.get(number, ())))
 
 
 def locate(sections: Sections, spans: Iterable[Span]) -> tuple[Redaction, ...]:
@@ -142,7 +142,7 @@ def _merged(found: Iterable[tuple[int, int]], length: int) -> list[tuple[int, in
     return merged
 
 
-def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
+def _masked(text: str, spans: Sequence[tuple[int, int]]) -> str:
     if not spans:
         return text
     starts = [0, *(end for _, end in spans)]

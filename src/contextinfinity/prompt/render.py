@@ -61,8 +61,8 @@ def render_turn(turn: Turn, following: Turn | None, layout: int = LAYOUT_VERSION
         if turn.phase is Phase.DONE and turn.outcome is None:
             return _left_open(turn, following, layout)
         mark = _mark(turn) if turn.text else None
-        return *_words(turn, layout), *between, say("assistant", mark or NO_ANSWER)
-    return *_words(turn, layout), *between, *_answer(turn, turn.answer, following)
+        return *_user_messages(turn, layout), *between, say("assistant", mark or NO_ANSWER)
+    return *_user_messages(turn, layout), *between, *_answer(turn, turn.answer, following)
 
 
 def render_rounds(items: Iterable[TranscriptItem], *, running: bool = False) -> tuple[Message, ...]:
@@ -86,10 +86,14 @@ def has_no_output(turn: Turn) -> bool:
 
 def _is_omitted(turn: Turn, following: Turn) -> bool:
     """Return whether a turn without an answer can be omitted: the next one retries it with the same tool results."""
-    return following.retry_of == turn.id and has_no_output(turn) and _brought(turn) <= _brought(following)
+    return (
+        following.retry_of == turn.id
+        and has_no_output(turn)
+        and _call_ids_with_results(turn) <= _call_ids_with_results(following)
+    )
 
 
-def _brought(turn: Turn) -> set[str]:
+def _call_ids_with_results(turn: Turn) -> set[str]:
     """Return the ids of the calls whose results a turn's message contains."""
     return {block.tool_use_id for block in turn.user_message.blocks if isinstance(block, ToolResultBlock)}
 
@@ -100,8 +104,8 @@ def _left_open(turn: Turn, following: Turn | None, layout: int) -> tuple[Message
     if said.role == "assistant":
         return _answer(turn, said, following) if _says_something(said.blocks) else ()
     if said.role == "system" or (following is not None and _takes_up(following)):
-        return _words(turn, layout)
-    return *_words(turn, layout), say("assistant", NO_ANSWER)
+        return _user_messages(turn, layout)
+    return *_user_messages(turn, layout), say("assistant", NO_ANSWER)
 
 
 def _takes_up(following: Turn) -> bool:
@@ -110,7 +114,7 @@ def _takes_up(following: Turn) -> bool:
     return role in ("assistant", "tool") or (role == "system" and following.answer is not None)
 
 
-def _words(turn: Turn, layout: int) -> tuple[Message, ...]:
+def _user_messages(turn: Turn, layout: int) -> tuple[Message, ...]:
     """Return the user's message, or its beginning if it was too large to send; each call keeps a result.
 
     Layout 1 added the note to short messages as well, although they were complete.
@@ -174,7 +178,7 @@ def _results(turn: Turn, answer: Message, following: Turn | None) -> tuple[ToolR
     if not calls:  # fast path: each prompt renders hundreds of turns
         return ()
     came = {block.tool_use_id: block for block in answer.blocks if isinstance(block, ToolResultBlock)}
-    brought = _brought(following) if following else set()
+    brought = _call_ids_with_results(following) if following else set()
     interrupted = turn.error is not None and turn.error.code == "interrupted"
     missing = (TextBlock(text=INTERRUPTED if interrupted else NOT_RUN),)
     return tuple(

@@ -162,18 +162,18 @@ def _fewer_files(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterat
 
 def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     """Shorten the texts of older tasks, oldest first, to a half and then to an eighth."""
-    older = _whole(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
+    older = _verbatim_turns(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
     if not older:
         return
     shrunk = replace(shrunk, texts_to=max(shrunk.texts_to, older[-1].turn_seq))
     for share in OLDER_SHARES:
         for shown in older:
-            for found in _deeper(measure, shrunk, shown, len(shown.messages), share):
+            for found in _shorten_up_to(measure, shrunk, shown, len(shown.messages), share):
                 shrunk = found[0]
                 yield found
 
 
-def _deeper(measure: Measure, shrunk: Shrunk, shown: Shown, number: int, share: int) -> Iterator[Cut]:
+def _shorten_up_to(measure: Measure, shrunk: Shrunk, shown: Shown, number: int, share: int) -> Iterator[Cut]:
     """Shorten a turn up to one of its messages, if that saves anything."""
     deeper = deepened(shrunk, shown.turn_seq, number, share)
     before, after = shortened(shown, shrunk), shortened(shown, deeper)
@@ -183,7 +183,7 @@ def _deeper(measure: Measure, shrunk: Shrunk, shown: Shown, number: int, share: 
 
 def _older_tasks(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     """Reduce whole tasks to lines, oldest first."""
-    older = _whole(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
+    older = _verbatim_turns(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
     waiting = 0
     for shown, following in pairwise([*older, None]):
         assert shown is not None  # noqa: S101 - only the last one is None
@@ -195,21 +195,23 @@ def _older_tasks(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterat
 
 def _shorter_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     """Shorten the older tool results of the current task, then the newest ones down to half."""
-    for shown in _whole(sections.turns, shrunk):
-        for found in _deeper(measure, shrunk, shown, len(shown.messages), ROUND_SHARE):
+    for shown in _verbatim_turns(sections.turns, shrunk):
+        for found in _shorten_up_to(measure, shrunk, shown, len(shown.messages), ROUND_SHARE):
             shrunk = found[0]
             yield found
     current = running_turn(sections)
     for number in range(len(current.messages) - 1 if sections.rounds else 0):
-        for found in _deeper(measure, shrunk, current, number, ROUND_SHARE):
+        for found in _shorten_up_to(measure, shrunk, current, number, ROUND_SHARE):
             shrunk = found[0]
             yield found
-    yield from _newest(sections, measure, shrunk, (share for share in NEWEST_SHARES if share >= WHOLE // 2))
+    yield from _shorten_newest_results(
+        sections, measure, shrunk, (share for share in NEWEST_SHARES if share >= WHOLE // 2)
+    )
 
 
 def _running_rounds(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     """Reduce the rounds of the current task to lines, oldest first; the newest round is kept."""
-    for shown in _whole(sections.turns, shrunk):
+    for shown in _verbatim_turns(sections.turns, shrunk):
         saved = _saved_by_line(measure, sections, shrunk, shown)
         yield (shrunk := replace(shrunk, lines_to=shown.turn_seq)), saved, "low"
     for place in range(shrunk.rounds_to + 2, len(sections.rounds) - 1, 2):
@@ -229,14 +231,16 @@ def _shorter_lead(sections: Sections, measure: Measure, shrunk: Shrunk) -> Itera
 
 
 def _newest_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
-    yield from _newest(sections, measure, shrunk, NEWEST_SHARES)
+    yield from _shorten_newest_results(sections, measure, shrunk, NEWEST_SHARES)
 
 
-def _newest(sections: Sections, measure: Measure, shrunk: Shrunk, shares: Iterable[int]) -> Iterator[Cut]:
+def _shorten_newest_results(
+    sections: Sections, measure: Measure, shrunk: Shrunk, shares: Iterable[int]
+) -> Iterator[Cut]:
     """Shorten the newest tool results to the largest share that fits."""
     current = running_turn(sections)
     for share in shares:
-        for deeper, saved, _ in _deeper(measure, shrunk, current, len(current.messages), share):
+        for deeper, saved, _ in _shorten_up_to(measure, shrunk, current, len(current.messages), share):
             yield (shrunk := deeper), saved, "limit"
 
 
@@ -245,7 +249,7 @@ def _saved_by_line(measure: Measure, sections: Sections, shrunk: Shrunk, shown: 
     return measure.messages(now.messages) - measure.text(line(now, sections.layout))
 
 
-def _whole(turns: Iterable[Shown], shrunk: Shrunk) -> list[Shown]:
+def _verbatim_turns(turns: Iterable[Shown], shrunk: Shrunk) -> list[Shown]:
     """Return the turns that are not reduced to lines yet."""
     return [shown for shown in turns if shown.turn_seq > shrunk.lines_to]
 

@@ -37,9 +37,9 @@ def size_of(data: bytes) -> Size | None:
 
 def _size(data: bytes) -> Size | None:
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return _big(data, 16, 4) if data[12:16] == b"IHDR" else None
+        return _big_endian(data, 16, 4) if data[12:16] == b"IHDR" else None
     if data.startswith((b"GIF87a", b"GIF89a")):
-        return _little(data, 6, 2)
+        return _little_endian(data, 6, 2)
     if data.startswith(b"\xff\xd8"):
         return _jpeg(data)
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
@@ -47,13 +47,13 @@ def _size(data: bytes) -> Size | None:
     return None
 
 
-def _big(data: bytes, at: int, width: int) -> Size | None:
+def _big_endian(data: bytes, at: int, width: int) -> Size | None:
     if len(data) < at + 2 * width:
         return None
     return int.from_bytes(data[at : at + width], "big"), int.from_bytes(data[at + width : at + 2 * width], "big")
 
 
-def _little(data: bytes, at: int, width: int) -> Size | None:
+def _little_endian(data: bytes, at: int, width: int) -> Size | None:
     if len(data) < at + 2 * width:
         return None
     return int.from_bytes(data[at : at + width], "little"), int.from_bytes(data[at + width : at + 2 * width], "little")
@@ -67,7 +67,7 @@ def _jpeg(data: bytes) -> Size | None:
             return None
         marker = data[at + 1]
         if marker in _JPEG_FRAMES:
-            size = _big(data, at + 5, 2)
+            size = _big_endian(data, at + 5, 2)
             return (size[1], size[0]) if size else None
         if marker == 0xFF:
             at += 1
@@ -82,12 +82,12 @@ def _webp(data: bytes) -> Size | None:
     """Parse one of the three headers: lossy, lossless, extended."""
     kind = data[12:16]
     if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
-        size = _little(data, 26, 2)
+        size = _little_endian(data, 26, 2)
         return (size[0] & 0x3FFF, size[1] & 0x3FFF) if size else None
     if kind == b"VP8L" and data[20:21] == b"\x2f" and len(data) >= 25:
         bits = int.from_bytes(data[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     if kind == b"VP8X":
-        size = _little(data, 24, 3)
+        size = _little_endian(data, 24, 3)
         return (size[0] + 1, size[1] + 1) if size else None
     return None

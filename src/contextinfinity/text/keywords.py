@@ -75,14 +75,14 @@ def occurrences(text: str, asked: Iterable[str]) -> Iterator[tuple[int, str]]:
     for term in asked:
         front, place = term[:-1] or term, 0
         while (place := folded.find(front, place)) >= 0:
-            start, end = _piece(folded, place, place + len(front))
+            start, end = _extend_to_word(folded, place, place + len(front))
             piece = text[start:end]
             if term in (terms(piece) if "'" in piece else terms_of(piece)):
                 yield place, term
             place = end
 
 
-def _piece(text: str, start: int, end: int) -> tuple[int, int]:
+def _extend_to_word(text: str, start: int, end: int) -> tuple[int, int]:
     """Extend a span to the surrounding characters that may belong to a word."""
     while start and (text[start - 1].isalnum() or text[start - 1] == "'"):
         start -= 1
@@ -97,13 +97,13 @@ def terms_of(word: str) -> tuple[str, ...]:
     if word.isascii() and word.isalnum() and word.islower():  # most words: already normalised
         return () if word in _EMPTY else (stem(word[:LONGEST]),)
     pieces = [piece for piece in _HUMP.split(word) if piece]
-    found = [term for piece in pieces for term in _plain(piece)]
+    found = [term for piece in pieces for term in _normalised(piece)]
     if len(pieces) > 1 and "'" not in word and "’" not in word:
-        found += _plain("".join(pieces))
+        found += _normalised("".join(pieces))
     return tuple(found)
 
 
-def _plain(piece: str) -> list[str]:
+def _normalised(piece: str) -> list[str]:
     """Normalise a word; return nothing for a stop word."""
     if piece.isascii():
         word = piece.lower()
@@ -111,11 +111,11 @@ def _plain(piece: str) -> list[str]:
         folded = unicodedata.normalize("NFKD", piece).casefold()
         word = "".join(sign for sign in folded if not unicodedata.combining(sign))
     if _UNSPACED.search(word):
-        return _pairs(word)
+        return _bigrams(word)
     return [] if word in _EMPTY or not word else [stem(word[:LONGEST])]
 
 
-def _pairs(word: str) -> list[str]:
+def _bigrams(word: str) -> list[str]:
     """Split text without spaces into overlapping pairs; other parts are kept whole."""
     found: list[str] = []
     place = 0

@@ -82,11 +82,11 @@ def delimited(text: str) -> tuple[list[Span], int]:
             spans.append((start, place))
         elif header := _HEADER.match(line):
             headers += [(start, place)] * (2 if header["sure"] else 1)
-        elif _begins("salutes", line) or (start and _begins("greets", line)):
+        elif _starts_with_speaker("salutes", line) or (start and _starts_with_speaker("greets", line)):
             openings.append(start)
-        elif _begins("greets", line) and line.rstrip().endswith(","):
+        elif _starts_with_speaker("greets", line) and line.rstrip().endswith(","):
             greeted = start
-        elif greeted >= 0 and _begins("signs", line):
+        elif greeted >= 0 and _starts_with_speaker("signs", line):
             openings.append(greeted)
         elif speaker := _SPEAKER.match(line):
             speakers.append((start, place, speaker["who"].lower()))
@@ -97,7 +97,7 @@ def delimited(text: str) -> tuple[list[Span], int]:
         spans += headers
         openings.append(headers[-1][1])
     spans = joined(spans)
-    quoted = [found.span() for found in _QUOTATION.finditer(blanked(text, spans)) if _states(found[0][1:-1])]
+    quoted = [found.span() for found in _QUOTATION.finditer(blanked(text, spans)) if _is_statement(found[0][1:-1])]
     return joined([*spans, *quoted]), min(openings)
 
 
@@ -107,11 +107,11 @@ def _dialogue(text: str) -> list[int]:
     return [turns[0].start()] if 2 < len(turns) != len({turn[1] for turn in turns}) else []
 
 
-def _begins(name: str, line: str) -> bool:
+def _starts_with_speaker(name: str, line: str) -> bool:
     return word_class(name).match(lower(line[:_LINE]).lstrip()) is not None
 
 
-def _states(quotation: str) -> bool:
+def _is_statement(quotation: str) -> bool:
     """Return whether a quotation is more than a name or a title."""
     words = quotation.split()
     if 3 <= len(words) <= TITLE_WORDS and all(word[0].isupper() or len(word) <= 3 for word in words[:-1]):

@@ -36,18 +36,18 @@ _BLANKS = re.compile(r"\s+")
 def neutral(text: str) -> str:
     """Return a text on one line, with everything neutralised that looks like a role or delimiter. It is idempotent."""
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
-    joined = " ".join(map(_harmless, _LINE.split(text)))
-    return _harmless(_BLANKS.sub(" ", joined).strip())
+    joined = " ".join(map(_neutralised, _LINE.split(text)))
+    return _neutralised(_BLANKS.sub(" ", joined).strip())
 
 
-def _harmless(line: str) -> str:
-    line = _SPECIAL.sub(_shown, line)
+def _neutralised(line: str) -> str:
+    line = _SPECIAL.sub(_visible_delimiter, line)
     while line != (line := _ROLE.sub(r"\1 –", _HEADING.sub("", line))):
         pass
     return _MARK.sub("no. ", line).strip()
 
 
-def _shown(match: re.Match[str]) -> str:
+def _visible_delimiter(match: re.Match[str]) -> str:
     """Replace a delimiter by characters that no model interprets."""
     inner = match[0].strip("<>[]＜＞|｜ ")
     if inner:
@@ -256,11 +256,11 @@ _FORBIDDEN = re.compile(r"(?:\b(?:never|not|cannot|nobody may)|n't) \Z")
 
 def gives_orders(text: str) -> bool:
     """Return whether a text tries to instruct the model: ignore its instructions, reveal them, take another role."""
-    plain = _plain(text)
-    return _commands(plain) or any(map(_commands, _decoded(text)))
+    plain = _deobfuscated(text)
+    return _contains_command(plain) or any(map(_contains_command, _decoded(text)))
 
 
-def _commands(plain: str) -> bool:
+def _contains_command(plain: str) -> bool:
     if _commands_in(plain):
         return True
     latin = plain.translate(_LOOKALIKES) if not plain.isascii() else plain
@@ -279,7 +279,7 @@ def _commands_in(plain: str) -> bool:
     return False
 
 
-def _plain(text: str) -> str:
+def _deobfuscated(text: str) -> str:
     """Undo obfuscation: full-width letters, invisible characters, capitals, odd spaces, marks inside a phrase."""
     text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).replace("\u200c", "").replace("\u200d", "")
     return " ".join(text.casefold().replace("’", "'").replace("*", "").replace("_", " ").split())
@@ -292,7 +292,7 @@ def _decoded(text: str) -> list[str]:
         body = match.rstrip("=")
         for read in (_from_base64, _from_hex):
             if words := read(body):
-                found.append(_plain(words))
+                found.append(_deobfuscated(words))
     return found
 
 

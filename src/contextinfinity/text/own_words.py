@@ -142,14 +142,14 @@ def _introduced(text: str, message: str, shown: list[Span], opening: int) -> lis
         start, kind = introduction
         if kind == "clause":
             spans.append((start, unit.end))
-        elif not _is_shown(message, start, shown) and _WORD.search(text, start):
+        elif not _is_delimited(message, start, shown) and _WORD.search(text, start):
             done = _resumption(text, units, index, start, kind) if len(spans) < _MOST_SPANS else len(text)
             spans.append((start, done))
     if spans or shown or not units:
         return spans
     last = next((u for u in reversed(units) if u.seam), units[-1])
     tail = [unit for unit in units if unit.start >= last.start] if last is not units[0] else units[-1:]
-    other = _layout(text, units[0].start) != _layout(text, tail[0].start)
+    other = _line_layout(text, units[0].start) != _line_layout(text, tail[0].start)
     return [(0, tail[0].start)] if any(_points_back(unit.text, other_layout=other) for unit in tail) else []
 
 
@@ -195,7 +195,7 @@ def _introduction(unit: SentenceUnit) -> tuple[int, _Kind] | None:
         return unit.end, "source"
     if (said := _reported(head)) is not None:
         return unit.start + said, "clause"
-    return (unit.end, "source") if _presents(head, closed=unit.closed > 0) else None
+    return (unit.end, "source") if _presents_material(head, closed=unit.closed > 0) else None
 
 
 def _is_imperative(name: str, text: str) -> bool:
@@ -249,15 +249,15 @@ def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
         return None
     if has("presents", head) or has("this", head) or has("from", head):
         return "source"
-    return "inline" if inline and _length(head) >= _LONG_HEAD else None
+    return "inline" if inline and _word_count(head) >= _LONG_HEAD else None
 
 
-def _length(text: str) -> int:
+def _word_count(text: str) -> int:
     """Return the number of words; in scripts without spaces, the number of characters."""
     return len(text.strip()) if DENSE.search(text) else len(text.split())
 
 
-def _presents(text: str, *, closed: bool) -> bool:
+def _presents_material(text: str, *, closed: bool) -> bool:
     """Return whether a unit without a colon only names or presents a text."""
     if _ASKS.search(text):
         return False
@@ -328,24 +328,24 @@ def _resumption(text: str, units: list[SentenceUnit], index: int, start: int, ki
     for number, unit in enumerate(after[:-1]):
         if word_class("closes").fullmatch(unit.text.strip(" .。\n)")):
             return after[number + 1].start
-    layout = _layout(text, shown.start() if shown else start)
+    layout = _line_layout(text, shown.start() if shown else start)
     paragraph = max((n for n, u in enumerate(after) if u.seam == 2), default=len(after))
     line = max((n for n, u in enumerate(after) if u.seam), default=len(after))
     for number in (paragraph, line):
         part = after[number:]
         if part and (
-            _layout(text, part[0].start) != layout
+            _line_layout(text, part[0].start) != layout
             or any(has("contrast", u.text) or _is_task(u.text, closed=True) for u in part)
-            or (kind != "task" and (_resumes(part[0]) or _resumes(part[-1])))
+            or (kind != "task" and (_is_request(part[0]) or _is_request(part[-1])))
         ):
             return part[0].start
     if kind == "task":
         return limit
-    asked = [u.start for u in (after[line:] or after) if _asks_about_it(u.text) or (u is after[-1] and _resumes(u))]
+    asked = [u.start for u in (after[line:] or after) if _asks_about_it(u.text) or (u is after[-1] and _is_request(u))]
     return asked[-1] if asked else limit
 
 
-def _resumes(unit: SentenceUnit) -> bool:
+def _is_request(unit: SentenceUnit) -> bool:
     """Return whether a unit asks or orders something, as a user does after showing a text."""
     if _ASKS.search(unit.text) or _is_imperative("rework", unit.text):
         return True
@@ -358,14 +358,14 @@ def _asks_about_it(text: str, *, themselves: bool = True) -> bool:
     return pointing and _ASKS.search(text) is not None
 
 
-def _layout(text: str, place: int) -> tuple[bool, bool]:
+def _line_layout(text: str, place: int) -> tuple[bool, bool]:
     """Return the layout of a line: whether it is indented or an item, and whether it begins in lower case."""
     line = text[text.rfind("\n", 0, place + 1) + 1 : place + 40]
     first = re.search(r"[^\W\d_]", text[place : place + 40])
     return re.match(r"[ \t]{2}|\s*(?:[-*•]|\d{1,3}[.)])\s", line) is not None, first is not None and first[0].islower()
 
 
-def _is_shown(message: str, start: int, shown: list[Span]) -> bool:
+def _is_delimited(message: str, start: int, shown: list[Span]) -> bool:
     """Return whether the next character of a message is delimited material."""
     sign = _SIGN.search(message, start)
     if sign is None:

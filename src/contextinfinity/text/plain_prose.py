@@ -64,11 +64,11 @@ def plain_prose(message: str) -> str:
         return ""
     end = _first_material(message, own)
     parts = [*sentence_units(own)]
-    if any(map(RULE.match, message.splitlines())) or _is_about_what_is_before(parts):
+    if any(map(RULE.match, message.splitlines())) or _credits_earlier_text(parts):
         return " " * len(message)
     listed = False
     for unit, following in zip_longest(parts, parts[1:]):
-        border = _border(unit, following, listed=listed)
+        border = _possible_end_of_own_words(unit, following, listed=listed)
         listed = _is_list_head(unit.text) or (listed and _ITEM.match(unit.text) is not None)
         if border is not None or unit.start >= end:
             end = min(end, unit.start if border is None else border)
@@ -91,7 +91,7 @@ def _first_material(message: str, own: str) -> int:
     return len(message)
 
 
-def _border(unit: SentenceUnit, following: SentenceUnit | None, *, listed: bool) -> int | None:
+def _possible_end_of_own_words(unit: SentenceUnit, following: SentenceUnit | None, *, listed: bool) -> int | None:
     """Return where the words of others may begin, seen from one sentence; None if the author certainly continues."""
     text = unit.text
     if _ITEM.match(text) and not listed:
@@ -150,7 +150,7 @@ def _is_wrapped(unit: SentenceUnit, following: SentenceUnit) -> bool:
     return len(unit.text) > _WRAPPED or (following.lower and has("self", unit.text))
 
 
-def _is_about_what_is_before(units: list[SentenceUnit]) -> bool:
+def _credits_earlier_text(units: list[SentenceUnit]) -> bool:
     """Return whether a later sentence or line credits, labels or works on the text before it."""
     for unit in units[1:]:
         text = unit.text

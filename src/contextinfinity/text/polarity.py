@@ -47,7 +47,7 @@ _READ = 1000
 
 def opposed(one: str, other: str) -> bool:
     """Return whether one text contradicts the other."""
-    first, second = _turned(one), _turned(other)
+    first, second = _reversed_words(one), _reversed_words(other)
     if not first and not second:
         return False
     words = _stems(one), _stems(other)
@@ -62,29 +62,29 @@ def _stems(text: str) -> frozenset[str]:
     return frozenset(_ENDING.sub("", word)[:5] for word in content_words(text))
 
 
-def _turned(text: str) -> dict[str, frozenset[str]]:
+def _reversed_words(text: str) -> dict[str, frozenset[str]]:
     """Return the words in the scope of each kind of reversal."""
     low = _EMPHASIS.sub("", text[:_READ].lower().replace("’", "'").replace("under no circumstances", "never"))
     found: dict[str, frozenset[str]] = {}
     for match in _TURN.finditer(low):
         if match.lastgroup:
-            found[match.lastgroup] = found.get(match.lastgroup, frozenset()) | _reached(low, match)
+            found[match.lastgroup] = found.get(match.lastgroup, frozenset()) | _words_in_scope(low, match)
     if not low.isascii() and _EASTERN.search(low):
         found["not"] = found.get("not", frozenset()) | _stems(_EASTERN.sub("", low))
     return found
 
 
-def _reached(low: str, match: re.Match[str]) -> frozenset[str]:
+def _words_in_scope(low: str, match: re.Match[str]) -> frozenset[str]:
     following = low[match.end() :]
     if following.startswith(","):  # "never, as I said, ..."
-        return _first(_TURN.sub(" ", following).split(), 1)
+        return _content_words_at_end(_TURN.sub(" ", following).split(), 1)
     for clause in _CLAUSE.split(following):
-        if words := _first(_TURN.sub(" ", clause).split(), 1):
+        if words := _content_words_at_end(_TURN.sub(" ", clause).split(), 1):
             return words
-    return _first(_TURN.sub(" ", _CLAUSE.split(low[: match.start()])[-1]).split(), -1)
+    return _content_words_at_end(_TURN.sub(" ", _CLAUSE.split(low[: match.start()])[-1]).split(), -1)
 
 
-def _first(words: list[str], step: int) -> frozenset[str]:
+def _content_words_at_end(words: list[str], step: int) -> frozenset[str]:
     """Return the content words among the first words, or among the last with ``step`` -1."""
     reached: list[str] = []
     for word in words[::step]:

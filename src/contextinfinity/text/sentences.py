@@ -125,7 +125,7 @@ def _sentences(lines: list[str]) -> Iterator[str]:
     for paragraph in _paragraphs(lines):
         start = 0
         for end in _END.finditer(paragraph):
-            if _ends(paragraph, end):
+            if _ends_sentence(paragraph, end):
                 if sentence := " ".join(paragraph[start : end.end()].split()):
                     yield sentence
                 start = end.end()
@@ -138,7 +138,7 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
     for line in lines:
         bullet = _BULLET.match(line)
         apart = bullet is not None or not line.strip() or line.lstrip().startswith(("#", "|"))
-        if current and (apart or not _wraps(current[-1])):
+        if current and (apart or not _continues_on_next_line(current[-1])):
             yield " ".join(current)
             current = []
         if stripped := (line[bullet.end() :] if bullet else line).strip():
@@ -147,12 +147,12 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
         yield " ".join(current)
 
 
-def _wraps(line: str) -> bool:
+def _continues_on_next_line(line: str) -> bool:
     """Return whether the next line continues this one: it is long, and does not end like a sentence or a title."""
     return 60 < len(line) <= _WIDEST and line[-1] not in ".!?:…。！？"
 
 
-def _ends(text: str, end: re.Match[str]) -> bool:
+def _ends_sentence(text: str, end: re.Match[str]) -> bool:
     if end[0][0] != ".":
         return True
     following = text[end.end() : end.end() + 3].lstrip()

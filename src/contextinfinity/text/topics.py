@@ -243,9 +243,9 @@ class _Said:
             odds = TURNS_ASIDE
         else:
             odds = GOES_ON if self.is_work and cues.goes_on(text) else 0.0
-        return odds + self._told_by_names(unit) if self.is_work else odds
+        return odds + self._evidence_of_names(unit) if self.is_work else odds
 
-    def _told_by_names(self, unit: int) -> float:
+    def _evidence_of_names(self, unit: int) -> float:
         start, end = self.units[unit]
         first = self.units[max(0, unit - BEFORE)][0]
         before = frozenset[str]().union(*self.names[first:start])

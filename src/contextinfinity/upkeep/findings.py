@@ -71,13 +71,13 @@ def repaired(counts: Iterable[tuple[str, int]]) -> tuple[Repaired, ...]:
     return tuple(Repaired(code=code, what=KINDS[code].repair or "", count=count) for code, count in counts if count)
 
 
-def _lost(one: str, many: str) -> FindingKind:
+def _loss_finding(one: str, many: str) -> FindingKind:
     return FindingKind("broken", one, many, _RESTORE)
 
 
 KINDS: dict[str, FindingKind] = {
     # The file as such.
-    "ledger_foreign": _lost("The file is not a ledger, or it is encrypted.", "{} files are not ledgers."),
+    "ledger_foreign": _loss_finding("The file is not a ledger, or it is encrypted.", "{} files are not ledgers."),
     "ledger_too_new": FindingKind(
         "broken",
         "The ledger was written by a newer release.",
@@ -109,8 +109,8 @@ KINDS: dict[str, FindingKind] = {
         "Put the file back, or copy a backup to its place while nothing runs; to go on with what is there now, or with "
         "an empty ledger, start once with --begin-new.",
     ),
-    "file_damaged": _lost("SQLite finds the file damaged.", "SQLite finds the file damaged in {} places."),
-    "schema_tables": _lost("A table differs from the schema.", "{} tables differ from the schema."),
+    "file_damaged": _loss_finding("SQLite finds the file damaged.", "SQLite finds the file damaged in {} places."),
+    "schema_tables": _loss_finding("A table differs from the schema.", "{} tables differ from the schema."),
     "schema_derived": FindingKind(
         "broken",
         "An index, view or trigger is missing or differs.",
@@ -131,24 +131,24 @@ KINDS: dict[str, FindingKind] = {
         "The next start migrates it; then run `cix doctor` again.",
         "Migrates the ledger to the schema of this release.",
     ),
-    "schema_gap": _lost("A migration was skipped.", "{} migrations were skipped."),
-    "id_length": _lost("An id does not have 16 bytes.", "{} ids do not have 16 bytes."),
+    "schema_gap": _loss_finding("A migration was skipped.", "{} migrations were skipped."),
+    "id_length": _loss_finding("An id does not have 16 bytes.", "{} ids do not have 16 bytes."),
     # What was said.
-    "message_hash": _lost("A message does not match its hash.", "{} messages do not match their hashes."),
-    "text_hash": _lost(
+    "message_hash": _loss_finding("A message does not match its hash.", "{} messages do not match their hashes."),
+    "text_hash": _loss_finding(
         "A summary, system text or list of pins does not match its hash.",
         "{} summaries, system texts or lists of pins do not match their hashes.",
     ),
-    "blob_hash": _lost("A blob does not match its hash.", "{} blobs do not match their hashes."),
-    "blob_lost": _lost(
+    "blob_hash": _loss_finding("A blob does not match its hash.", "{} blobs do not match their hashes."),
+    "blob_lost": _loss_finding(
         "A message refers to a blob that is missing or not recorded as used.",
         "Messages refer to {} blobs that are missing or not recorded as used.",
     ),
-    "content_unreadable": _lost(
+    "content_unreadable": _loss_finding(
         "A plan, step, error, metadata, fold candidate or list of pins cannot be read.",
         "{} plans, parts of steps, errors, metadata, fold candidates or lists of pins cannot be read.",
     ),
-    "response_unreadable": _lost(
+    "response_unreadable": _loss_finding(
         "A raw provider response cannot be decompressed.", "{} raw provider responses cannot be decompressed."
     ),
     "chunk_hash": FindingKind(
@@ -158,44 +158,48 @@ KINDS: dict[str, FindingKind] = {
         "If its message is intact, `cix reindex` rebuilds it; otherwise restore a backup.",
     ),
     # Branches and their states.
-    "head_missing": _lost("The head state of a branch is missing.", "The head states of {} branches are missing."),
-    "head_number": _lost(
+    "head_missing": _loss_finding(
+        "The head state of a branch is missing.", "The head states of {} branches are missing."
+    ),
+    "head_number": _loss_finding(
         "A branch records a wrong number for its head state.", "{} branches record wrong numbers for their head states."
     ),
-    "head_foreign": _lost(
+    "head_foreign": _loss_finding(
         "The head state of a branch belongs to another branch.",
         "The head states of {} branches belong to other branches.",
     ),
-    "head_behind": _lost("A branch has states after its head.", "{} branches have states after their heads."),
-    "base_missing": _lost(
+    "head_behind": _loss_finding("A branch has states after its head.", "{} branches have states after their heads."),
+    "base_missing": _loss_finding(
         "The state that a branch starts from is missing.", "The states that {} branches start from are missing."
     ),
-    "parent_missing": _lost(
+    "parent_missing": _loss_finding(
         "The parent of a branch is missing, too short, or begins later.",
         "The parents of {} branches are missing, too short, or begin later.",
     ),
-    "branch_circle": _lost("A branch is its own ancestor.", "{} branches are their own ancestors."),
-    "active_branch_missing": _lost(
+    "branch_circle": _loss_finding("A branch is its own ancestor.", "{} branches are their own ancestors."),
+    "active_branch_missing": _loss_finding(
         "The active branch of a session is missing.", "The active branches of {} sessions are missing."
     ),
-    "turn_gap": _lost("A branch has a gap in its turns.", "There are {} gaps in the turns of branches."),
-    "state_gap": _lost("A state does not follow the previous one.", "{} states do not follow the previous ones."),
-    "covers_too_far": _lost(
+    "turn_gap": _loss_finding("A branch has a gap in its turns.", "There are {} gaps in the turns of branches."),
+    "state_gap": _loss_finding(
+        "A state does not follow the previous one.", "{} states do not follow the previous ones."
+    ),
+    "covers_too_far": _loss_finding(
         "The summary of a state covers turns that do not exist.",
         "The summaries of {} states cover turns that do not exist.",
     ),
-    "state_back": _lost(
+    "state_back": _loss_finding(
         "A state covers fewer turns than the previous one.", "{} states cover fewer turns than the previous ones."
     ),
-    "state_orphan": _lost(
+    "state_orphan": _loss_finding(
         "The branch or the parent of a state is missing.",
         "The branches or parents of {} states are missing.",
     ),
-    "state_without_text": _lost(
+    "state_without_text": _loss_finding(
         "The summary or the pins of a state are missing.", "The summaries or pins of {} states are missing."
     ),
     # Turns and what belongs to them.
-    "turn_phase": _lost(
+    "turn_phase": _loss_finding(
         "A turn is in a phase that its data contradicts.", "{} turns are in phases that their data contradicts."
     ),
     "turns_open": FindingKind(
@@ -204,36 +208,42 @@ KINDS: dict[str, FindingKind] = {
         "On {} branches more than one turn is being answered.",
         "End all processes that use the ledger and start one: recovery ends the turns without a live worker.",
     ),
-    "turn_without_step": _lost(
+    "turn_without_step": _loss_finding(
         "A turn is being answered without a step.", "{} turns are being answered without a step."
     ),
-    "turn_without_owner": _lost(
+    "turn_without_owner": _loss_finding(
         "A turn is being answered without a live worker.", "{} turns are being answered without live workers."
     ),
-    "turn_without_outcome": _lost("A turn has an answer but no outcome.", "{} turns have answers but no outcomes."),
-    "turn_without_message": _lost(
+    "turn_without_outcome": _loss_finding(
+        "A turn has an answer but no outcome.", "{} turns have answers but no outcomes."
+    ),
+    "turn_without_message": _loss_finding(
         "The question or answer of a turn is missing.", "The questions or answers of {} turns are missing."
     ),
-    "turn_without_state": _lost("The state of a turn is missing.", "The states of {} turns are missing."),
-    "turn_without_branch": _lost("The branch of a turn is missing.", "The branches of {} turns are missing."),
-    "commit_foreign": _lost(
+    "turn_without_state": _loss_finding("The state of a turn is missing.", "The states of {} turns are missing."),
+    "turn_without_branch": _loss_finding("The branch of a turn is missing.", "The branches of {} turns are missing."),
+    "commit_foreign": _loss_finding(
         "A turn was committed by the state of another turn.",
         "{} turns were committed by the states of other turns.",
     ),
-    "message_role": _lost(
+    "message_role": _loss_finding(
         "A question or answer has the wrong role.", "The questions or answers of {} turns have the wrong role."
     ),
-    "message_shared": _lost("A message is used more than once.", "{} messages are used more than once."),
-    "message_orphan": _lost("The session of a message is missing.", "The sessions of {} messages are missing."),
+    "message_shared": _loss_finding("A message is used more than once.", "{} messages are used more than once."),
+    "message_orphan": _loss_finding("The session of a message is missing.", "The sessions of {} messages are missing."),
     "message_unused": FindingKind(
         "warning",
         "A message belongs to no turn.",
         "{} messages belong to no turn.",
         "It is harmless, but its turn may be missing: see the other findings.",
     ),
-    "step_orphan": _lost("The turn or the plan of a step is missing.", "The turns or plans of {} steps are missing."),
-    "plan_orphan": _lost("The turn or the step of a plan is missing.", "The turns or steps of {} plans are missing."),
-    "response_orphan": _lost(
+    "step_orphan": _loss_finding(
+        "The turn or the plan of a step is missing.", "The turns or plans of {} steps are missing."
+    ),
+    "plan_orphan": _loss_finding(
+        "The turn or the step of a plan is missing.", "The turns or steps of {} plans are missing."
+    ),
+    "response_orphan": _loss_finding(
         "The step of a raw provider response is missing.", "The steps of {} raw provider responses are missing."
     ),
     "chunk_orphan": FindingKind(
@@ -260,11 +270,11 @@ KINDS: dict[str, FindingKind] = {
         "It affects only the reported progress of the index.",
         "Counts the index again.",
     ),
-    "blob_use_orphan": _lost(
+    "blob_use_orphan": _loss_finding(
         "A blob reference has no message.",
         "{} blob references have no message.",
     ),
-    "reference_broken": _lost("A row refers to a missing row.", "{} rows refer to missing rows."),
+    "reference_broken": _loss_finding("A row refers to a missing row.", "{} rows refer to missing rows."),
     "deletion_left": FindingKind(
         "warning",
         "A deletion was begun more than a day ago and never ended.",
@@ -272,8 +282,10 @@ KINDS: dict[str, FindingKind] = {
         "Delete the session again to finish the deletion.",
     ),
     # Work.
-    "job_orphan": _lost("The branch or turn of a job is missing.", "The branches or turns of {} jobs are missing."),
-    "job_foreign": _lost(
+    "job_orphan": _loss_finding(
+        "The branch or turn of a job is missing.", "The branches or turns of {} jobs are missing."
+    ),
+    "job_foreign": _loss_finding(
         "A job is on another branch than its turn.", "{} jobs are on other branches than their turns."
     ),
     "job_failed": FindingKind(

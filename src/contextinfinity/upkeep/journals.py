@@ -46,7 +46,7 @@ def set_right(folder: Path, endings: Endings, keep: Path) -> dict[str, int]:
         if code in ("journal_stray", "journal_unfinished"):
             _copy(path, keep)
             path.unlink()
-        elif code != "journal_torn" or not _cut(path, keep):
+        elif code != "journal_torn" or not _truncate_torn_tail(path, keep):
             continue
         done[code] = done.get(code, 0) + 1
     return done
@@ -54,13 +54,13 @@ def set_right(folder: Path, endings: Endings, keep: Path) -> dict[str, int]:
 
 def _verdicts(folder: Path, steps: list[StepId], endings: Endings) -> dict[Path, str]:
     paths = [folder / f"{step}.jsonl" for step in steps]
-    looks = [_look(path) for path in paths]
+    looks = [_state_of(path) for path in paths]
     over = endings(steps) if steps else {}
-    verdicts = {path: _verdict(look, over.get(path.stem)) for path, look in zip(paths, looks, strict=True)}
+    verdicts = {path: _verdict(state, over.get(path.stem)) for path, state in zip(paths, looks, strict=True)}
     return {path: code for path, code in verdicts.items() if code}
 
 
-def _look(path: Path) -> str:
+def _state_of(path: Path) -> str:
     """Return the state of a journal file: gone, unreadable, torn, ended or open."""
     try:
         lines = open_lines(path)
@@ -80,20 +80,20 @@ def _look(path: Path) -> str:
         return "unreadable"
 
 
-def _verdict(look: str, over: bool | None) -> str | None:
+def _verdict(state: str, over: bool | None) -> str | None:
     """Return the finding code of a journal, or None; ``over``: whether its step has ended, None if it is unknown."""
-    if look == "gone":
+    if state == "gone":
         return None
-    if look == "unreadable":
+    if state == "unreadable":
         return "journal_unreadable"
     if over is None:
         return "journal_stray"
-    if look == "open" and over:
+    if state == "open" and over:
         return "journal_unfinished"
-    return "journal_torn" if look == "torn" else None
+    return "journal_torn" if state == "torn" else None
 
 
-def _cut(path: Path, keep: Path) -> bool:
+def _truncate_torn_tail(path: Path, keep: Path) -> bool:
     """Truncate a journal after its last complete entry, unless a writer opened it in the meantime."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:

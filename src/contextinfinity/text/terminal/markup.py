@@ -35,7 +35,7 @@ def lines_of(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
         case "hr":
             return [Text("─" * min(width, 40), style="dim")]
         case "blockquote":
-            return _behind(Text("│ ", style="dim"), Text("│ ", style="dim"), _blocks(node, console, width - 2))
+            return _prefixed(Text("│ ", style="dim"), Text("│ ", style="dim"), _blocks(node, console, width - 2))
         case "bullet_list" | "ordered_list":
             return [line for item in node.children for line in lines_of(item, console, width)]
         case "list_item":
@@ -56,14 +56,14 @@ def code_rows(node: SyntaxTreeNode, console: Console, width: int) -> Iterator[li
     coloured = Syntax(code, language, theme="ansi_dark", background_color="default").highlight(code)
     coloured.rstrip()
     for line in coloured.split("\n", allow_blank=True)[: code.count("\n") + 1]:
-        yield _behind(Text(INDENT), Text(INDENT), _wrapped(line, console, width - len(INDENT)))
+        yield _prefixed(Text(INDENT), Text(INDENT), _wrapped(line, console, width - len(INDENT)))
 
 
 def _wrapped(text: Text, console: Console, width: int) -> list[Text]:
     return list(text.wrap(console, max(width, NARROWEST), overflow="fold")) or [Text()]
 
 
-def _behind(first: Text, others: Text, lines: list[Text]) -> list[Text]:
+def _prefixed(first: Text, others: Text, lines: list[Text]) -> list[Text]:
     """Prefix each line."""
     return [Text.assemble(others if place else first, line) for place, line in enumerate(lines)]
 
@@ -82,7 +82,7 @@ def _item(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
     numbered = node.parent is not None and node.parent.type == "ordered_list"
     mark = f"{node.info}{node.markup} " if numbered else "• "
     lines = _blocks(node, console, width - len(mark)) or [Text()]
-    return _behind(Text(mark, style="cyan"), Text(" " * len(mark)), lines)
+    return _prefixed(Text(mark, style="cyan"), Text(" " * len(mark)), lines)
 
 
 def _table(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:

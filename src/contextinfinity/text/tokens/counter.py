@@ -96,12 +96,12 @@ class Counter:
         with self._lock:
             seen = min(max(self._learned * reported / counted, _BOUNDS[0]), _BOUNDS[1])
             if self._family.exact:
-                self._doubt(seen)
+                self._correct_exact(seen)
             else:
                 self._learned += (seen - self._learned) * max(_LEAST_WEIGHT, 1 / (self._reports + 2))
             self._reports += 1
 
-    def _doubt(self, seen: float) -> None:
+    def _correct_exact(self, seen: float) -> None:
         """Correct an exact encoding only if successive reports agree on a different value."""
         self._latest.append(seen)
         if len(self._latest) == _AGREEING and max(self._latest) <= min(self._latest) * (1 + _ALIKE):

@@ -56,7 +56,7 @@ class Encoding:
         if found is None:
             found = self._old.get(key)
             if found is None:
-                found = self._fresh(text)
+                found = self._count_uncached(text)
             self._keep(key, found)
         return found
 
@@ -65,10 +65,10 @@ class Encoding:
             self._old, self._young = self._young, {}
         self._young[key] = tokens
 
-    def _fresh(self, text: str) -> int:
+    def _count_uncached(self, text: str) -> int:
         count = self._count or self._load()
         try:
-            return sum(count(part) for part in _slices(_sound(text)))
+            return sum(count(part) for part in _slices(_without_lone_surrogates(text)))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # a panic inside the tokenizer is not an Exception
@@ -102,7 +102,7 @@ def load_tokenizer(name: str) -> Callable[[str], int]:
     return count
 
 
-def _sound(text: str) -> str:
+def _without_lone_surrogates(text: str) -> str:
     """Join surrogate pairs and replace lone ones, which cannot be encoded."""
     if text.isascii():
         return text
