@@ -46,7 +46,7 @@ def list_models(means: CommonOptions) -> None:
     from contextinfinity.settings import BUILT_IN
 
     settings = settings_for(means.config, means.data_dir, creates=False).settings
-    rows = [_built_in(settings), *(_named(name, said) for name, said in settings.models.items()), _minilm(settings)]
+    rows = [_built_in(settings), *(_named(name, entry) for name, entry in settings.models.items()), _minilm(settings)]
     default = settings.general.default_model
     rows.sort(key=lambda row: row["name"] != default)
     if means.as_json:
@@ -106,34 +106,34 @@ def _fetched(weights: WeightsFile, purpose: str, runtime: str, settings: Setting
     return {"name": weights.name, "provider": "local", "which": which, "tools": None, "state": state}
 
 
-def _named(name: str, said: ModelSettings) -> dict[str, object]:
-    which = said.path if said.provider in ("local", "scripted") else said.model_id
-    tools = _calls_tools(name, said) if said.tools is None else said.tools
-    return {"name": name, "provider": said.provider, "which": which or name, "tools": tools, "state": _state(said)}
+def _named(name: str, entry: ModelSettings) -> dict[str, object]:
+    which = entry.path if entry.provider in ("local", "scripted") else entry.model_id
+    tools = _calls_tools(name, entry) if entry.tools is None else entry.tools
+    return {"name": name, "provider": entry.provider, "which": which or name, "tools": tools, "state": _state(entry)}
 
 
-def _calls_tools(name: str, said: ModelSettings) -> bool:
+def _calls_tools(name: str, entry: ModelSettings) -> bool:
     from contextinfinity.providers.catalogue import abilities_of
     from contextinfinity.vendors import VENDORS
 
-    if said.provider not in VENDORS:
-        return said.provider == "scripted"
-    known = {"context_limit": said.context_limit or 1}  # which is not asked for here, and not to be warned of
-    return abilities_of(said.provider, said.model_id or name, known).tools
+    if entry.provider not in VENDORS:
+        return entry.provider == "scripted"
+    known = {"context_limit": entry.context_limit or 1}  # which is not asked for here, and not to be warned of
+    return abilities_of(entry.provider, entry.model_id or name, known).tools
 
 
-def _state(said: ModelSettings) -> str:
+def _state(entry: ModelSettings) -> str:
     from contextinfinity.providers.factory import address
     from contextinfinity.providers.vendor_keys import vendor_key
     from contextinfinity.vendors import VENDORS
 
-    if said.provider in VENDORS:
-        where = address(said)
+    if entry.provider in VENDORS:
+        where = address(entry)
         is_ready = where.key_env is None or vendor_key(where.key_env, in_keyring=where.in_keyring)
         return READY if is_ready else f"${where.key_env} is not set"
-    if said.path is not None and not os.path.isfile(said.path):  # noqa: PTH113 - its name may be no path at all
+    if entry.path is not None and not os.path.isfile(entry.path):  # noqa: PTH113 - its name may be no path at all
         return "its file is missing"
-    return _runs("xllamacpp") if said.provider == "local" else READY
+    return _runs("xllamacpp") if entry.provider == "local" else READY
 
 
 def _runs(runtime: str) -> str:

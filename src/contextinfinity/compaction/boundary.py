@@ -60,19 +60,19 @@ class TopicMessage(Struct, frozen=True, kw_only=True):
 
 def find_topic_boundary(messages: Iterable[object]) -> TopicBoundary:
     """Return the start of the newest topic; ``SAFE_BOUNDARY`` if there is only one."""
-    said = spoken(messages)
-    if len(said) < 2:
+    topic_messages = spoken(messages)
+    if len(topic_messages) < 2:
         return SAFE_BOUNDARY
-    scores = _scores(said)
+    scores = _scores(topic_messages)
     openings = [place for place, score in enumerate(scores) if score >= CONVINCING]
     if not openings:
         return SAFE_BOUNDARY
     newest, topic_before = openings[-1], openings[-2] if len(openings) > 1 else 0
     return TopicBoundary(
-        boundary_index=said[newest].index,
-        boundary_reason=_reason(said, newest),
+        boundary_index=topic_messages[newest].index,
+        boundary_reason=_reason(topic_messages, newest),
         confidence=round(scores[newest], 4),
-        summary=_terms(said[topic_before:newest]),
+        summary=_terms(topic_messages[topic_before:newest]),
     )
 
 
@@ -87,11 +87,11 @@ def spoken(messages: Iterable[object]) -> list[TopicMessage]:
     return [_read(index, message) for index, message in numbered[-LOOKED_AT:]]
 
 
-def _scores(said: list[TopicMessage]) -> list[float]:
+def _scores(topic_messages: list[TopicMessage]) -> list[float]:
     from contextinfinity.embedders.static import built_in
 
-    texts = [one.text[:LONGEST] for one in said]
-    roles, times = [one.role for one in said], [one.seconds for one in said]
+    texts = [one.text[:LONGEST] for one in topic_messages]
+    roles, times = [one.role for one in topic_messages], [one.seconds for one in topic_messages]
     found: list[float] = shift_scores(texts, built_in().encode(texts), roles=roles, times=times).tolist()
     return found
 
@@ -147,18 +147,18 @@ def _seconds(time: object) -> float | None:
 # --- Saying what was found --------------------------------------------------------------------------
 
 
-def _reason(said: list[TopicMessage], place: int) -> str:
-    if phrase := cues.leaves_topic(said[place].text):
+def _reason(topic_messages: list[TopicMessage], place: int) -> str:
+    if phrase := cues.leaves_topic(topic_messages[place].text):
         return f'It contains "{neutral(phrase)}".'
-    before, now = said[place - 1].seconds, said[place].seconds
+    before, now = topic_messages[place - 1].seconds, topic_messages[place].seconds
     if before is not None and now is not None and now - before >= _PAUSE:
         return f"It comes {(now - before) / 3_600:.0f} h after the previous message and has another topic."
     return "It has little in common with the messages before it."
 
 
-def _terms(said: list[TopicMessage]) -> str:
+def _terms(topic_messages: list[TopicMessage]) -> str:
     """Describe messages in a few words: their most frequent names, then their most frequent words."""
-    texts = [one.text[:LONGEST] for one in said if one.role != "system"]
+    texts = [one.text[:LONGEST] for one in topic_messages if one.role != "system"]
     named = Counter(found.text for text in texts for found in entities(text) if found.kind in HARD - {"number", "date"})
     common = Counter(word for text in texts for word in set(cues.words(text)) if _is_informative(word))
     terms = [

@@ -69,28 +69,28 @@ _SUMMARY = re.compile("summary" + _SENTENCE, re.I)
 
 async def detect(adviser: AuxiliaryModel, messages: Iterable[object]) -> TopicBoundary:
     """Ask a model where the newest topic begins; return ``SAFE_BOUNDARY`` if it fails."""
-    said = spoken(messages)
-    if len(said) < 2:
+    topic_messages = spoken(messages)
+    if len(topic_messages) < 2:
         return SAFE_BOUNDARY
     try:
-        answer = await adviser.ask(SYSTEM, record(said), schema=SCHEMA, max_output_tokens=500)
+        answer = await adviser.ask(SYSTEM, record(topic_messages), schema=SCHEMA, max_output_tokens=500)
     except ProviderError:
         return SAFE_BOUNDARY
-    return read_boundary(answer, said)
+    return read_boundary(answer, topic_messages)
 
 
-def record(said: Sequence[TopicMessage]) -> str:
+def record(topic_messages: Sequence[TopicMessage]) -> str:
     """Format messages for the model, one per line."""
-    return "\n".join(f"[{one.index}] {_role(one.role)}: {_shown(one.text)}" for one in said)
+    return "\n".join(f"[{one.index}] {_role(one.role)}: {_shown(one.text)}" for one in topic_messages)
 
 
-def read_boundary(answer: str, said: Sequence[TopicMessage]) -> TopicBoundary:
+def read_boundary(answer: str, topic_messages: Sequence[TopicMessage]) -> TopicBoundary:
     """Parse the model's answer: JSON, JSON in a code fence, or at least its fields."""
     parsed = _parsed(answer[:_LONGEST_ANSWER])
     index, confidence = parsed.get("boundary_index"), _confidence(parsed.get("confidence"))
     if confidence is None:
         return SAFE_BOUNDARY
-    if index is not None and not (type(index) is int and any(one.index == index for one in said[1:])):
+    if index is not None and not (type(index) is int and any(one.index == index for one in topic_messages[1:])):
         return SAFE_BOUNDARY
     return TopicBoundary(
         boundary_index=index,
@@ -108,8 +108,8 @@ def _shown(text: str) -> str:
     return _NUMBER_IN_BRACKETS.sub(r"(\1)", neutral(text[: _SPARE * SHOWN]))[:SHOWN].rstrip()
 
 
-def _sentence(said: Json) -> str:
-    return neutral(said[:_LONGEST_SENTENCE])[:_LONGEST_SENTENCE] if isinstance(said, str) else ""
+def _sentence(topic_messages: Json) -> str:
+    return neutral(topic_messages[:_LONGEST_SENTENCE])[:_LONGEST_SENTENCE] if isinstance(topic_messages, str) else ""
 
 
 def _confidence(value: Json) -> float | None:

@@ -56,54 +56,54 @@ class ResentHistory:
         self._noting: asyncio.Task[None] | None = None
         self._left = set[asyncio.Task[None]]()
 
-    async def begin(self, talk: SentConversation, owner: Owner, asked: SendOptions) -> tuple[Turn, bool]:
+    async def begin(self, sent: SentConversation, owner: Owner, asked: SendOptions) -> tuple[Turn, bool]:
         """Store the new messages of a conversation and start to answer; also return whether its thread existed.
 
         Every request gets its own turn, with two exceptions: requests with the same Idempotency-Key share one,
         and a marked retry joins an identical request whose connection broke before it was answered.
         """
         self._engine.models.named(asked.model)
-        session = None if talk.thread_id is None else await self._engine.thread(talk.thread_id, owner)
-        small = len(talk.messages) < MANY
-        said = walk(talk, owner) if small else await asyncio.to_thread(walk, talk, owner)
-        request = talk.body if talk.key is None else number_of(f"{talk.key} {talk.body}".encode())
-        coming = IncomingConversation(
-            said=said,
+        session = None if sent.thread_id is None else await self._engine.thread(sent.thread_id, owner)
+        small = len(sent.messages) < MANY
+        conversation = walk(sent, owner) if small else await asyncio.to_thread(walk, sent, owner)
+        request = sent.body if sent.key is None else number_of(f"{sent.key} {sent.body}".encode())
+        incoming = IncomingConversation(
+            conversation=conversation,
             session=session,
-            name=talk.thread_id,
+            name=sent.thread_id,
             body=request,
-            beside=None if talk.beside is None else await self.read(talk.beside),
+            beside=None if sent.beside is None else await self.read(sent.beside),
             exact=asked.terms is not None and asked.terms.only_last is not None,
-            appends=talk.appends,
-            follows=None if talk.follows is None else await self._engine.turn(talk.follows, owner),
-            keeps=talk.keeps,
-            side=_side_request(talk, asked),
+            appends=sent.appends,
+            follows=None if sent.follows is None else await self._engine.turn(sent.follows, owner),
+            keeps=sent.keeps,
+            side=_side_request(sent, asked),
         )
-        if talk.key is None:
-            if talk.is_retry and (broken := await self._broken(owner, talk.body)) is not None:
+        if sent.key is None:
+            if sent.is_retry and (broken := await self._broken(owner, sent.body)) is not None:
                 return broken, True
-            return await self._begin(coming, asked)
-        async with self._continuing.one_at_a_time(owner, talk.key):
-            made = await self._continuing.made_under(request, said)
+            return await self._begin(incoming, asked)
+        async with self._continuing.lock(owner, sent.key):
+            made = await self._continuing.made_under(request, conversation)
             if made is not None and made.phase is not Phase.FAILED:
                 return await self.read(made.turn_id), True
             after = "" if made is None else made.turn_id  # a failed turn may be repeated
-            once = once_of(owner, f"v1 {talk.key} {after}", {"body": talk.body})
-            return await self._begin(replace(coming, once=once), asked)
+            once = once_of(owner, f"v1 {sent.key} {after}", {"body": sent.body})
+            return await self._begin(replace(incoming, once=once), asked)
 
     async def note_broken(self, turn_id: TurnId) -> None:
         """Record that the connection of a turn's request broke before the answer was delivered."""
         with suppress(LedgerError):  # without the record a retry gets its own turn
             await self._engine.store.prefix_hashes.note_broken(turn_id)
 
-    def stop_when_left(self, turn_id: TurnId, owner: Owner, talk: SentConversation, seconds: float) -> None:
+    def stop_when_left(self, turn_id: TurnId, owner: Owner, sent: SentConversation, seconds: float) -> None:
         """Cancel a turn whose client disconnected, after a grace period, unless a retry joined it or it has
         readers.
 
         With an Idempotency-Key the turn is not cancelled: the client will ask for the answer again.
         """
-        if talk.key is None:
-            task = asyncio.create_task(self._stop_left(turn_id, owner, talk.body, seconds), name="left")
+        if sent.key is None:
+            task = asyncio.create_task(self._stop_left(turn_id, owner, sent.body, seconds), name="left")
             self._left.add(task)
             task.add_done_callback(self._left.discard)
 
@@ -138,58 +138,60 @@ class ResentHistory:
             return None if turn_id is None else await self.read(turn_id)
         return None
 
-    async def _begin(self, coming: IncomingConversation, asked: SendOptions) -> tuple[Turn, bool]:
-        said = coming.said
-        await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
+    async def _begin(self, incoming: IncomingConversation, asked: SendOptions) -> tuple[Turn, bool]:
+        conversation = incoming.conversation
+        await keep_pictures(self._engine.store.contents, (conversation.message,), conversation.blobs)
         message = NewTurn(
             branch_id="",
-            message=said.message,
-            once=coming.once,
+            message=conversation.message,
+            once=incoming.once,
             metadata=None if asked.use_memory else OFF_RECORD,
         )
-        return await self._placed(coming, message, _as_sent(asked, said))
+        return await self._placed(incoming, message, _as_sent(asked, conversation))
 
-    async def _placed(self, coming: IncomingConversation, message: NewTurn, asked: SendOptions) -> tuple[Turn, bool]:
+    async def _placed(self, incoming: IncomingConversation, message: NewTurn, asked: SendOptions) -> tuple[Turn, bool]:
         """Find the position of a message and accept it there; search again if another request took the position."""
         tries = TRIES
         while True:
             try:
-                spot = await self._continuing.find(coming)
-                if not spot.is_shared:
-                    return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
-                async with self._continuing.one_at_a_time(coming.said.owner):
-                    spot = await self._continuing.find(coming)
-                    return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
+                target = await self._continuing.find(incoming)
+                if not target.is_shared:
+                    return await self._accepted(incoming, target, message, asked), target.branch_id is not None
+                async with self._continuing.lock(incoming.conversation.owner):
+                    target = await self._continuing.find(incoming)
+                    return await self._accepted(incoming, target, message, asked), target.branch_id is not None
             except (BranchBusy, OutOfOrder):
                 tries -= 1
                 if not tries:
                     raise
 
     async def _accepted(
-        self, coming: IncomingConversation, spot: MatchTarget, message: NewTurn, asked: SendOptions
+        self, incoming: IncomingConversation, target: MatchTarget, message: NewTurn, asked: SendOptions
     ) -> Turn:
-        said = coming.said
-        words = with_call_names(message.message, await self._continuing.call_names(spot, said))
-        link: dict[str, Json] = {} if spot.continues is None else {CONTINUES: spot.continues}
-        missing = tuple(replace(one, metadata={**link, **(message.metadata or {})} or None) for one in spot.missing)
-        place = await self._continuing.make(coming, replace(spot, missing=missing))
+        conversation = incoming.conversation
+        words = with_call_names(message.message, await self._continuing.call_names(target, conversation))
+        link: dict[str, Json] = {} if target.continues is None else {CONTINUES: target.continues}
+        missing = tuple(replace(one, metadata={**link, **(message.metadata or {})} or None) for one in target.missing)
+        place = await self._continuing.make(incoming, replace(target, missing=missing))
         assert place.branch_id is not None  # noqa: S101 - set by ``make``
         trail = PrefixHashes(
-            asked=said.asked if place.is_whole else None,
-            before=said.before if place.is_whole and not place.side else None,  # a side request is not a continuation
-            body=coming.body,
-            alone=said.alone,
+            asked=conversation.asked if place.is_whole else None,
+            before=conversation.before
+            if place.is_whole and not place.side
+            else None,  # a side request is not a continuation
+            body=incoming.body,
+            alone=conversation.alone,
             follows=place.follows,
         )
-        metadata = {**coming.keeps, **link, **(message.metadata or {})}
-        if place.side or coming.side is not None:
+        metadata = {**incoming.keeps, **link, **(message.metadata or {})}
+        if place.side or incoming.side is not None:
             metadata |= {SIDE: place.side} | (OFF_RECORD if place.side else {})
         if place.summary is not None:
             metadata[SUMMARY] = place.summary.rendered_text
-        if coming.appends:
-            metadata |= await self._sent.appended(place, said, words)
+        if incoming.appends:
+            metadata |= await self._sent.appended(place, conversation, words)
         else:
-            metadata |= await self._sent.differing(place, said, words)
+            metadata |= await self._sent.differing(place, conversation, words)
         new = replace(
             message,
             branch_id=place.branch_id,
@@ -198,13 +200,13 @@ class ResentHistory:
             trail=trail,
             retry_of=place.retry_of,
         )
-        turn = await self._engine.accept_turn(new, asked, found=spot.branch_id is not None)
+        turn = await self._engine.accept_turn(new, asked, found=target.branch_id is not None)
         self._continuing.hold(turn, trail)
-        if not coming.appends:
-            self._sent.note(turn.id, said)
+        if not incoming.appends:
+            self._sent.note(turn.id, conversation)
         if place.side:
             await self._note_compaction(turn, place)
-        elif coming.beside is None:
+        elif incoming.beside is None:
             await self._go_on_there(turn)
         return turn
 
@@ -238,16 +240,16 @@ class ResentHistory:
         return measure.text(system) + offered + sum(map(measure.message, messages))
 
 
-def _side_request(talk: SentConversation, asked: SendOptions) -> SideRequest | None:
+def _side_request(sent: SentConversation, asked: SendOptions) -> SideRequest | None:
     """Return the side request, if it is one; None if the client says where the message belongs."""
-    if asked.terms is None or talk.thread_id is not None or talk.is_new or talk.appends or talk.beside is not None:
+    if asked.terms is None or sent.thread_id is not None or sent.is_new or sent.appends or sent.beside is not None:
         return None
-    return side_request_of(asked.terms.system, talk.messages, has_tools=bool(asked.terms.tools))
+    return side_request_of(asked.terms.system, sent.messages, has_tools=bool(asked.terms.tools))
 
 
-def _as_sent(asked: SendOptions, said: HashedConversation) -> SendOptions:
+def _as_sent(asked: SendOptions, conversation: HashedConversation) -> SendOptions:
     """If only the sent messages may be shown, set ``only_last`` to the number of sent exchanges."""
     if asked.terms is None or asked.terms.only_last is None:
         return asked
-    sent = len(said.exchanges) + (said.greeting is not None)
+    sent = len(conversation.exchanges) + (conversation.greeting is not None)
     return replace(asked, terms=replace(asked.terms, only_last=sent))

@@ -43,13 +43,13 @@ class SentMessages:
         self._known: OrderedDict[TurnId, bytes] = OrderedDict()
         """The exact hash of all messages of a request, by the turn that this process accepted for it."""
 
-    async def differing(self, target: MatchTarget, said: HashedConversation, kept: Message) -> dict[str, Json]:
+    async def differing(self, target: MatchTarget, conversation: HashedConversation, kept: Message) -> dict[str, Json]:
         """Compare the sent messages with the branch; return the metadata field that stores the differences.
 
         ``kept`` is the new message as stored. Turns are read backwards and only as far as needed: if the
         previous request of this process sent the same messages, only the newest turn is compared.
         """
-        rows = rows_of(said.history)
+        rows = rows_of(conversation.history)
         before = _hash([message for row in rows[:-1] for message in row])
         assert target.branch_id is not None  # noqa: S101 - set by ``make``
         turns, place = list[Turn](), None if target.follows is None else target.follows + 1
@@ -65,15 +65,15 @@ class SentMessages:
                 break
         lead: tuple[Message, ...] = ()
         if target.is_rearranged:
-            found, lead = rearranged_turns(turns, rows, kept, said.form)
+            found, lead = rearranged_turns(turns, rows, kept, conversation.form)
         else:
-            found = differing_turns(turns, rows, kept, said.form)
-        if lead or not _alike((kept,), said.sent, said.form):
-            found[MESSAGE] = (*lead, *said.sent)
+            found = differing_turns(turns, rows, kept, conversation.form)
+        if lead or not _alike((kept,), conversation.sent, conversation.form):
+            found[MESSAGE] = (*lead, *conversation.sent)
         stored = {turn.id: (turn.user_message, *(() if turn.answer is None else (turn.answer,))) for turn in turns}
         return as_sent_field(found, {**stored, MESSAGE: (kept,)})
 
-    async def appended(self, target: MatchTarget, said: HashedConversation, kept: Message) -> dict[str, Json]:
+    async def appended(self, target: MatchTarget, conversation: HashedConversation, kept: Message) -> dict[str, Json]:
         """Do the same for a request whose messages are all new, as its client does not send the earlier ones.
 
         Failed turns before it are hidden: the client got an error and no answer. The model is shown its
@@ -96,13 +96,15 @@ class SentMessages:
                     found[turn.id] = (*lead, message, Message(role="assistant", blocks=blocks))
                     stored[turn.id] = (turn.user_message, turn.answer)
             break
-        if not _alike((kept,), said.sent, said.form):
-            found[MESSAGE] = said.sent
+        if not _alike((kept,), conversation.sent, conversation.form):
+            found[MESSAGE] = conversation.sent
         return as_sent_field(found, stored)
 
-    def note(self, turn_id: TurnId, said: HashedConversation) -> None:
+    def note(self, turn_id: TurnId, conversation: HashedConversation) -> None:
         """Store the hash of the messages that a turn's request sent."""
-        self._known[turn_id] = _hash([message for row in rows_of([*said.history, *said.sent]) for message in row])
+        self._known[turn_id] = _hash(
+            [message for row in rows_of([*conversation.history, *conversation.sent]) for message in row]
+        )
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 

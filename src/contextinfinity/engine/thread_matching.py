@@ -154,7 +154,7 @@ class MatchTarget(Struct, frozen=True, kw_only=True):
 class IncomingConversation(Struct, frozen=True, kw_only=True):
     """A received conversation with everything that determines its position."""
 
-    said: HashedConversation
+    conversation: HashedConversation
     session: Session | None = None
     """The thread that the client named."""
     name: str | None = None
@@ -186,16 +186,18 @@ class ThreadMatching:
         question.
         """
 
-    def one_at_a_time(self, *name: Hashable) -> asyncio.Lock:
+    def lock(self, *name: Hashable) -> asyncio.Lock:
         """Return a lock by name; it serialises requests with the same key, and those that create branches."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def made_under(self, request: int, said: HashedConversation) -> HashedPrefix | None:
+    async def made_under(self, request: int, conversation: HashedConversation) -> HashedPrefix | None:
         """Return the newest turn of a request; ``request`` is the hash of its Idempotency-Key and body."""
-        held = await self._held_after(said.asked)
-        if held is not None and self._held[said.asked][1] == request:
+        held = await self._held_after(conversation.asked)
+        if held is not None and self._held[conversation.asked][1] == request:
             return HashedPrefix(turn_id=held.id, phase=held.phase)
-        return await self._store.prefix_hashes.walked(said.owner, PrefixHashes(asked=said.asked, body=request))
+        return await self._store.prefix_hashes.walked(
+            conversation.owner, PrefixHashes(asked=conversation.asked, body=request)
+        )
 
     def hold(self, turn: Turn, trail: PrefixHashes) -> None:
         """Remember the position of a turn that is spooled while the ledger is away."""
@@ -212,119 +214,133 @@ class ThreadMatching:
             return None
         return turn
 
-    async def find(self, coming: IncomingConversation) -> MatchTarget:
+    async def find(self, incoming: IncomingConversation) -> MatchTarget:
         """Return the position of a message."""
-        said, session = coming.said, coming.session
-        if coming.appends:
-            return await self._appended(coming)
-        if coming.beside is not None:
-            return MatchTarget(branch_id=coming.beside.branch_id, follows=coming.beside.turn_seq - 1, is_fork=True)
-        if said.is_new:
-            return _new_record(said, None)
-        if (spot := await self._by_prefix(coming) or await self._by_tail(coming)) is not None:
-            return await self._aside(coming, await self._past_failures(said, spot))
+        conversation, session = incoming.conversation, incoming.session
+        if incoming.appends:
+            return await self._appended(incoming)
+        if incoming.beside is not None:
+            return MatchTarget(branch_id=incoming.beside.branch_id, follows=incoming.beside.turn_seq - 1, is_fork=True)
+        if conversation.is_new:
+            return _new_record(conversation, None)
+        if (target := await self._by_prefix(incoming) or await self._by_tail(incoming)) is not None:
+            return await self._with_side_branch(incoming, await self._past_failures(conversation, target))
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
-        if session is not None and is_begun and not said.history:
-            again = await failed_just_now(self._store, session.active_branch, said.message)
+        if session is not None and is_begun and not conversation.history:
+            again = await failed_just_now(self._store, session.active_branch, conversation.message)
             return MatchTarget(branch_id=session.active_branch, retry_of=again, is_whole=False)
-        if (spot := await self._failed_first(coming)) is not None:
-            return await self._aside(coming, spot)
-        found = await _by_recent(self._store, coming) if session is None and not coming.exact else None
+        if (target := await self._failed_first(incoming)) is not None:
+            return await self._with_side_branch(incoming, target)
+        found = await _by_recent(self._store, incoming) if session is None and not incoming.exact else None
         if found is None:
-            return _new_record(said, session, fork=is_begun)
-        return await self._aside(coming, await self._past_failures(said, found))
+            return _new_record(conversation, session, fork=is_begun)
+        return await self._with_side_branch(incoming, await self._past_failures(conversation, found))
 
-    async def _aside(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
+    async def _with_side_branch(self, incoming: IncomingConversation, target: MatchTarget) -> MatchTarget:
         """Return a side request a branch of its own; its tool rounds stay on that branch."""
-        if spot.branch_id is None or spot.follows is None or not (coming.side or goes_on(coming.said.message)):
-            return spot
-        if spot.retry_of is not None:
-            before = [await self._store.turns.get(spot.retry_of)]
+        if (
+            target.branch_id is None
+            or target.follows is None
+            or not (incoming.side or goes_on(incoming.conversation.message))
+        ):
+            return target
+        if target.retry_of is not None:
+            before = [await self._store.turns.get(target.retry_of)]
         else:
-            before = [*await self._store.turns.history(spot.branch_id, limit=1, before=spot.follows + 1)]
+            before = [*await self._store.turns.history(target.branch_id, limit=1, before=target.follows + 1)]
         last = before[-1] if before else None
         purpose = purpose_of(last)
-        if spot.retry_of is not None or goes_on(coming.said.message):
-            return replace(spot, side=purpose or "")
-        if purpose is not None or coming.side is None or coming.session is not None:
-            return spot  # the whole conversation has this instruction, or the client names the thread
-        return replace(spot, is_fork=True, is_shared=True, side=coming.side.purpose)
+        if target.retry_of is not None or goes_on(incoming.conversation.message):
+            return replace(target, side=purpose or "")
+        if purpose is not None or incoming.side is None or incoming.session is not None:
+            return target  # the whole conversation has this instruction, or the client names the thread
+        return replace(target, is_fork=True, is_shared=True, side=incoming.side.purpose)
 
-    async def _appended(self, coming: IncomingConversation) -> MatchTarget:
+    async def _appended(self, incoming: IncomingConversation) -> MatchTarget:
         """Return the position of messages that are all new: after a turn, or at the end of a thread.
 
         It is a fork if something else followed the turn, or if several messages are sent. Raise ``NotFound`` if
         there is no such thread.
         """
-        said, session, turn = coming.said, coming.session, coming.follows
+        conversation, session, turn = incoming.conversation, incoming.session, incoming.follows
         if turn is None:
             if session is None:
                 raise NotFound("There is no such conversation.", hint="It may have been deleted.")
-            again = None if said.history else await failed_just_now(self._store, session.active_branch, said.message)
-            return MatchTarget(branch_id=session.active_branch, missing=said.recorded, retry_of=again, is_whole=False)
-        spot = MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq, is_whole=False)
-        if said.history:
-            return replace(spot, is_fork=True, missing=said.recorded)
-        return await self._past_failures(said, spot)
+            again = (
+                None
+                if conversation.history
+                else await failed_just_now(self._store, session.active_branch, conversation.message)
+            )
+            return MatchTarget(
+                branch_id=session.active_branch, missing=conversation.recorded, retry_of=again, is_whole=False
+            )
+        target = MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq, is_whole=False)
+        if conversation.history:
+            return replace(target, is_fork=True, missing=conversation.recorded)
+        return await self._past_failures(conversation, target)
 
-    async def _by_prefix(self, coming: IncomingConversation) -> MatchTarget | None:
+    async def _by_prefix(self, incoming: IncomingConversation) -> MatchTarget | None:
         """Find the branch with exactly the sent history."""
-        said, session = coming.said, coming.session
-        if not said.prefix_hashes:
+        conversation, session = incoming.conversation, incoming.session
+        if not conversation.prefix_hashes:
             return None
-        asked, answered = said.prefix_hashes[-1]
+        asked, answered = conversation.prefix_hashes[-1]
         held = await self._held_after(asked)
         if held is not None and held.answer is not None and after(asked, held.answer) == answered:
             return MatchTarget(branch_id=held.branch_id)
         within = None if session is None else session.id
-        end = await self._store.prefix_hashes.end(said.owner, answered, session_id=within)
-        if end is None and (rendered := await _with_calls_as_text(self._store, said)) is not None:
-            end = await self._store.prefix_hashes.end(said.owner, after(asked, rendered), session_id=within)
+        end = await self._store.prefix_hashes.end(conversation.owner, answered, session_id=within)
+        if end is None and (rendered := await _with_calls_as_text(self._store, conversation)) is not None:
+            end = await self._store.prefix_hashes.end(conversation.owner, after(asked, rendered), session_id=within)
         if end is None:
             return None
-        if session is None and await self._is_opening(coming, end):
-            return await self._failed_first(coming) or await self._asked_again(coming) or _new_record(said, None)
+        if session is None and await self._is_opening(incoming, end):
+            return (
+                await self._failed_first(incoming)
+                or await self._asked_again(incoming)
+                or _new_record(conversation, None)
+            )
         return _spot(end)
 
-    async def _is_opening(self, coming: IncomingConversation, end: PrefixHashEnd) -> bool:
+    async def _is_opening(self, incoming: IncomingConversation, end: PrefixHashEnd) -> bool:
         """Return whether the history is a prefix shared by many conversations, such as few-shot examples.
 
         Either many different messages followed it, or no model here answered it and another message followed.
         """
-        if end.is_free or coming.side is not None:
+        if end.is_free or incoming.side is not None:
             return False
         if end.continuations >= MOST_CONTINUATIONS:
             return True
         turns = await self._store.turns.history(end.branch_id, limit=2, before=end.turn_seq + 2)
         return not turns[0].provider and bool(turns[-1].provider)
 
-    async def _asked_again(self, coming: IncomingConversation) -> MatchTarget | None:
+    async def _asked_again(self, incoming: IncomingConversation) -> MatchTarget | None:
         """Return a fork beside the turn of an identical request, or None."""
-        made = PrefixHashes(asked=coming.said.asked, body=coming.body)
-        walked = await self._store.prefix_hashes.walked(coming.said.owner, made)
+        made = PrefixHashes(asked=incoming.conversation.asked, body=incoming.body)
+        walked = await self._store.prefix_hashes.walked(incoming.conversation.owner, made)
         turn = None if walked is None else await self._store.turns.get(walked.turn_id)
         if turn is None:
             return None
         return MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq - 1, is_fork=True, is_shared=True)
 
-    async def _by_tail(self, coming: IncomingConversation) -> MatchTarget | None:
+    async def _by_tail(self, incoming: IncomingConversation) -> MatchTarget | None:
         """Find the only branch that ends with the sent messages."""
-        said, session = coming.said, coming.session
+        conversation, session = incoming.conversation, incoming.session
         within = None if session is None else session.id
         found = [
             end
-            for number in said.last
-            for end in await self._store.prefix_hashes.exchanges(said.owner, number, session_id=within)
+            for number in conversation.last
+            for end in await self._store.prefix_hashes.exchanges(conversation.owner, number, session_id=within)
         ]
         if len(found) > MOST_CANDIDATES:
             return None
-        read = [(end, *await self._matched(said, end)) for end in found]
+        read = [(end, *await self._matched(conversation, end)) for end in found]
         matches = [(end, match, kept) for end, match, kept in read if match is not None]
         matches = [one for one in matches if one[1].summary is None] or matches
         for end, match, _ in matches:
             if match.is_whole:
                 return _spot(end)
-        if coming.exact or len(matches) != 1:
+        if incoming.exact or len(matches) != 1:
             return None
         end, match, kept = matches[0]
         if not end.is_free or not (match.is_certain or session is not None):
@@ -332,9 +348,9 @@ class ThreadMatching:
         summary = None if match.summary is None or match.summary.rendered_text in kept else match.summary
         return replace(_spot(end), is_whole=False, summary=summary)
 
-    async def _matched(self, said: HashedConversation, end: PrefixHashEnd) -> tuple[TailMatch | None, set[str]]:
+    async def _matched(self, conversation: HashedConversation, end: PrefixHashEnd) -> tuple[TailMatch | None, set[str]]:
         """Compare the sent messages with the branch up to a turn; also return the client summaries stored there."""
-        sides, read, place = len(rows_of(said.history)), list[Turn](), end.turn_seq + 1
+        sides, read, place = len(rows_of(conversation.history)), list[Turn](), end.turn_seq + 1
         while len(rows_of(_messages_of(read))) <= sides:
             turns = await self._store.turns.history(end.branch_id, limit=min(sides // 2 + 2, PAGE), before=place)
             if not turns:
@@ -343,130 +359,136 @@ class ThreadMatching:
             place = turns[0].turn_seq
         stored = _messages_of(read)
         kept = {str(turn.metadata.get(SUMMARY)) for turn in read if isinstance(turn.metadata, dict)}
-        return match_tail(said.history, stored) if stored else None, kept
+        return match_tail(conversation.history, stored) if stored else None, kept
 
-    async def _past_failures(self, said: HashedConversation, spot: MatchTarget) -> MatchTarget:
+    async def _past_failures(self, conversation: HashedConversation, target: MatchTarget) -> MatchTarget:
         """Skip failed turns: as a retry if the message is the same, otherwise on a fork that hides them.
 
         A client that resends the conversation without them has dropped them.
         """
-        if spot.is_fork or spot.branch_id is None or spot.follows is None:
-            return spot
-        newest = await self._store.turns.history(spot.branch_id, limit=1)
-        if not newest or newest[0].turn_seq <= spot.follows:
-            return spot
-        tries = newest[0].turn_seq - spot.follows
-        failed = await self._store.turns.history(spot.branch_id, limit=min(tries, PAGE))
-        if tries <= PAGE and all_the_same(failed, said.message):
-            return replace(spot, retry_of=failed[-1].id)
-        return replace(spot, is_fork=True, is_shared=True)
+        if target.is_fork or target.branch_id is None or target.follows is None:
+            return target
+        newest = await self._store.turns.history(target.branch_id, limit=1)
+        if not newest or newest[0].turn_seq <= target.follows:
+            return target
+        tries = newest[0].turn_seq - target.follows
+        failed = await self._store.turns.history(target.branch_id, limit=min(tries, PAGE))
+        if tries <= PAGE and all_the_same(failed, conversation.message):
+            return replace(target, retry_of=failed[-1].id)
+        return replace(target, is_fork=True, is_shared=True)
 
-    async def _failed_first(self, coming: IncomingConversation) -> MatchTarget | None:
+    async def _failed_first(self, incoming: IncomingConversation) -> MatchTarget | None:
         """Find where the same request failed before: its retries share one thread.
 
         A partial answer and its successors stay on their branch.
         """
-        said = coming.said
-        made = await self._store.prefix_hashes.walked(said.owner, PrefixHashes(asked=said.asked, body=coming.body))
+        conversation = incoming.conversation
+        made = await self._store.prefix_hashes.walked(
+            conversation.owner, PrefixHashes(asked=conversation.asked, body=incoming.body)
+        )
         turn = None if made is None or made.phase is not Phase.FAILED else await self._store.turns.get(made.turn_id)
         if turn is None or turn.phase is not Phase.FAILED:
             return None
         first = turn
         while first.retry_of is not None and (before := await self._store.turns.get(first.retry_of)) is not None:
             first = before
-        spot = MatchTarget(branch_id=turn.branch_id, follows=first.turn_seq - 1)
-        if await failed_just_now(self._store, turn.branch_id, said.message) == turn.id:
-            return replace(spot, retry_of=turn.id)
-        return replace(spot, is_fork=True, is_shared=True)
+        target = MatchTarget(branch_id=turn.branch_id, follows=first.turn_seq - 1)
+        if await failed_just_now(self._store, turn.branch_id, conversation.message) == turn.id:
+            return replace(target, retry_of=turn.id)
+        return replace(target, is_fork=True, is_shared=True)
 
-    async def make(self, coming: IncomingConversation, spot: MatchTarget) -> MatchTarget:
+    async def make(self, incoming: IncomingConversation, target: MatchTarget) -> MatchTarget:
         """Create the thread or fork, record the missing exchanges, and return the final position."""
-        branch_id = spot.branch_id
+        branch_id = target.branch_id
         if branch_id is None:
-            branch_id = (await self._make(coming, spot.side)).active_branch
-        elif spot.is_fork:
-            branch_id = (await self._store.branches.fork(branch_id, at=spot.follows)).id
-        if not spot.missing:
-            return replace(spot, branch_id=branch_id)
-        sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
-        await keep_pictures(self._store.contents, sides, coming.said.blobs)
-        if coming.appends:  # identical messages may be appended again
-            recorded_exchanges = _with_sent(spot.missing, rows_of(coming.said.history))
+            branch_id = (await self._make(incoming, target.side)).active_branch
+        elif target.is_fork:
+            branch_id = (await self._store.branches.fork(branch_id, at=target.follows)).id
+        if not target.missing:
+            return replace(target, branch_id=branch_id)
+        sides = (side for one in target.missing for side in (one.message, one.answer) if side is not None)
+        await keep_pictures(self._store.contents, sides, incoming.conversation.blobs)
+        if incoming.appends:  # identical messages may be appended again
+            recorded_exchanges = _with_sent(target.missing, rows_of(incoming.conversation.history))
         else:
-            recorded_exchanges = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
+            recorded_exchanges = [_named(branch_id, place, one) for place, one in enumerate(target.missing)]
         last = (await self._store.turns.record(branch_id, recorded_exchanges))[-1]
-        follows = None if coming.appends and not spot.is_fork else last.turn_seq
-        return replace(spot, branch_id=branch_id, follows=follows)
+        follows = None if incoming.appends and not target.is_fork else last.turn_seq
+        return replace(target, branch_id=branch_id, follows=follows)
 
-    async def call_names(self, spot: MatchTarget, said: HashedConversation) -> dict[str, str]:
+    async def call_names(self, target: MatchTarget, conversation: HashedConversation) -> dict[str, str]:
         """Map the client's ids of the last tool calls to the stored ones.
 
         Some clients rename tool calls for each vendor, but a result refers to the id of its call.
         """
-        sent = calls_of(said.exchanges[-1][1]) if said.exchanges and not spot.missing else ()
-        if not sent or spot.branch_id is None or spot.follows is None:
+        sent = calls_of(conversation.exchanges[-1][1]) if conversation.exchanges and not target.missing else ()
+        if not sent or target.branch_id is None or target.follows is None:
             return {}
-        turns = await self._store.turns.history(spot.branch_id, limit=1, before=spot.follows + 1)
+        turns = await self._store.turns.history(target.branch_id, limit=1, before=target.follows + 1)
         kept = calls_of(turns[0].answer) if turns and turns[0].answer is not None else ()
         return {one: other for one, other in zip(sent, kept, strict=False) if one != other}
 
-    async def _make(self, coming: IncomingConversation, side: str) -> Session:
-        once = None if coming.once is None else for_session(coming.once)
+    async def _make(self, incoming: IncomingConversation, side: str) -> Session:
+        once = None if incoming.once is None else for_session(incoming.once)
         metadata: dict[str, Json] = {SIDE: side} if side else {}
-        new = NewSession(owner=coming.said.owner, external_id=coming.name, once=once, metadata=metadata)
+        new = NewSession(owner=incoming.conversation.owner, external_id=incoming.name, once=once, metadata=metadata)
         try:
             return await self._store.sessions.create(new)
         except AlreadyExists:  # another request created it first
-            session = None if coming.name is None else await self._store.sessions.find(coming.said.owner, coming.name)
+            session = (
+                None
+                if incoming.name is None
+                else await self._store.sessions.find(incoming.conversation.owner, incoming.name)
+            )
             if session is None:
                 raise
             return session
 
 
-async def _with_calls_as_text(store: Store, said: HashedConversation) -> Message | None:
+async def _with_calls_as_text(store: Store, conversation: HashedConversation) -> Message | None:
     """Return the stored answer to the last question whose tool calls the client resends as text."""
-    asked, sent = said.prefix_hashes[-1][0], said.exchanges[-1][1]
-    for turn_id in await store.prefix_hashes.asked(said.owner, asked):
+    asked, sent = conversation.prefix_hashes[-1][0], conversation.exchanges[-1][1]
+    for turn_id in await store.prefix_hashes.asked(conversation.owner, asked):
         turn = await store.turns.get(turn_id)
         if turn is not None and turn.answer is not None and renders_calls(turn.answer, sent):
             return turn.answer
     return None
 
 
-async def _by_recent(store: Store, coming: IncomingConversation) -> MatchTarget | None:
+async def _by_recent(store: Store, incoming: IncomingConversation) -> MatchTarget | None:
     """Find the position of a message in or beside one of the recent threads."""
-    said, side = coming.said, coming.side
-    if side is not None and not said.history:
+    conversation, side = incoming.conversation, incoming.side
+    if side is not None and not conversation.history:
         if not side.needs_quote:
             return MatchTarget(side=side.purpose)
-        text = said.message.rendered_text
-        quoted = [one for one in await read_recent(store, said.owner) if is_quoted(text, one)]
-        about = [one for one in quoted if await _is_of(store, said, one.turns[-1])]
+        text = conversation.message.rendered_text
+        quoted = [one for one in await read_recent(store, conversation.owner) if is_quoted(text, one)]
+        about = [one for one in quoted if await _is_of(store, conversation, one.turns[-1])]
         return MatchTarget(side=side.purpose, about=about[0].session.id) if about else None
-    if not said.history:
+    if not conversation.history:
         return None
-    threads = await read_recent(store, said.owner)
-    begun = (*said.history[:SUMMARY_WITHIN], said.message)
-    if (link := await continued_from(store, begun, threads)) is not None and await _is_of(store, said, link[1]):
-        spot = _new_record(said, link[0].session, fork=True)
-        return replace(spot, is_shared=True, continues=link[0].session.active_branch)
-    all_of = holding_all_answers(said.exchanges, threads)
-    if all_of is not None and await _is_of(store, said, all_of.turns[-1]):
+    threads = await read_recent(store, conversation.owner)
+    begun = (*conversation.history[:SUMMARY_WITHIN], conversation.message)
+    if (link := await continued_from(store, begun, threads)) is not None and await _is_of(store, conversation, link[1]):
+        target = _new_record(conversation, link[0].session, fork=True)
+        return replace(target, is_shared=True, continues=link[0].session.active_branch)
+    all_of = holding_all_answers(conversation.exchanges, threads)
+    if all_of is not None and await _is_of(store, conversation, all_of.turns[-1]):
         place = MatchTarget(branch_id=all_of.session.active_branch, follows=all_of.turns[-1].turn_seq)
         return replace(place, is_shared=True, is_whole=False, is_rearranged=True)
-    edit = None if said.greeting is not None else with_edited_answer(said.exchanges, threads)
-    if edit is not None and await _is_of(store, said, edit.turn):
-        spot = MatchTarget(branch_id=edit.thread.session.active_branch, follows=edit.follows, is_fork=True)
-        return replace(spot, is_shared=True, missing=said.recorded[edit.exchanges :])
+    edit = None if conversation.greeting is not None else with_edited_answer(conversation.exchanges, threads)
+    if edit is not None and await _is_of(store, conversation, edit.turn):
+        target = MatchTarget(branch_id=edit.thread.session.active_branch, follows=edit.follows, is_fork=True)
+        return replace(target, is_shared=True, missing=conversation.recorded[edit.exchanges :])
     return None
 
 
-async def _is_of(store: Store, said: HashedConversation, turn: Turn) -> bool:
+async def _is_of(store: Store, conversation: HashedConversation, turn: Turn) -> bool:
     """Return whether a turn belongs to the same end user, whose name is part of its hashes."""
     if turn.answer is None:
         return False
-    number = after(alone(turn.user_message, said.owner, said.end_user), turn.answer)
-    ends = await store.prefix_hashes.exchanges(said.owner, number, session_id=turn.session_id)
+    number = after(alone(turn.user_message, conversation.owner, conversation.end_user), turn.answer)
+    ends = await store.prefix_hashes.exchanges(conversation.owner, number, session_id=turn.session_id)
     return any(end.turn_id == turn.id for end in ends)
 
 
@@ -547,11 +569,15 @@ def _spot(end: PrefixHashEnd) -> MatchTarget:
     )
 
 
-def _new_record(said: HashedConversation, session: Session | None, *, fork: bool = False) -> MatchTarget:
+def _new_record(conversation: HashedConversation, session: Session | None, *, fork: bool = False) -> MatchTarget:
     """Record the whole conversation in a new thread, or on a branch from the beginning of the named one."""
     branch_id = None if session is None else session.active_branch
     return MatchTarget(
-        branch_id=branch_id, follows=0, is_fork=fork, missing=said.recorded, is_shared=bool(said.history)
+        branch_id=branch_id,
+        follows=0,
+        is_fork=fork,
+        missing=conversation.recorded,
+        is_shared=bool(conversation.history),
     )
 
 

@@ -55,11 +55,11 @@ def render_turn(turn: Turn, following: Turn | None, layout: int = LAYOUT_VERSION
     ``layout`` is the layout version of the plan.
     """
     between = render_rounds(turn.rounds)
-    if turn.answer is None or not _says_something(turn.answer.blocks):
+    if turn.answer is None or not _has_content(turn.answer.blocks):
         if following is not None and _is_omitted(turn, following):
             return ()
         if turn.phase is Phase.DONE and turn.outcome is None:
-            return _left_open(turn, following, layout)
+            return _unanswered(turn, following, layout)
         mark = _mark(turn) if turn.text else None
         return *_user_messages(turn, layout), *between, say("assistant", mark or NO_ANSWER)
     return *_user_messages(turn, layout), *between, *_answer(turn, turn.answer, following)
@@ -81,7 +81,7 @@ def _blocks(item: TranscriptItem, running: bool) -> tuple[ContentBlock, ...]:
 
 def has_no_output(turn: Turn) -> bool:
     """Return whether a turn ended without text and calls, so that its retry may replace it."""
-    return not turn.text and (turn.answer is None or not _says_something(turn.answer.blocks))
+    return not turn.text and (turn.answer is None or not _has_content(turn.answer.blocks))
 
 
 def _is_omitted(turn: Turn, following: Turn) -> bool:
@@ -98,17 +98,17 @@ def _call_ids_with_results(turn: Turn) -> set[str]:
     return {block.tool_use_id for block in turn.user_message.blocks if isinstance(block, ToolResultBlock)}
 
 
-def _left_open(turn: Turn, following: Turn | None, layout: int) -> tuple[Message, ...]:
+def _unanswered(turn: Turn, following: Turn | None, layout: int) -> tuple[Message, ...]:
     """Render a logged turn without an answer; ``[no answer]`` is added unless the log continues with one."""
-    said = turn.user_message
-    if said.role == "assistant":
-        return _answer(turn, said, following) if _says_something(said.blocks) else ()
-    if said.role == "system" or (following is not None and _takes_up(following)):
+    message = turn.user_message
+    if message.role == "assistant":
+        return _answer(turn, message, following) if _has_content(message.blocks) else ()
+    if message.role == "system" or (following is not None and _continues_answer(following)):
         return _user_messages(turn, layout)
     return *_user_messages(turn, layout), say("assistant", NO_ANSWER)
 
 
-def _takes_up(following: Turn) -> bool:
+def _continues_answer(following: Turn) -> bool:
     """Return whether a logged turn continues the answer to the message before it."""
     role = following.user_message.role
     return role in ("assistant", "tool") or (role == "system" and following.answer is not None)
@@ -119,21 +119,21 @@ def _user_messages(turn: Turn, layout: int) -> tuple[Message, ...]:
 
     Layout 1 added the note to short messages as well, although they were complete.
     """
-    said = turn.user_message
-    results = [block for block in said.blocks if isinstance(block, ToolResultBlock)]
+    message = turn.user_message
+    results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
     if (
         turn.error is not None
         and turn.error.code == "size"
-        and (layout == 1 or _length(said.blocks) > KEPT_OF_TOO_LARGE)
+        and (layout == 1 or _length(message.blocks) > KEPT_OF_TOO_LARGE)
     ):
-        begins = TextBlock(text=f"{said.rendered_text[:KEPT_OF_TOO_LARGE]}\n{TOO_LARGE}")
+        begins = TextBlock(text=f"{message.rendered_text[:KEPT_OF_TOO_LARGE]}\n{TOO_LARGE}")
         cut = (replace(result, content=(TextBlock(text=TOO_LARGE),)) for result in results)
-        return (Message(role=said.role, blocks=(*cut, begins)),)
-    if said.role == "system" and not said.rendered_text.strip():
+        return (Message(role=message.role, blocks=(*cut, begins)),)
+    if message.role == "system" and not message.rendered_text.strip():
         return ()
-    if said.role == "tool" and not results:
-        return (say("user", f"{FROM_A_TOOL}\n{said.rendered_text}"),)
-    return (said,)
+    if message.role == "tool" and not results:
+        return (say("user", f"{FROM_A_TOOL}\n{message.rendered_text}"),)
+    return (message,)
 
 
 def _length(blocks: Sequence[ContentBlock]) -> float:
@@ -149,12 +149,12 @@ def _length(blocks: Sequence[ContentBlock]) -> float:
 
 def _answer(turn: Turn, answer: Message, following: Turn | None) -> tuple[Message, ...]:
     """Render the answer, the results of its calls, and a mark if it was cancelled or interrupted."""
-    said = tuple(block for block in answer.blocks if not isinstance(block, ToolResultBlock))
+    blocks = tuple(block for block in answer.blocks if not isinstance(block, ToolResultBlock))
     results = _results(turn, answer, following)
     mark = _mark(turn)
     if mark is not None and not results:
-        said = (*said, TextBlock(text=f"\n{mark}"))
-    messages: tuple[Message, ...] = (Message(role=answer.role, blocks=said),)
+        blocks = (*blocks, TextBlock(text=f"\n{mark}"))
+    messages: tuple[Message, ...] = (Message(role=answer.role, blocks=blocks),)
     if results:
         messages += (Message(role="tool", blocks=results),)
         messages += (say("assistant", mark),) if mark is not None else ()
@@ -168,7 +168,7 @@ def _mark(turn: Turn) -> str | None:
     return CUT_OFF if turn.phase is Phase.FAILED else None
 
 
-def _says_something(blocks: Sequence[ContentBlock]) -> bool:
+def _has_content(blocks: Sequence[ContentBlock]) -> bool:
     return any(isinstance(block, ToolUseBlock) or (isinstance(block, TextBlock) and block.text) for block in blocks)
 
 

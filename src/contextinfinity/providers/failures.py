@@ -203,10 +203,10 @@ def _upstream(
 ) -> dict[str, str | float]:
     """Return what the vendor sent: its status, its own error names and its message."""
     fields = error if isinstance(error, Mapping) else {}
-    said: dict[str, str | float] = {"message": scrub(_message_of(error), secrets)[:LONGEST_BODY]}
-    said |= {name: fields[name] for name in ("type", "code") if isinstance(fields.get(name), str)}
-    said |= {"status": status} if status is not None else {}
-    return said | ({"retry_after": wait} if wait else {})
+    upstream: dict[str, str | float] = {"message": scrub(_message_of(error), secrets)[:LONGEST_BODY]}
+    upstream |= {name: fields[name] for name in ("type", "code") if isinstance(fields.get(name), str)}
+    upstream |= {"status": status} if status is not None else {}
+    return upstream | ({"retry_after": wait} if wait else {})
 
 
 def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: Iterable[str] = ()) -> ProviderError:
@@ -280,18 +280,18 @@ def _kind(status: int | None, error: Mapping[str, Json] | str) -> str:
     return _by_wording(kind, _message_of(error).lower())
 
 
-def _by_wording(kind: str, said: str) -> str:
+def _by_wording(kind: str, wording: str) -> str:
     if kind == "rate_limit":
-        if _DEPLETED.search(said):
+        if _DEPLETED.search(wording):
             return "quota"
-        return "size" if _REQUEST_OVER_RATE.search(said) else kind
+        return "size" if _REQUEST_OVER_RATE.search(wording) else kind
     if kind not in ("bad_request", "server", "provider"):
         return kind
-    if _SIZE.search(said) or (_WINDOW.search(said) and _OVER.search(said)):
+    if _SIZE.search(wording) or (_WINDOW.search(wording) and _OVER.search(wording)):
         return "size"
-    if _QUOTA.search(said):
+    if _QUOTA.search(wording):
         return "quota"
-    return "filter" if _FILTER.search(said) else kind
+    return "filter" if _FILTER.search(wording) else kind
 
 
 def _by_status(status: int | None) -> str | None:
@@ -361,13 +361,13 @@ def _message_of(error: Mapping[str, Json] | str) -> str:
     return ""
 
 
-def _quoted(said: str) -> str:
-    return f"“{_short(said).rstrip('.')}”" if said.strip() else ""
+def _quoted(wording: str) -> str:
+    return f"“{_short(wording).rstrip('.')}”" if wording.strip() else ""
 
 
-def _short(said: str) -> str:
+def _short(wording: str) -> str:
     """Put a foreign message on one line, without markup and control characters, at a readable length."""
-    plain = _TAGS.sub(" ", said[:LONGEST_BODY]) if said.lstrip().startswith("<") else said[:LONGEST_BODY]
+    plain = _TAGS.sub(" ", wording[:LONGEST_BODY]) if wording.lstrip().startswith("<") else wording[:LONGEST_BODY]
     line = " ".join("".join(c if c.isprintable() else " " for c in plain).split())
     return line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 1] + "…"
 
