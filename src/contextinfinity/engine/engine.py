@@ -155,7 +155,7 @@ class Engine(Lookup):
             once=once,
             creates=creates,
         )
-        return await self.accept_turn(new, sending, found=known is not None)
+        return await self.accept_turn(new, sending, found=known is not None, session=known)
 
     async def route(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> Route:
         """Return which model would answer a message, and why; nothing is sent or stored."""

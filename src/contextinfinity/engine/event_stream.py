@@ -231,4 +231,5 @@ async def _wait(news: asyncio.Event | None) -> None:
         await asyncio.sleep(LOOK_SECONDS)
     else:
         with suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), 1.0)
+            async with asyncio.timeout(1.0):  # unlike wait_for, it needs no task
+                await news.wait()

@@ -37,7 +37,7 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         if job.turn_id is None:
             return None
         draft = StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id)
-        turn = await answered(job)
+        turn = parts.caches.answered.get(job.turn_id) or await answered(job)
         if turn is None:
             return JobResult(state=draft)
         chunks = await _or_later("index", job, _chunks(parts, turn, may_wait=False))

@@ -17,6 +17,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId, new_id
+from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.engine.configured_models import Models
@@ -131,17 +132,20 @@ class Lifecycle:
             await self.worker_lease.__aexit__(None, None, None)
         await self._release()
 
-    async def accept_turn(self, new: NewTurn, options: SendOptions, *, found: bool) -> Turn:
+    async def accept_turn(
+        self, new: NewTurn, options: SendOptions, *, found: bool, session: Session | None = None
+    ) -> Turn:
         """Make a message durable (TX-0) and start to answer it; every API calls this.
 
-        ``found`` says whether its thread existed. A durable message is answered even if its caller disconnects.
+        ``found`` says whether its thread existed; ``session`` is the thread if the caller has just read it. A durable
+        message is answered even if its caller disconnects.
         Raise ``LedgerReadOnly`` or ``LedgerFull`` if nothing can be written.
         """
         async with self._beginning:
             if self._unwritable is not None:  # the ledger may be writable again
                 await self._begin_work()
         new = replace(new, queue_limit=QUEUE_LIMIT, begin=True)
-        accepting = asyncio.create_task(self._accept(new, options), name="accept")
+        accepting = asyncio.create_task(self._accept(new, options, session), name="accept")
         self._accepting.add(accepting)
         accepting.add_done_callback(self._accepted)
         turn = await asyncio.shield(accepting)
@@ -173,7 +177,7 @@ class Lifecycle:
             await self.setup.retrieval.embedders.close()
         await self.store.close()
 
-    async def _accept(self, new: NewTurn, options: SendOptions) -> Turn:
+    async def _accept(self, new: NewTurn, options: SendOptions, session: Session | None) -> Turn:
         while True:
             try:
                 turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
@@ -184,7 +188,7 @@ class Lifecycle:
                 await asyncio.sleep(self._parts.look_seconds)
             else:
                 if self._is_to_be_begun(turn):
-                    self._begin(turn, options)
+                    self._begin(turn, options, session)
                 return turn
 
     def _is_to_be_begun(self, turn: Turn) -> bool:
@@ -202,8 +206,10 @@ class Lifecycle:
         if not done.cancelled():
             done.exception()  # marks it as retrieved; the caller gets it, unless it has disconnected
 
-    def _begin(self, turn: Turn, options: SendOptions) -> None:
+    def _begin(self, turn: Turn, options: SendOptions, session: Session | None) -> None:
         running = self._running[turn.id] = RunningTurn(turn, options)
+        if turn.phase is Phase.CONTEXT_PREPARED:  # otherwise it waits for earlier turns, and the session may change
+            running.session = session
         if self._watching_cancels is None or self._watching_cancels.done():
             self._watching_cancels = asyncio.create_task(
                 watch_for_cancels(self._parts), name="cancels", context=maintenance_context()
@@ -230,7 +236,7 @@ class Lifecycle:
                 if settled:
                     await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
                 settled = False
-                self._parts.caches.turns.drop_idle()
+                self._parts.caches.drop_idle()
                 lease = self.worker_lease
                 await wait_for_any(lease.lost, lease.found_dead, seconds=HOUSEKEEPING_SECONDS)
                 lease.found_dead.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -36,6 +36,7 @@ from contextinfinity.prompt.prompt_sections import Artifact, RenderCache, shown_
 from contextinfinity.prompt.shrink import held_cuts
 from contextinfinity.prompt.tasks import goes_on, is_by_a_person
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.telemetry.counters import count
 
 T = TypeVar("T")
@@ -151,8 +152,9 @@ def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
 async def recall(parts: Parts, running: RunningTurn, session: Session | None = None) -> PriorContext:
     """Read the context of a turn; ``session`` avoids reading the session again."""
     turn, missing = running.turn, list[LeftOut]()
-    session = session or await session_of(parts.store, turn)
+    running.session = session = session or await session_of(parts.store, turn)
     state, earlier, rendered = await state_and_earlier_turns(parts, running)
+    running.before = just_before(turn, earlier)
     last, home = await before_this(parts, session, earlier, turn)
     only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
     known = await wanted(
@@ -216,6 +218,13 @@ async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) 
     return bool(await read_back(parts.store.turns, turn.branch_id, after=covers, before=first, room=1))
 
 
+def just_before(turn: Turn, earlier: Sequence[Turn]) -> Sequence[Turn] | None:
+    """Return the turns that the index entry of a turn needs; None if some of them are not among ``earlier``."""
+    near = earlier[-BORROWED_FROM:]
+    wanted = range(max(1, turn.turn_seq - BORROWED_FROM), turn.turn_seq)
+    return near if [one.turn_seq for one in near] == [*wanted] else None
+
+
 async def session_of(store: Store, turn: Turn) -> Session:
     """Return the session of a turn; raise ``NotFound`` if it was deleted."""
     session = await store.sessions.get(turn.session_id)
@@ -253,7 +262,8 @@ async def before_this(
     before = earlier or await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)
     last, home = None, None
     for newest in reversed(before[-NEAR:]):
-        plan = await parts.store.turns.plan(newest.id)
+        known = parts.caches.answered.get(newest.id)
+        plan = await parts.store.turns.plan(newest.id) if known is None else known.plan
         if plan is None:
             continue
         parts.models.recall_window(plan)

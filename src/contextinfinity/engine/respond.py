@@ -336,6 +336,8 @@ async def finalise(parts: Parts, running: RunningTurn, ended: TurnEnd) -> None:
         turn = await retry_write(lambda: turns.finalise(running.turn.id, parts.worker, ended))
     else:
         turn, job = await retry_write(lambda: turns.finalise_and_claim(running.turn.id, parts.worker, ended))
+        if (answered := running.answered(turn, ended)) is not None:
+            parts.caches.answered.keep(answered)
         if job is not None:
             run_job(job)
     running.move(turn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypedDict
 
 from msgspec import Struct
@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import BranchId, ChunkId, StepId, TurnId
+from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import RequestOptions, ToolSpec
-from contextinfinity.domain.session import Owner
+from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import NewStep, Turn, TurnEnd
 from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.storage.journal import Journal
@@ -172,6 +173,10 @@ class RunningTurn:
         """Whether an earlier step produced text."""
         self.tools_ran = False
         """Whether tools ran since the last text."""
+        self.session: Session | None = None
+        """Its conversation, as it was read last; None: not read yet."""
+        self.before: Sequence[Turn] | None = None
+        """The turns immediately before it that its index entry needs; None if they were not read."""
         self.notes: dict[str, Json] = {}
         """Metadata that is added to the turn when it ends."""
         self.latency_ms: dict[str, float] = {}
@@ -188,6 +193,13 @@ class RunningTurn:
             note_turn(turn)
         self.turn = turn
         self.news.notify()
+
+    def answered(self, turn: Turn, end: TurnEnd) -> AnsweredTurn | None:
+        """Return the input of the finished turn's jobs; None if it has to be read from the ledger."""
+        if self.session is None or self.before is None or turn.durability != "ledger":
+            return None
+        plan = self.opened[-1].plan if self.opened else end.plan
+        return AnsweredTurn(turn=turn, session=self.session, earlier=tuple(self.before), plan=plan)
 
     def noted(self, end: TurnEnd) -> TurnEnd:
         """Add the collected metadata and latencies to the end of the turn."""

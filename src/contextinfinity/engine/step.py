@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ from contextinfinity.telemetry.stages import note_latency, timed
 from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 INTERRUPTED = Problem(
     code="interrupted",
@@ -117,8 +118,7 @@ async def ask(
         return running.journal
 
     running.journal = None
-    listening = asyncio.create_task(listen(model, written, progress, show))
-    progress.interrupted = await until_done_or_cancelled(running, listening)
+    _, progress.interrupted = await until_done_or_cancelled(running, listen(model, written, progress, show))
     await settled(opened)
     running.steps.append(step.id)
     return progress
@@ -241,22 +241,29 @@ def problem_of(error: ContextInfinityError) -> Problem:
     return Problem(code=code, message=error.message, hint=error.hint)
 
 
-async def until_done_or_cancelled(running: RunningTurn, work: asyncio.Task[Any]) -> asyncio.CancelledError | None:
-    """Wait for a task; cancel it if the turn is cancelled or the process stops, and return the latter's error."""
-    running.cancelled.stops = work
+async def until_done_or_cancelled(
+    running: RunningTurn, work: Coroutine[Any, Any, T]
+) -> tuple[T | None, asyncio.CancelledError | None]:
+    """Run a stage of a turn in this task; stop it if the turn is cancelled or the process stops.
+
+    Return its result, None if it was stopped, and the error that stops the process.
+    """
     if running.cancelled.is_set():
-        work.cancel()
+        work.close()
+        return None, None
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine runs in a task
+    before, result, stopped = task.cancelling(), None, asyncio.CancelledError()
+    running.cancelled.stops = task
     try:
-        await asyncio.wait({work})
-    except asyncio.CancelledError as interrupted:
-        work.cancel()
-        await asyncio.wait({work})
-        return interrupted
+        result = await work
+    except asyncio.CancelledError as error:
+        stopped = error
     finally:
         running.cancelled.stops = None
-    if not work.cancelled():
-        work.result()
-    return None
+        if running.cancelled.is_set():  # it cancelled this task once
+            task.uncancel()
+    return result, stopped if task.cancelling() > before else None
 
 
 async def watch_for_cancels(parts: Parts) -> None:
@@ -298,8 +305,7 @@ async def run_tools(tools: Toolbox, running: RunningTurn, progress: StepProgress
     running.rounds += 1
     if not calls:
         return True
-    work = asyncio.create_task(_run(tools, progress, calls, journal))
-    progress.interrupted = await until_done_or_cancelled(running, work)
+    _, progress.interrupted = await until_done_or_cancelled(running, _run(tools, progress, calls, journal))
     progress.stopped = running.cancelled.is_set()
     if progress.interrupted is not None:
         progress.problem = INTERRUPTED

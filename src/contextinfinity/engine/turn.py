@@ -56,13 +56,12 @@ async def answer(parts: Parts, running: RunningTurn) -> None:
 
 async def reply(parts: Parts, running: RunningTurn) -> None:
     """Gather the prompt material, choose a model and let it answer; or ask for clarification."""
-    gathering = asyncio.create_task(gather(parts, running))
-    interrupted = await until_done_or_cancelled(running, gathering)
+    gathered, interrupted = await until_done_or_cancelled(running, gather(parts, running))
     if interrupted is not None:
         raise interrupted
-    if gathering.cancelled() or running.cancelled.is_set():
+    if gathered is None or running.cancelled.is_set():
         await stop(parts, running)
-    elif isinstance(gathered := gathering.result(), ClarificationRequest):
+    elif isinstance(gathered, ClarificationRequest):
         await ask_back(parts, running, gathered)
     else:
         await respond(parts, running, gathered, choose(parts, running.turn, running.asked, gathered))
@@ -71,7 +70,7 @@ async def reply(parts: Parts, running: RunningTurn) -> None:
 async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | ClarificationRequest:
     """Recall the context of a message, fold it if it does not fit, and gather the prompt material."""
     await loaded(*FOR_A_TURN)
-    session: Session | None = await session_of(parts.store, running.turn)
+    session: Session | None = running.session or await session_of(parts.store, running.turn)
     if session is not None and session.ttl_hours is not None:
         await expire_before_use(Cleaner(parts.store, parts.setup.copies), session.id)
         session = None

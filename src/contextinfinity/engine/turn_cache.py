@@ -1,4 +1,4 @@
-"""Caches of ledger data: the turns of recently used branches, and texts stored by hash.
+"""Caches of ledger data: the turns of recently used branches, the turns answered last, and texts stored by hash.
 
 ``TurnCache`` keeps earlier turns as they were read, rendered and counted for the last request of a branch. A settled
 turn never changes, so a request reads only newer turns. Before a copy is used, it is compared with the ledger's digest
@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from contextinfinity.domain.ids import BranchId, to_millis
+from contextinfinity.domain.ids import BranchId, TurnId, to_millis
+from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.prompt.prompt_sections import RenderCache
@@ -30,6 +31,9 @@ PAGE = 100
 IDLE_SECONDS = 600.0
 MOST_BYTES = 32_000_000
 """The maximum size of the cached turns, as JSON."""
+MOST_ANSWERED = 128
+LONGEST_ANSWERED = 20_000
+"""The maximum number of characters of an answered turn that is cached."""
 MOST_TEXTS = 256
 MOST_UNSAVED = 4096
 """The maximum number of texts waiting to be stored; the oldest, left by failed turns, are dropped first."""
@@ -169,6 +173,28 @@ async def read_back(
     return found
 
 
+class AnsweredTurns:
+    """The turns that this process answered last: their jobs and the next request need not read them from the ledger."""
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[TurnId, AnsweredTurn] = OrderedDict()
+
+    def keep(self, answered: AnsweredTurn) -> None:
+        """Keep a turn that was just answered, unless it is long."""
+        if length(answered.turn) <= LONGEST_ANSWERED:
+            self._turns[answered.turn.id] = answered
+            if len(self._turns) > MOST_ANSWERED:
+                self._turns.popitem(last=False)
+
+    def get(self, turn_id: TurnId | None) -> AnsweredTurn | None:
+        """Return a turn as it was when it was answered; None if it is not cached."""
+        return None if turn_id is None else self._turns.get(turn_id)
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        self._turns.clear()
+
+
 class TextCache:
     """Texts that are stored once by hash: fronts, request forms, redaction spans.
 
@@ -224,9 +250,16 @@ class Caches:
 
     def __init__(self, store: Store, most: int = MOST_BYTES) -> None:
         self.turns = TurnCache(store.turns, most)
+        self.answered = AnsweredTurns()
         self.texts = TextCache(store.contents)
 
     def forget(self) -> None:
         """Empty all caches; call this after a deletion."""
         self.turns.forget()
+        self.answered.forget()
         self.texts.forget()
+
+    def drop_idle(self) -> None:
+        """Drop what was not used for a while, so that text deleted by another process does not stay in memory."""
+        self.turns.drop_idle()
+        self.answered.forget()
