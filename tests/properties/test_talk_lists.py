@@ -27,7 +27,8 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.running_turn import SendOptions, Terms
-from contextinfinity.engine.thread_matching import SUMMARY, SentConversation
+from contextinfinity.engine.sent_conversation import SentConversation
+from contextinfinity.engine.thread_matching import SUMMARY
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from tests.ledgers import open_store

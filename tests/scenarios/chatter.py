@@ -15,7 +15,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.running_turn import SendOptions, Terms
-from contextinfinity.engine.thread_matching import SentConversation
+from contextinfinity.engine.sent_conversation import SentConversation
 from tests.scenarios.desk import Desk
 
 ANN = Owner(user_id="ann")

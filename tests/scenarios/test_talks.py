@@ -145,7 +145,10 @@ async def test_what_failed_under_a_key_is_tried_again(tmp_path: Path) -> None:
 async def test_a_key_is_refused_for_a_request_that_differs_in_anything(tmp_path: Path) -> None:
     async with Desk(tmp_path, "Hello.") as desk:
         first = await Chatter(desk).send("Hi", key=7)
-        for terms in (Terms(system="Be rude."), Terms(system="Be brief.", wishes=RequestOptions(temperature=0.5))):
+        for terms in (
+            Terms(system="Be rude."),
+            Terms(system="Be brief.", request_options=RequestOptions(temperature=0.5)),
+        ):
             with pytest.raises(KeyReused):
                 await Chatter(desk).send("Hi", key=7, terms=terms)
         assert (await Chatter(desk).send("Hi", key=7)).id == first.id

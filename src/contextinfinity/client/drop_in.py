@@ -21,8 +21,8 @@ from contextinfinity.engine.event_stream import StampedEvent
 from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.respond import UPSTREAM
 from contextinfinity.engine.running_turn import SendOptions, Terms
+from contextinfinity.engine.sent_conversation import SentConversation
 from contextinfinity.engine.step import longest
-from contextinfinity.engine.thread_matching import SentConversation
 from contextinfinity.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class DropIn:
         models = self._engine.models.by_name.values()
         answers = (model for model in models if steps and model.answers_in(steps[-1]))
         model = next(answers, self._engine.models.named(asked.model))
-        requested, params = terms.wishes.max_output_tokens, (terms.params or {}).get("params") or {}
+        requested, params = terms.request_options.max_output_tokens, (terms.params or {}).get("params") or {}
         names = ("max_completion_tokens", "max_output_tokens")
         name = next((name for name in names if params.get(name) is not None), "max_tokens")
         size = await self.size_of(turn_id)
@@ -136,8 +136,10 @@ class DropIn:
         can_call = not terms.tools or model.provider.abilities(model.model_id).tools
         if terms.form and terms.form == model.form:
             return clamped if can_call else (*clamped, "tools")
-        wishes = replace(terms.wishes, parallel_tools=terms.wishes.parallel_tools and None)  # True is always followed
-        unmet = model.provider.options_for(wishes, model.model_id).left_out
+        request_options = replace(
+            terms.request_options, parallel_tools=terms.request_options.parallel_tools and None
+        )  # True is always followed
+        unmet = model.provider.options_for(request_options, model.model_id).left_out
         where = "input" if terms.form == RESPONSES else "messages"
         unread = [f"{where}.content.{kind}" for kind in model.unread(messages)]
         return (*unread, *ignored, *clamped, *(() if can_call else ("tools",)), *unmet)

@@ -29,7 +29,7 @@ class IncomingRequest(Struct, frozen=True, kw_only=True):
     system: str = ""
     """The system texts before the first message, one paragraph each."""
     tools: tuple[ToolSpec, ...] = ()
-    wishes: RequestOptions = RequestOptions()
+    request_options: RequestOptions = RequestOptions()
     response_format: Json = None
     """A JSON schema for the answer."""
     stream: bool = False

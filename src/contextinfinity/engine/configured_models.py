@@ -132,11 +132,11 @@ class Model:
         """Merge the caller's parameters or options into the configured options."""
         if terms.form and terms.form == self.form:
             return {**(self.options or {}), SENT: terms.params}
-        return self.options_with(terms.wishes)
+        return self.options_with(terms.request_options)
 
-    def options_with(self, wishes: RequestOptions) -> Json:
+    def options_with(self, request_options: RequestOptions) -> Json:
         """Merge the caller's options into the configured options."""
-        requested = self.provider.options_for(wishes, self.model_id).options
+        requested = self.provider.options_for(request_options, self.model_id).options
         return joined(self.options, requested) if requested else self.options
 
     def unread(self, messages: Iterable[Message]) -> tuple[str, ...]:

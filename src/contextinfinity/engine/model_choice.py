@@ -134,7 +134,7 @@ def _described(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMat
 
 def _has_to_call(asked: SendOptions) -> bool:
     """Return whether the caller requires a tool call."""
-    choice = None if asked.terms is None else asked.terms.wishes.tool_choice
+    choice = None if asked.terms is None else asked.terms.request_options.tool_choice
     return choice is not None and (choice == "required" or choice.startswith(":"))
 
 

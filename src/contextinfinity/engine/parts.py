@@ -51,5 +51,5 @@ class Parts:
         if terms is None:
             budget = share_out(limit, ceilings)
         else:
-            budget = share_out_resent(limit, ceilings, terms.wishes.max_output_tokens)
+            budget = share_out_resent(limit, ceilings, terms.request_options.max_output_tokens)
         return budget if limit == configured else replace(budget, configured_limit=configured)

@@ -18,17 +18,14 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.image_content import keep_pictures
 from contextinfinity.engine.repeated_requests import once_of
 from contextinfinity.engine.running_turn import SendOptions
+from contextinfinity.engine.sent_conversation import MANY, HashedConversation, SentConversation, hash_conversation
 from contextinfinity.engine.sent_messages import SentMessages
 from contextinfinity.engine.side_requests import PURPOSE_SUMMARY, SideRequest, side_request_of
 from contextinfinity.engine.thread_matching import (
-    MANY,
     SUMMARY,
-    HashedConversation,
     IncomingConversation,
     MatchTarget,
-    SentConversation,
     ThreadMatching,
-    walk,
     with_call_names,
 )
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
@@ -65,7 +62,9 @@ class ResentHistory:
         self._engine.models.named(asked.model)
         session = None if sent.thread_id is None else await self._engine.thread(sent.thread_id, owner)
         small = len(sent.messages) < MANY
-        conversation = walk(sent, owner) if small else await asyncio.to_thread(walk, sent, owner)
+        conversation = (
+            hash_conversation(sent, owner) if small else await asyncio.to_thread(hash_conversation, sent, owner)
+        )
         request = sent.body if sent.key is None else number_of(f"{sent.key} {sent.body}".encode())
         incoming = IncomingConversation(
             conversation=conversation,

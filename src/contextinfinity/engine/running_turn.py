@@ -48,7 +48,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     response_format: Json = None
-    wishes: RequestOptions = RequestOptions()
+    request_options: RequestOptions = RequestOptions()
     form: str = ""
     """The wire format of the caller (``domain.sent_form``)."""
     sent: Json = None

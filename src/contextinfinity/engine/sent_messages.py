@@ -22,7 +22,8 @@ from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 from contextinfinity.domain.sent_form import all_in_form
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.rendered_calls import is_resent_as
-from contextinfinity.engine.thread_matching import HashedConversation, MatchTarget
+from contextinfinity.engine.sent_conversation import HashedConversation
+from contextinfinity.engine.thread_matching import MatchTarget
 from contextinfinity.engine.trimmed_history import rows_of, side_of
 from contextinfinity.prompt.prompt_sections import MESSAGE, as_sent_field, message_of, shown_turns
 from contextinfinity.prompt.render import has_no_output

@@ -141,7 +141,7 @@ def longest(model: Model, tokens: int, terms: Terms) -> int:
 
     For a provider with another wire format it is limited to what the vendor allows.
     """
-    requested, limit = terms.wishes.max_output_tokens, model.abilities.context_limit
+    requested, limit = terms.request_options.max_output_tokens, model.abilities.context_limit
     if requested is None:
         return model.max_output_tokens
     fits = requested if tokens + requested <= limit else min(requested, max(limit // 4, limit - tokens * 11 // 10))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Sequence
 from hashlib import sha256
-from itertools import accumulate
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -25,10 +24,10 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message, ToolResultBlock, ToolUseBlock
-from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone, beginning
-from contextinfinity.domain.session import IdempotencyKey, NewSession, Owner, Session
+from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone
+from contextinfinity.domain.session import IdempotencyKey, NewSession, Session
 from contextinfinity.domain.turn import SIDE, Exchange, Phase, PrefixHashes, Turn
-from contextinfinity.engine.image_content import Blobs, keep_pictures, named_by_hash
+from contextinfinity.engine.image_content import keep_pictures
 from contextinfinity.engine.recent_threads import (
     continued_from,
     holding_all_answers,
@@ -38,90 +37,20 @@ from contextinfinity.engine.recent_threads import (
 )
 from contextinfinity.engine.rendered_calls import renders_calls
 from contextinfinity.engine.repeated_requests import all_the_same, failed_just_now, for_session
+from contextinfinity.engine.sent_conversation import HashedConversation
 from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, purpose_of
-from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
-from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of
+from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.prompt.prompt_sections import WHOLE, as_sent_field
 from contextinfinity.prompt.tasks import goes_on
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
-MANY = 5_000
-"""Conversations with more messages are hashed in a thread, to keep the event loop free."""
 PAGE = 100
 MOST_HELD = 10_000
 """The maximum number of spooled turns that are remembered."""
 SUMMARY = "client_summary"
 """The metadata field that stores a client's own summary of messages it no longer sends."""
-
-
-class SentConversation(Struct, frozen=True, kw_only=True):
-    """A conversation as sent by a client: the history, and the message to answer at the end."""
-
-    messages: tuple[Message, ...]
-    form: str = ""
-    """The wire format of the client (``domain.sent_form``); empty: messages are compared as blocks."""
-    beside: TurnId | None = None
-    """The turn that already answers the same message: the new turn gets a branch beside it."""
-    end_user: str = ""
-    """The end user, if the owner acts for several: their conversations are kept apart."""
-    thread_id: str | None = None
-    """The thread it belongs to, if the client names one."""
-    is_new: bool = False
-    """Whether the client asks for a new thread, without matching."""
-    body: int = 0
-    """A hash of the whole request and its caller (``prefix_hash.number_of``)."""
-    key: int | None = None
-    """A hash of the request's Idempotency-Key and its caller."""
-    follows: TurnId | None = None
-    """The turn that the messages follow."""
-    appends: bool = False
-    """Whether all messages are new: they follow ``follows``, or the end of ``thread_id``."""
-    keeps: dict[str, Json] = {}
-    """Metadata to store with the turn."""
-    is_retry: bool = False
-    """Whether the client marks it as a retry of an unanswered request."""
-
-
-class HashedConversation(Struct, frozen=True, kw_only=True):
-    """A conversation with its hashes: the exchanges so far, and the message to answer."""
-
-    is_new: bool
-    owner: Owner
-    end_user: str
-    history: tuple[Message, ...]
-    """Everything before the message to answer, as sent."""
-    greeting: Message | None
-    """A message of the assistant before the first user message."""
-    exchanges: tuple[tuple[Message, Message], ...]
-    """The questions with their answers."""
-    prefix_hashes: tuple[tuple[int, int], ...]
-    """The prefix hashes up to each question, and up to each answer."""
-    last: tuple[int, ...]
-    """Hashes of the last exchange alone: with all consecutive questions, and with the last of them."""
-    message: Message
-    sent: tuple[Message, ...]
-    """The message to answer as sent, with the system messages around it and a prefilled answer."""
-    form: str
-    """The wire format of the client."""
-    before: int
-    """The prefix hash of everything before the message."""
-    asked: int
-    """The prefix hash including the message."""
-    alone: int
-    """The hash of the message alone."""
-    blobs: Blobs
-    """The images of the conversation, by hash."""
-
-    @property
-    def recorded(self) -> tuple[Exchange, ...]:
-        """Everything before the message, as it is recorded in a new thread or branch."""
-        greeted = () if self.greeting is None else (Exchange(message=self.greeting),)
-        recorded_exchanges = (
-            Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.owner, self.end_user))
-            for (message, answer), (asked, _) in zip(self.exchanges, self.prefix_hashes, strict=True)
-        )
-        return (*greeted, *recorded_exchanges)
 
 
 class MatchTarget(Struct, frozen=True, kw_only=True):
@@ -224,7 +153,7 @@ class ThreadMatching:
         if conversation.is_new:
             return _new_record(conversation, None)
         if (target := await self._by_prefix(incoming) or await self._by_tail(incoming)) is not None:
-            return await self._with_side_branch(incoming, await self._past_failures(conversation, target))
+            return await self._with_side_branch(incoming, await _past_failures(self._store, conversation, target))
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
         if session is not None and is_begun and not conversation.history:
             again = await failed_just_now(self._store, session.active_branch, conversation.message)
@@ -234,7 +163,7 @@ class ThreadMatching:
         found = await _by_recent(self._store, incoming) if session is None and not incoming.exact else None
         if found is None:
             return _new_record(conversation, session, fork=is_begun)
-        return await self._with_side_branch(incoming, await self._past_failures(conversation, found))
+        return await self._with_side_branch(incoming, await _past_failures(self._store, conversation, found))
 
     async def _with_side_branch(self, incoming: IncomingConversation, target: MatchTarget) -> MatchTarget:
         """Return a side request a branch of its own; its tool rounds stay on that branch."""
@@ -277,7 +206,7 @@ class ThreadMatching:
         target = MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq, is_whole=False)
         if conversation.history:
             return replace(target, is_fork=True, missing=conversation.recorded)
-        return await self._past_failures(conversation, target)
+        return await _past_failures(self._store, conversation, target)
 
     async def _by_prefix(self, incoming: IncomingConversation) -> MatchTarget | None:
         """Find the branch with exactly the sent history."""
@@ -334,7 +263,7 @@ class ThreadMatching:
         ]
         if len(found) > MOST_CANDIDATES:
             return None
-        read = [(end, *await self._matched(conversation, end)) for end in found]
+        read = [(end, *await _matched(self._store, conversation, end)) for end in found]
         matches = [(end, match, kept) for end, match, kept in read if match is not None]
         matches = [one for one in matches if one[1].summary is None] or matches
         for end, match, _ in matches:
@@ -347,35 +276,6 @@ class ThreadMatching:
             return None
         summary = None if match.summary is None or match.summary.rendered_text in kept else match.summary
         return replace(_spot(end), is_whole=False, summary=summary)
-
-    async def _matched(self, conversation: HashedConversation, end: PrefixHashEnd) -> tuple[TailMatch | None, set[str]]:
-        """Compare the sent messages with the branch up to a turn; also return the client summaries stored there."""
-        sides, read, place = len(rows_of(conversation.history)), list[Turn](), end.turn_seq + 1
-        while len(rows_of(_messages_of(read))) <= sides:
-            turns = await self._store.turns.history(end.branch_id, limit=min(sides // 2 + 2, PAGE), before=place)
-            if not turns:
-                break
-            read[:0] = turns
-            place = turns[0].turn_seq
-        stored = _messages_of(read)
-        kept = {str(turn.metadata.get(SUMMARY)) for turn in read if isinstance(turn.metadata, dict)}
-        return match_tail(conversation.history, stored) if stored else None, kept
-
-    async def _past_failures(self, conversation: HashedConversation, target: MatchTarget) -> MatchTarget:
-        """Skip failed turns: as a retry if the message is the same, otherwise on a fork that hides them.
-
-        A client that resends the conversation without them has dropped them.
-        """
-        if target.is_fork or target.branch_id is None or target.follows is None:
-            return target
-        newest = await self._store.turns.history(target.branch_id, limit=1)
-        if not newest or newest[0].turn_seq <= target.follows:
-            return target
-        tries = newest[0].turn_seq - target.follows
-        failed = await self._store.turns.history(target.branch_id, limit=min(tries, PAGE))
-        if tries <= PAGE and all_the_same(failed, conversation.message):
-            return replace(target, retry_of=failed[-1].id)
-        return replace(target, is_fork=True, is_shared=True)
 
     async def _failed_first(self, incoming: IncomingConversation) -> MatchTarget | None:
         """Find where the same request failed before: its retries share one thread.
@@ -445,6 +345,39 @@ class ThreadMatching:
             return session
 
 
+async def _matched(
+    store: Store, conversation: HashedConversation, end: PrefixHashEnd
+) -> tuple[TailMatch | None, set[str]]:
+    """Compare the sent messages with the branch up to a turn; also return the client summaries stored there."""
+    sides, read, place = len(rows_of(conversation.history)), list[Turn](), end.turn_seq + 1
+    while len(rows_of(_messages_of(read))) <= sides:
+        turns = await store.turns.history(end.branch_id, limit=min(sides // 2 + 2, PAGE), before=place)
+        if not turns:
+            break
+        read[:0] = turns
+        place = turns[0].turn_seq
+    stored = _messages_of(read)
+    kept = {str(turn.metadata.get(SUMMARY)) for turn in read if isinstance(turn.metadata, dict)}
+    return match_tail(conversation.history, stored) if stored else None, kept
+
+
+async def _past_failures(store: Store, conversation: HashedConversation, target: MatchTarget) -> MatchTarget:
+    """Skip failed turns: as a retry if the message is the same, otherwise on a fork that hides them.
+
+    A client that resends the conversation without them has dropped them.
+    """
+    if target.is_fork or target.branch_id is None or target.follows is None:
+        return target
+    newest = await store.turns.history(target.branch_id, limit=1)
+    if not newest or newest[0].turn_seq <= target.follows:
+        return target
+    tries = newest[0].turn_seq - target.follows
+    failed = await store.turns.history(target.branch_id, limit=min(tries, PAGE))
+    if tries <= PAGE and all_the_same(failed, conversation.message):
+        return replace(target, retry_of=failed[-1].id)
+    return replace(target, is_fork=True, is_shared=True)
+
+
 async def _with_calls_as_text(store: Store, conversation: HashedConversation) -> Message | None:
     """Return the stored answer to the last question whose tool calls the client resends as text."""
     asked, sent = conversation.prefix_hashes[-1][0], conversation.exchanges[-1][1]
@@ -506,51 +439,6 @@ def with_call_names(message: Message, names: dict[str, str]) -> Message:
         for block in message.blocks
     )
     return replace(message, blocks=tuple(blocks)) if names else message
-
-
-def walk(talk: SentConversation, owner: Owner) -> HashedConversation:
-    """Hash a conversation message by message; consecutive messages of one side are joined.
-
-    Raise ``InvalidInput`` if there is no user message.
-    """
-    messages, blobs = named_by_hash(talk.messages)
-    rows = rows_of(messages)
-    begun_answer: list[Message] = []
-    if len(rows) > 1 and side_of(rows[-1]).role == "assistant":
-        begun_answer = rows.pop()
-    if not rows or side_of(rows[-1]).role == "assistant":
-        raise InvalidInput("There is no user message.", hint="Send a user message or tool results.")
-    sides = [side_of(row) for row in rows]
-    last = _last(rows, owner, talk.end_user)
-    greeting = sides.pop(0) if sides[0].role == "assistant" else None
-    begun = beginning(owner, talk.end_user)
-    begun = begun if greeting is None else after(begun, greeting)
-    *trails, asked = accumulate(sides, after, initial=begun)
-    return HashedConversation(
-        is_new=talk.is_new,
-        owner=owner,
-        end_user=talk.end_user,
-        history=tuple(message for row in rows[:-1] for message in row),
-        greeting=greeting,
-        exchanges=tuple(zip(sides[:-1:2], sides[1::2], strict=True)),
-        prefix_hashes=tuple(zip(trails[1::2], trails[2::2], strict=True)),
-        last=last,
-        message=sides[-1],
-        sent=(*rows[-1], *begun_answer),
-        form=talk.form,
-        before=trails[-1],
-        asked=asked,
-        alone=alone(sides[-1], owner, talk.end_user),
-        blobs=blobs,
-    )
-
-
-def _last(rows: list[list[Message]], owner: Owner, end_user: str) -> tuple[int, ...]:
-    """Hash the last exchange: with all consecutive questions, and with the last one only (a summary may precede it)."""
-    if len(rows) < 3:
-        return ()
-    questions = (side_of(rows[-3]), side_of(rows[-3][-1:]))
-    return tuple(dict.fromkeys(after(alone(asked, owner, end_user), side_of(rows[-2])) for asked in questions))
 
 
 def _messages_of(turns: Sequence[Turn]) -> list[Message]:

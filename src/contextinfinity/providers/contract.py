@@ -68,7 +68,7 @@ class Provider(Protocol):
         """Encode a request in the form in which it is sent."""
         ...
 
-    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
+    def options_for(self, request_options: RequestOptions, model_id: str) -> AppliedOptions:
         """Convert request options to the provider's options, and name those that the model does not support."""
         ...
 
@@ -110,7 +110,7 @@ class Wire(Protocol):
         """Return a request in the vendor's JSON."""
         ...
 
-    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, request_options: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to the vendor's options, and name those that the model does not support."""
         ...
 

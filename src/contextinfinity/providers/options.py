@@ -107,13 +107,13 @@ def _check(given: Mapping[str, Json], rules: Rules) -> None:
 
 def _limited(body: dict[str, Json], given: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
     """Lower the limit to that of the options, under the name they use, because a server accepts only one name."""
-    wishes = {key: given[key] for key in rules.limits if given.get(key) is not None}
-    for key, value in wishes.items():
+    request_options = {key: given[key] for key in rules.limits if given.get(key) is not None}
+    for key, value in request_options.items():
         if type(value) is not int:
             raise refused(rules.vendor, f"the option {key} is {value!r}, not an integer")
-    if not wishes:
+    if not request_options:
         return body
-    name = [*wishes][-1]
+    name = [*request_options][-1]
     mine = next(key for key in rules.limits if key in body)
-    lowered = max(rules.least, min(body[mine], *wishes.values()))
+    lowered = max(rules.least, min(body[mine], *request_options.values()))
     return {(name if key == mine else key): (lowered if key == mine else each) for key, each in body.items()}

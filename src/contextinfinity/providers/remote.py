@@ -86,9 +86,9 @@ class RemoteProvider:
         """Encode a request in the vendor's format."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
 
-    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
+    def options_for(self, request_options: RequestOptions, model_id: str) -> AppliedOptions:
         """Convert request options to the vendor's options."""
-        return self._wire.convert_options(wishes, self.abilities(model_id))
+        return self._wire.convert_options(request_options, self.abilities(model_id))
 
     async def stream(self, written: EncodedRequest) -> AsyncIterator[ProviderEvent]:
         """Send a request with retries and yield events as they arrive; raise ``ProviderError`` if all fail."""

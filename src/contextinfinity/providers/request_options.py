@@ -44,18 +44,18 @@ Offer: TypeAlias = Callable[[Any], Mapping[str, Json] | None]
 """Converts a requested value to options; returns None if that is not possible."""
 
 
-def plain(wishes: RequestOptions) -> AppliedOptions:
+def plain(request_options: RequestOptions) -> AppliedOptions:
     """Return the options unchanged, including the length, for a provider without a wire."""
-    return AppliedOptions(msgspec.json.decode(msgspec.json.encode(wishes)))
+    return AppliedOptions(msgspec.json.decode(msgspec.json.encode(request_options)))
 
 
 def converted_options(
-    wishes: RequestOptions, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()
+    request_options: RequestOptions, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()
 ) -> AppliedOptions:
     """Apply the conversion of each option; name those that are not followed, or only in part (``in_part``)."""
     options: dict[str, Json] = {}
     left_out = []
-    for name, value in msgspec.structs.asdict(wishes).items():
+    for name, value in msgspec.structs.asdict(request_options).items():
         if name == "max_output_tokens" or value is None or value == ():
             continue
         offer = offers.get(name)
@@ -98,14 +98,14 @@ def parallel_offer(able: Abilities, allowed: bool, one: Mapping[str, Json] | Non
     return offer
 
 
-def level_of(wishes: RequestOptions) -> str | None:
+def level_of(request_options: RequestOptions) -> str | None:
     """Return the requested reasoning effort, or None if it is not given or unknown."""
-    if wishes.effort is not None:
-        return wishes.effort if wishes.effort in LEVELS else None
-    if wishes.thinking_tokens is None:
+    if request_options.effort is not None:
+        return request_options.effort if request_options.effort in LEVELS else None
+    if request_options.thinking_tokens is None:
         return None
-    fitting = [level for level, tokens in BUDGETS.items() if tokens <= wishes.thinking_tokens]
-    return fitting[-1] if fitting else ("minimal" if wishes.thinking_tokens > 0 else "none")
+    fitting = [level for level, tokens in BUDGETS.items() if tokens <= request_options.thinking_tokens]
+    return fitting[-1] if fitting else ("minimal" if request_options.thinking_tokens > 0 else "none")
 
 
 def nearest_level(level: str, levels: Sequence[str]) -> str:
@@ -115,9 +115,9 @@ def nearest_level(level: str, levels: Sequence[str]) -> str:
     return LEVELS[min(places, key=lambda place: (abs(place - wanted), abs(place - middle)))]
 
 
-def effort_of(wishes: RequestOptions, able: Abilities) -> str | None:
+def effort_of(request_options: RequestOptions, able: Abilities) -> str | None:
     """Return the nearest effort that the model supports, or None if it does not reason."""
-    level = level_of(wishes)
+    level = level_of(request_options)
     if level is None or not able.reasoning:
         return None
     return nearest_level(level, able.guidance.efforts or USUAL_EFFORTS)

@@ -115,9 +115,9 @@ class ScriptedProvider:
         form = {"provider": self.name, "abilities": msgspec.to_builtins(self._abilities)}
         return written(request, request, form)
 
-    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
+    def options_for(self, request_options: RequestOptions, model_id: str) -> AppliedOptions:
         """Return the options unchanged: stop sequences and limits are followed, the rest is for the script."""
-        return plain(wishes)
+        return plain(request_options)
 
     async def close(self) -> None:
         """Do nothing."""

@@ -70,7 +70,7 @@ def test_it_is_a_dialect() -> None:
 
 def test_the_least_request_is_read() -> None:
     least = IncomingRequest(
-        model="claude-x", messages=(say("user", "Hello"),), wishes=RequestOptions(max_output_tokens=100)
+        model="claude-x", messages=(say("user", "Hello"),), request_options=RequestOptions(max_output_tokens=100)
     )
     assert read() == replace(least, option_names=OPTION_NAMES, form="messages", sent={"form": "messages"}, params={})
 
@@ -239,12 +239,12 @@ def test_tools_are_read_and_what_they_cannot_have_is_named() -> None:
     ],
 )
 def test_the_choice_of_a_tool_is_read(choice: Any, requested: str | None, parallel: bool | None) -> None:
-    wishes = read(tools=[LOOK], tool_choice=choice).wishes
-    assert (wishes.tool_choice, wishes.parallel_tools) == (requested, parallel)
+    request_options = read(tools=[LOOK], tool_choice=choice).request_options
+    assert (request_options.tool_choice, request_options.parallel_tools) == (requested, parallel)
 
 
 def test_a_choice_without_tools_says_nothing() -> None:
-    assert read(tool_choice={"type": "auto"}, tools=[SEARCH]).wishes == RequestOptions(max_output_tokens=100)
+    assert read(tool_choice={"type": "auto"}, tools=[SEARCH]).request_options == RequestOptions(max_output_tokens=100)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_wishes_are_read() -> None:
         stream=True,
         metadata={"user_id": "u-1", "thread_id": "t-1", "more": 1},
     )
-    assert incoming.wishes == RequestOptions(
+    assert incoming.request_options == RequestOptions(
         temperature=1.0,
         top_p=0.5,
         top_k=40,
@@ -326,7 +326,7 @@ def test_the_schema_of_an_answer_may_stand_where_it_stood_first() -> None:
 )
 def test_a_model_may_be_told_how_much_to_think(thinking: Any, tokens: int | None, ignored: tuple[str, ...]) -> None:
     incoming = read(thinking=thinking)
-    assert (incoming.wishes.thinking_tokens, incoming.ignored) == (tokens, ignored)
+    assert (incoming.request_options.thinking_tokens, incoming.ignored) == (tokens, ignored)
 
 
 def test_what_means_nothing_here_is_named_and_never_refused() -> None:
@@ -419,7 +419,7 @@ def test_a_wrong_block_is_refused_with_its_place(role: str, block: Any, place: s
 def test_a_count_of_tokens_needs_no_length_of_the_answer() -> None:
     counted = {name: value for name, value in asked(system="Be brief.", tools=[LOOK]).items() if name != "max_tokens"}
     incoming = DIALECT.read_to_count(json.dumps(counted).encode())
-    assert (incoming.system, incoming.wishes, len(incoming.tools)) == ("Be brief.", RequestOptions(), 1)
+    assert (incoming.system, incoming.request_options, len(incoming.tools)) == ("Be brief.", RequestOptions(), 1)
 
 
 @pytest.mark.parametrize(

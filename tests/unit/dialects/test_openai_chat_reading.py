@@ -172,7 +172,7 @@ def test_calls_of_the_old_kind_go_by_the_name_of_their_function() -> None:
         (ToolResultBlock(tool_use_id="weather", content=(TextBlock(text="sunny"),)),),
     ]
     assert [tool.name for tool in asked.tools] == ["weather"]
-    assert asked.wishes.tool_choice == ":weather"
+    assert asked.request_options.tool_choice == ":weather"
 
 
 def test_a_refusal_is_kept_as_one() -> None:
@@ -207,7 +207,7 @@ def test_tools_are_read_with_their_schema() -> None:
 )
 def test_which_tool_to_call_is_a_wish(choice: Any, wish: str | None) -> None:
     asked = read(tools=[{"type": "function", "function": WEATHER}], tool_choice=choice)
-    assert asked.wishes.tool_choice == wish
+    assert asked.request_options.tool_choice == wish
 
 
 def test_every_parameter_that_means_something_is_a_wish() -> None:
@@ -224,7 +224,7 @@ def test_every_parameter_that_means_something_is_a_wish() -> None:
         parallel_tool_calls=False,
         reasoning_effort="low",
     )
-    assert asked.wishes == RequestOptions(
+    assert asked.request_options == RequestOptions(
         temperature=0.0,
         top_p=0.5,
         top_k=40,
@@ -240,7 +240,7 @@ def test_every_parameter_that_means_something_is_a_wish() -> None:
 
 
 def test_one_text_to_stop_at_may_stand_alone_and_an_old_limit_counts() -> None:
-    assert read(stop="END", max_tokens=10).wishes == RequestOptions(stop=("END",), max_output_tokens=10)
+    assert read(stop="END", max_tokens=10).request_options == RequestOptions(stop=("END",), max_output_tokens=10)
 
 
 @pytest.mark.parametrize(

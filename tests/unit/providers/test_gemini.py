@@ -160,7 +160,7 @@ def test_options_reach_their_place_and_lower_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "wishes", "thinking"),
+    ("model", "request_options", "thinking"),
     [
         (NEW, {"effort": "high"}, {"thinkingLevel": "high"}),
         (NEW, {"effort": "none"}, {"thinkingLevel": "minimal"}),
@@ -172,8 +172,8 @@ def test_options_reach_their_place_and_lower_the_limit() -> None:
         ("gemini-2.0-flash", {"effort": "high"}, None),
     ],
 )
-def test_how_much_to_think_is_told_as_each_model_takes_it(model: str, wishes: Any, thinking: Json) -> None:
-    options, left_out = WIRE.convert_options(RequestOptions(**wishes), abilities_of("gemini", model))
+def test_how_much_to_think_is_told_as_each_model_takes_it(model: str, request_options: Any, thinking: Json) -> None:
+    options, left_out = WIRE.convert_options(RequestOptions(**request_options), abilities_of("gemini", model))
     assert options.get("thinkingConfig") == thinking
     assert bool(left_out) == (thinking is None)
     body(say("user", "x"), model=model, options=options)
@@ -181,9 +181,9 @@ def test_how_much_to_think_is_told_as_each_model_takes_it(model: str, wishes: An
 
 def test_other_wishes_are_met_or_named() -> None:
     able = abilities_of("gemini", NEW)
-    wishes = RequestOptions(tool_choice=":look", parallel_tools=False, stop=tuple("abcdef"), seed=1, top_p=0.5)
-    wishes = replace(wishes, effort="low", reasoning_summary="auto")
-    options, left_out = WIRE.convert_options(wishes, able)
+    request_options = RequestOptions(tool_choice=":look", parallel_tools=False, stop=tuple("abcdef"), seed=1, top_p=0.5)
+    request_options = replace(request_options, effort="low", reasoning_summary="auto")
+    options, left_out = WIRE.convert_options(request_options, able)
     assert options["thinkingConfig"] == {"thinkingLevel": "low", "includeThoughts": True}
     calling = {"mode": "ANY", "allowedFunctionNames": ["look"]}
     assert options["toolConfig"] == {"functionCallingConfig": calling}

@@ -70,10 +70,12 @@ def written(place: str, options: Json = None) -> Any:
     return body
 
 
-def added(place: str, wishes: RequestOptions, configured: Json = None) -> tuple[dict[str, Any], tuple[str, ...]]:
+def added(
+    place: str, request_options: RequestOptions, configured: Json = None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What wishes change in a body, and those that were left out."""
     provider, model_id, _ = PLACES[place]
-    options, left_out = provider.options_for(wishes, model_id)
+    options, left_out = provider.options_for(request_options, model_id)
     usual = written(place)
     body = written(place, joined(configured, options))
     if place == "scripted":
@@ -221,7 +223,7 @@ def test_every_wish_is_in_the_table() -> None:
 @pytest.mark.parametrize("place", PLACES)
 @settings(deadline=None)
 @given(
-    wishes=st.builds(
+    request_options=st.builds(
         RequestOptions,
         temperature=st.none() | st.floats(0, 2),
         top_p=st.none() | st.floats(0, 1),
@@ -233,8 +235,8 @@ def test_every_wish_is_in_the_table() -> None:
         thinking_tokens=st.none() | st.sampled_from([0, 1, 1024, 5000, 100_000]),
     )
 )
-def test_whatever_is_wished_for_together_no_vendor_refuses_it(place: str, wishes: RequestOptions) -> None:
-    added(place, wishes)
+def test_whatever_is_wished_for_together_no_vendor_refuses_it(place: str, request_options: RequestOptions) -> None:
+    added(place, request_options)
 
 
 @pytest.mark.parametrize(
@@ -270,14 +272,14 @@ def test_one_call_at_a_time_can_be_wished_for_where_several_are_allowed_but_not_
 
 
 def test_a_model_that_is_told_not_to_think_takes_a_temperature_again() -> None:
-    wishes = RequestOptions(temperature=0.2, effort="none")
-    assert added("responses, reasons", wishes) == ({"temperature": 0.2, "reasoning": {"effort": "none"}}, ())
-    assert added("chat, reasons", wishes) == ({"reasoning_effort": "minimal"}, ("temperature",))
+    request_options = RequestOptions(temperature=0.2, effort="none")
+    assert added("responses, reasons", request_options) == ({"temperature": 0.2, "reasoning": {"effort": "none"}}, ())
+    assert added("chat, reasons", request_options) == ({"reasoning_effort": "minimal"}, ("temperature",))
 
 
 def test_a_tool_that_has_to_be_called_goes_before_thinking() -> None:
-    wishes = RequestOptions(tool_choice="required", effort="high")
-    assert added("claude", wishes) == ({"tool_choice": ONE, **FORCED}, ("effort",))
+    request_options = RequestOptions(tool_choice="required", effort="high")
+    assert added("claude", request_options) == ({"tool_choice": ONE, **FORCED}, ("effort",))
     configured = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
     assert added("claude", RequestOptions(tool_choice="required"), configured) == ({"tool_choice": ONE, **FORCED}, ())
 
@@ -352,9 +354,9 @@ def test_a_wish_stands_over_what_is_configured_key_by_key() -> None:
     assert joined(None, {}) == {}
 
 
-async def heard(provider: Provider, model_id: str, wishes: RequestOptions) -> Finished:
+async def heard(provider: Provider, model_id: str, request_options: RequestOptions) -> Finished:
     """Ask with these options, and return the last event."""
-    options, _ = provider.options_for(wishes, model_id)
+    options, _ = provider.options_for(request_options, model_id)
     prompt = Prompt(system=(), messages=(say("user", "hi"),), tools=(TOOL,))
     asked = ProviderRequest(model_id=model_id, prompt=prompt, options=options)
     events = [event async for event in provider.stream(provider.write(asked))]

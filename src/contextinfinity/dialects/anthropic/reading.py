@@ -102,7 +102,7 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> IncomingRequest:
         messages=tuple(said),
         system="\n\n".join(system),
         tools=tools.specs,
-        wishes=_wishes(asked, tools, to_count),
+        request_options=_request_options(asked, tools, to_count),
         response_format=_response_format(asked),
         stream=stream,
         with_usage=stream,
@@ -149,7 +149,7 @@ def _message(given: Json) -> Message:
     return with_form(said, MESSAGES, kept(message))
 
 
-def _wishes(asked: dict[str, Json], tools: OfferedTools, to_count: bool) -> RequestOptions:
+def _request_options(asked: dict[str, Json], tools: OfferedTools, to_count: bool) -> RequestOptions:
     most = count_in(asked, "max_tokens", least=1)
     if most is None and not to_count:
         raise InvalidField("max_tokens is required: the maximum number of tokens of the answer.", "max_tokens")

@@ -124,7 +124,7 @@ def _incoming(asked: dict[str, Json]) -> IncomingRequest:
         messages=tuple(said.messages),
         system=BETWEEN.join(said.system),
         tools=tuple(tools),
-        wishes=_wishes(asked, tools),
+        request_options=_request_options(asked, tools),
         response_format=wanted(asked, "response_format", _format),
         stream=stream,
         with_usage=stream and wanted(asked, "stream_options", _with_usage) is True,
@@ -159,7 +159,7 @@ def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
         yield "modalities[0]", "only text answers are supported"
 
 
-def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> RequestOptions:
+def _request_options(asked: dict[str, Json], tools: list[ToolSpec]) -> RequestOptions:
     most = wanted(asked, "max_completion_tokens", _TOKENS) or wanted(asked, "max_tokens", _TOKENS)
     top_k = wanted(asked, "top_k", whole_number(-1, 2**31 - 1))
     return RequestOptions(

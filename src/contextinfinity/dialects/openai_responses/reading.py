@@ -143,7 +143,7 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         model=field(asked, "model", a_name),
         messages=messages,
         tools=tuple(tools.offered),
-        wishes=_wishes(asked, tools),
+        request_options=_request_options(asked, tools),
         response_format=_format(asked),
         stream=stream,
         with_usage=stream,
@@ -239,7 +239,7 @@ def _echo(asked: dict[str, Json], items: InputItems) -> dict[str, Json]:
     return echo
 
 
-def _wishes(asked: dict[str, Json], tools: ToolNames) -> RequestOptions:
+def _request_options(asked: dict[str, Json], tools: ToolNames) -> RequestOptions:
     reasoning = wanted(asked, "reasoning", an_object) or {}
     return RequestOptions(
         temperature=wanted(asked, "temperature", number(0, 2)),

@@ -37,9 +37,9 @@ class AnthropicWire:
         """Return a request in Anthropic's JSON."""
         return body(request, abilities, Choices(parallel_tools=self.parallel_tools, provider_tools=self.provider_tools))
 
-    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, request_options: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to Anthropic's options."""
-        return for_messages(wishes, abilities, parallel=self.parallel_tools)
+        return for_messages(request_options, abilities, parallel=self.parallel_tools)
 
     def accumulate(self) -> MessageAccumulator:
         """Return an accumulator for a streamed reply."""

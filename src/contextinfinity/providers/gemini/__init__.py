@@ -30,9 +30,9 @@ class GeminiWire:
         """Return a request in Gemini's JSON."""
         return request.body(asked, abilities, self.provider_tools)
 
-    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, request_options: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to Gemini's options."""
-        return for_gemini(wishes, abilities)
+        return for_gemini(request_options, abilities)
 
     def accumulate(self) -> Accumulator:
         """Return an accumulator for a streamed reply."""

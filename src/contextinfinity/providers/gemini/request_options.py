@@ -22,13 +22,13 @@ LEAST_BUDGET = 512
 """The smallest thinking budget that every model accepts."""
 
 
-def for_gemini(wishes: RequestOptions, able: Abilities) -> AppliedOptions:
+def for_gemini(request_options: RequestOptions, able: Abilities) -> AppliedOptions:
     """Convert request options to ``generationConfig`` and ``toolConfig``.
 
     Gemini has no option to disable parallel tool calls.
     """
-    thought = _thinking(wishes, able)
-    stops = wishes.stop[:MOST_STOPS]
+    thought = _thinking(request_options, able)
+    stops = request_options.stop[:MOST_STOPS]
     offers: dict[str, Offer | None] = {
         "temperature": as_option("temperature"),
         "top_p": as_option("topP"),
@@ -43,9 +43,9 @@ def for_gemini(wishes: RequestOptions, able: Abilities) -> AppliedOptions:
         "reasoning_summary": (lambda _: {"thinkingConfig": {"includeThoughts": True}}) if able.reasoning else None,
         "thinking_tokens": lambda _: thought,
     }
-    in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
-    in_part |= {"parallel_tools"} if wishes.parallel_tools is False and able.tools else set()
-    return converted_options(wishes, offers, in_part)
+    in_part = {"stop"} if len(stops) < len(request_options.stop) else set()
+    in_part |= {"parallel_tools"} if request_options.parallel_tools is False and able.tools else set()
+    return converted_options(request_options, offers, in_part)
 
 
 def _tool_config(choice: str) -> Json:
@@ -54,9 +54,9 @@ def _tool_config(choice: str) -> Json:
     return {"functionCallingConfig": {"mode": {"required": "ANY"}.get(choice, choice.upper())}}
 
 
-def _thinking(wishes: RequestOptions, able: Abilities) -> dict[str, Json] | None:
+def _thinking(request_options: RequestOptions, able: Abilities) -> dict[str, Json] | None:
     """Return a thinking level for models that accept one, and a token budget for older ones."""
-    level = level_of(wishes)
+    level = level_of(request_options)
     if level is None or not able.reasoning:
         return None
     guidance = able.guidance
@@ -64,5 +64,5 @@ def _thinking(wishes: RequestOptions, able: Abilities) -> dict[str, Json] | None
         return {"thinkingConfig": {"thinkingLevel": nearest_level(level, guidance.efforts or USUAL_EFFORTS)}}
     if level == "none":
         return {"thinkingConfig": {"thinkingBudget": 0 if guidance.unthinking else LEAST_BUDGET}}
-    wanted = wishes.thinking_tokens or BUDGETS[level]
+    wanted = request_options.thinking_tokens or BUDGETS[level]
     return {"thinkingConfig": {"thinkingBudget": max(LEAST_BUDGET, min(wanted, able.max_output_tokens // 2))}}

@@ -86,9 +86,9 @@ class LocalProvider:
         """Encode a request as chat completions."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
 
-    def options_for(self, wishes: RequestOptions, model_id: str) -> AppliedOptions:
+    def options_for(self, request_options: RequestOptions, model_id: str) -> AppliedOptions:
         """Convert request options to those of llama.cpp."""
-        return self._wire.convert_options(wishes, self.abilities(model_id))
+        return self._wire.convert_options(request_options, self.abilities(model_id))
 
     def begin(self, model_id: str) -> None:
         """Start to load the model in its own thread, because a request will follow."""

@@ -59,10 +59,12 @@ class ChatWire:
         written = request.body(asked, abilities, request_settings)
         return {**written, "store": False} if self.never_store else written
 
-    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, request_options: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to chat completions options."""
         own_server = self.max_tokens_name == "max_tokens"
-        return for_chat(wishes, abilities, vendor=self.vendor, parallel=self.parallel_tools, own_server=own_server)
+        return for_chat(
+            request_options, abilities, vendor=self.vendor, parallel=self.parallel_tools, own_server=own_server
+        )
 
     def accumulate(self) -> Accumulator:
         """Return an accumulator for a streamed reply."""

@@ -23,14 +23,16 @@ MOST_STOPS = 4
 
 
 def for_chat(
-    wishes: RequestOptions, able: Abilities, *, vendor: str, parallel: bool, own_server: bool
+    request_options: RequestOptions, able: Abilities, *, vendor: str, parallel: bool, own_server: bool
 ) -> AppliedOptions:
     """Convert request options to chat completions; ``own_server``: a server that accepts more than OpenAI does."""
     guidance, local = able.guidance, vendor == "local"
-    thought = _llama_thought(wishes, able) if local else _named("reasoning_effort", effort_of(wishes, able))
+    thought = (
+        _llama_thought(request_options, able) if local else _named("reasoning_effort", effort_of(request_options, able))
+    )
     samples = guidance.sampling or thought == {"reasoning_effort": "none"}
     more = local or vendor == "perplexity" or (own_server and not able.known)
-    stops = wishes.stop if more else wishes.stop[:MOST_STOPS]
+    stops = request_options.stop if more else request_options.stop[:MOST_STOPS]
     offers: dict[str, Offer | None] = {
         "temperature": as_option("temperature") if samples else None,
         "top_p": as_option("top_p") if samples else None,
@@ -44,17 +46,17 @@ def for_chat(
         "effort": lambda _: thought,
         "thinking_tokens": lambda _: thought,
     }
-    in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
-    in_part |= {"tool_choice"} if local and _named_tool(wishes) else set()
-    return converted_options(wishes, offers, in_part)
+    in_part = {"stop"} if len(stops) < len(request_options.stop) else set()
+    in_part |= {"tool_choice"} if local and _named_tool(request_options) else set()
+    return converted_options(request_options, offers, in_part)
 
 
 def _named(key: str, value: Json) -> dict[str, Json] | None:
     return None if value is None else {key: value}
 
 
-def _named_tool(wishes: RequestOptions) -> bool:
-    return (wishes.tool_choice or "").startswith(":")
+def _named_tool(request_options: RequestOptions) -> bool:
+    return (request_options.tool_choice or "").startswith(":")
 
 
 def _chat_choice(choice: str) -> Json:
@@ -66,13 +68,13 @@ def _llama_choice(choice: str) -> Json:
     return "required" if choice.startswith(":") else choice
 
 
-def _llama_thought(wishes: RequestOptions, able: Abilities) -> dict[str, Json] | None:
+def _llama_thought(request_options: RequestOptions, able: Abilities) -> dict[str, Json] | None:
     """Return llama.cpp's reasoning options; the meaning of an effort depends on the model's template."""
-    level = level_of(wishes)
+    level = level_of(request_options)
     if level is None or not able.reasoning:
         return None
     if level == "none":
         return {"chat_template_kwargs": {"enable_thinking": False}}
-    if wishes.thinking_tokens:
-        return {"thinking_budget_tokens": wishes.thinking_tokens}
+    if request_options.thinking_tokens:
+        return {"thinking_budget_tokens": request_options.thinking_tokens}
     return {"chat_template_kwargs": {"reasoning_effort": nearest_level(level, USUAL_EFFORTS)}}

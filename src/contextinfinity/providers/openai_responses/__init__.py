@@ -50,9 +50,9 @@ class ResponsesWire:
         )
         return request.body(asked, abilities, request_settings)
 
-    def convert_options(self, wishes: RequestOptions, abilities: Abilities) -> AppliedOptions:
+    def convert_options(self, request_options: RequestOptions, abilities: Abilities) -> AppliedOptions:
         """Convert request options to OpenAI's options."""
-        return for_responses(wishes, abilities, parallel=self.parallel_tools)
+        return for_responses(request_options, abilities, parallel=self.parallel_tools)
 
     def accumulate(self) -> Accumulator:
         """Return an accumulator for a streamed reply."""

@@ -16,9 +16,9 @@ from contextinfinity.providers.request_options import (
 )
 
 
-def for_responses(wishes: RequestOptions, able: Abilities, *, parallel: bool) -> AppliedOptions:
+def for_responses(request_options: RequestOptions, able: Abilities, *, parallel: bool) -> AppliedOptions:
     """Convert request options to the Responses API, which has no stop sequences, seed or penalties."""
-    effort = effort_of(wishes, able)
+    effort = effort_of(request_options, able)
     thought = None if effort is None else {"reasoning": {"effort": effort}}
     samples = able.guidance.sampling or effort == "none"
     offers: dict[str, Offer | None] = {
@@ -30,7 +30,7 @@ def for_responses(wishes: RequestOptions, able: Abilities, *, parallel: bool) ->
         "reasoning_summary": (lambda value: {"reasoning": {"summary": value}}) if able.reasoning else None,
         "thinking_tokens": lambda _: thought,
     }
-    return converted_options(wishes, offers)
+    return converted_options(request_options, offers)
 
 
 def _responses_choice(choice: str) -> Json:

@@ -97,7 +97,7 @@ async def question_of(
         system=incoming.system,
         tools=incoming.tools,
         response_format=incoming.response_format,
-        wishes=incoming.wishes,
+        request_options=incoming.request_options,
         form=incoming.form,
         sent=_sent(incoming),
         params={"params": incoming.params, "headers": _vendor_headers(request)},
@@ -121,7 +121,7 @@ def _sent(incoming: IncomingRequest) -> Json:
     if incoming.sent is None:
         return None
     is_object = incoming.response_format == {"type": "object"}
-    several = {PARALLEL: True} if incoming.tools and incoming.wishes.parallel_tools is not False else {}
+    several = {PARALLEL: True} if incoming.tools and incoming.request_options.parallel_tools is not False else {}
     return incoming.sent | several | ({JSON_OBJECT: True} if is_object else {})
 
 
