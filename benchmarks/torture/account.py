@@ -2,11 +2,17 @@
 
 A fact is written in the moment it is learned, so whatever arrives was learned before the process died. A line that
 was cut off was learned by nobody. ``Account`` gathers the facts of all lives of a data_dir.
+
+A process that gets SIGUSR1 writes its stacks into the pipe as well, in lines that are not JSON.
 """
 
 from __future__ import annotations
 
+import asyncio
+import faulthandler
+import io
 import os
+import signal
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -119,6 +125,8 @@ Fact: TypeAlias = (
     | Recovered
 )
 
+_FACT = b'{"'
+"""How the line of a fact begins."""
 _decoder: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
 
 
@@ -137,7 +145,28 @@ class Teller:
 
 def facts_in(data: bytes) -> list[Fact]:
     """Read the whole lines."""
-    return [_decoder.decode(line) for line in data.split(b"\n")[:-1]]
+    return [_decoder.decode(line) for line in data.split(b"\n")[:-1] if line.startswith(_FACT)]
+
+
+def write_stacks_on_signal(descriptor: int) -> None:
+    """On SIGUSR1, write the stacks of this process's threads and tasks into the pipe.
+
+    The handler in C works whatever the interpreter does; then Python's own writes the tasks, if the main thread can.
+    """
+
+    def write_tasks(*_: object) -> None:
+        page = io.StringIO()
+        for task in asyncio.all_tasks():  # of the loop that runs in the main thread
+            task.print_stack(file=page)
+        os.write(descriptor, page.getvalue().encode())
+
+    signal.signal(signal.SIGUSR1, write_tasks)
+    faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True, chain=True)
+
+
+def stacks_in(data: bytes) -> str:
+    """Return what a process wrote of its stacks."""
+    return b"\n".join(line for line in data.split(b"\n") if not line.startswith(_FACT)).decode(errors="replace")
 
 
 @dataclass

@@ -34,6 +34,7 @@ from benchmarks.torture.account import (
     Shown,
     Stopping,
     Teller,
+    write_stacks_on_signal,
 )
 from benchmarks.torture.plans import Kill, Work
 from benchmarks.torture.script import FAILING, KINDS, Kind, import_lines, kind_of, message, models, tools
@@ -294,4 +295,5 @@ def run(life: Life, descriptor: int) -> None:
 
 
 if __name__ == "__main__":
+    write_stacks_on_signal(1)
     run(msgspec.json.decode(sys.argv[1], type=Life), os.dup(1))

@@ -213,7 +213,7 @@ def _replaying(rng: random.Random) -> _Named:
 
 def _migrating(rng: random.Random) -> _Named:
     kills = (Kill(way="operation", nth=rng.randint(1, MOST_OPERATIONS["migrate"])),)
-    return _Named("while migrating", kills, work="migrate")
+    return _Named("while migrating", kills, work="migrate", beside=rng.random() < 0.5)
 
 
 MOST_OPERATIONS: dict[Work, int] = {"delete": 130, "import": 320, "replay": 120, "migrate": 95}

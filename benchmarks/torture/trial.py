@@ -20,9 +20,12 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks.torture import check, life, old_ledger
-from benchmarks.torture.account import Account, Fact, Offence, Teller, facts_in
+from benchmarks.torture.account import Account, Fact, Offence, Teller, facts_in, stacks_in, write_stacks_on_signal
 from benchmarks.torture.life import TOO_LONG, Life
 from benchmarks.torture.plans import Kill, Plan
+
+STACKS_SECONDS = 2.0
+"""How long a process that hangs may take to write its stacks."""
 
 
 class Child(NamedTuple):
@@ -44,6 +47,10 @@ def run_trial(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
     """Live, die, and be looked over; tell whether the last life died as planned."""
     if plan.work == "migrate":
         return _run_migration(plan, folder.with_name(f"old-{plan.number}"), seed, account)
+    return _live_and_look(plan, folder, seed, account)
+
+
+def _live_and_look(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
     killed = False
     for number, kill in enumerate(plan.kills):
         name = f"{plan.number}.{number}"
@@ -57,14 +64,10 @@ def run_trial(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
         killed = ends[f"life {name}"].killed
         for who, end in ends.items():
             _take_in(end, account, who)
-    _look_over(folder, account, str(plan.number))
-    return killed
-
-
-def _look_over(folder: Path, account: Account, name: str) -> None:
-    checker = fork(partial(check.run, folder, account, name))
+    checker = fork(partial(check.run, folder, account, str(plan.number)))
     _take_in(until_end(checker), account, "the check")
     account.see()
+    return killed
 
 
 def _run_migration(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
@@ -72,9 +75,7 @@ def _run_migration(plan: Plan, folder: Path, seed: int, account: Account) -> boo
     own = Account()
     name = f"{plan.number}.0"
     _take_in(until_end(fork(partial(old_ledger.make, folder, name, f"{seed} {name}"))), own, "making an old ledger")
-    one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=plan.kills[0], work=plan.work)
-    killed = _take_in(until_end(fork(partial(life.run, one)), plan.kills[0]), own, f"life {name}")
-    _look_over(folder, own, str(plan.number))
+    killed = _live_and_look(plan, folder, seed, own)
     account.violations += own.violations
     account.recovered += own.recovered
     if not own.violations:
@@ -97,6 +98,7 @@ def fork(work: Callable[[int], None]) -> Child:
     code = 1
     try:
         os.close(reading)
+        write_stacks_on_signal(writing)
         work(writing)
         code = 0
     except BaseException:
@@ -113,9 +115,9 @@ def start(one: Life) -> Child:
     return Child(pid, reading)
 
 
-def until_end(child: Child, kill: Kill | None = None) -> End:
-    """Take in what a process tells until it is gone; kill it when its moment has come."""
-    return until_ends({"": (child, kill)})[""]
+def until_end(child: Child) -> End:
+    """Take in what a process tells until it is gone."""
+    return until_ends({"": (child, None)})[""]
 
 
 class Watched:
@@ -135,8 +137,12 @@ class Watched:
         return self.patience if self.planned is None else self.planned
 
     def kill(self) -> None:
-        """Kill it."""
-        self.hung = self.planned is None
+        """Kill it; let one that hangs write its stacks first."""
+        if self.planned is None and not self.hung:
+            self.hung = True
+            os.kill(self.child.pid, signal.SIGUSR1)
+            self.planned = time.monotonic() + STACKS_SECONDS
+            return
         os.kill(self.child.pid, signal.SIGKILL)
         self.planned, self.patience = None, time.monotonic() + 2 * TOO_LONG
 
@@ -152,12 +158,14 @@ class Watched:
         """Wait for its end, and say how it was."""
         os.close(self.child.pipe)
         code = os.waitstatus_to_exitcode(os.waitpid(self.child.pid, 0)[1])
-        odd = "it hung" if self.hung else None if code in (0, -signal.SIGKILL) else f"it ended with {code}"
+        odd = None if code in (0, -signal.SIGKILL) else f"it ended with {code}"
+        if self.hung:
+            odd = f"it hung\n{stacks_in(bytes(self.data))}"
         return End(facts_in(bytes(self.data)), code == -signal.SIGKILL, odd)
 
 
 def until_ends(children: Mapping[str, tuple[Child, Kill | None]]) -> dict[str, End]:
-    """Do the same for several processes that run beside each other."""
+    """Take in what processes tell until all are gone; kill each when its moment has come."""
     watched = {child.pipe: Watched(child, kill) for child, kill in children.values()}
     ends: dict[int, End] = {}
     while watched:

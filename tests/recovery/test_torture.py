@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -18,10 +19,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from benchmarks.torture.account import Account, Fault, Forked, Pinned
+from benchmarks.torture.account import Account, Fault, Forked, Pinned, Sending
 from benchmarks.torture.inspection import remains, violations
 from benchmarks.torture.life import Life, live
 from benchmarks.torture.plans import labels, sample, schedule
+from benchmarks.torture.trial import Child, Watched
 from tests.recovery.doomed import ROOT
 
 WORKS = {"while deleting", "while importing", "while replaying a spool", "while migrating"}
@@ -49,10 +51,42 @@ def test_every_kind_of_kill_has_its_turn_and_a_seed_gives_the_same_plans() -> No
     assert {plan.label for plan in plans} > labels() | WORKS
     assert {plan.label for plan in sample(7)} > WORKS
     assert {plan.label for seed in range(60) for plan in sample(seed)} > labels()
-    assert {plan.work for plan in plans if plan.beside} == {"talk", "delete", "import", "replay"}
+    assert {plan.work for plan in plans if plan.beside} == {"talk", "delete", "import", "replay", "migrate"}
     assert sum(plan.fresh_process for plan in plans) == 3
     assert plans == schedule(7, 200, starts=3)
     assert plans != schedule(8, 200, starts=3)
+
+
+HANGING = """
+import asyncio
+from benchmarks.torture.account import Sending, Teller, write_stacks_on_signal
+
+async def wait_for_nobody():
+    Teller(1)(Sending("plain one"))
+    await asyncio.Event().wait()
+
+write_stacks_on_signal(1)
+asyncio.run(wait_for_nobody())
+"""
+
+
+def test_a_process_that_hangs_is_reported_with_the_stacks_of_its_threads_and_tasks() -> None:
+    process = subprocess.Popen([sys.executable, "-c", HANGING], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    watched = Watched(Child(process.pid, os.dup(process.stdout.fileno())), None)
+    watched.hear()
+    watched.kill()
+    while b"Stack for <Task" not in watched.data:
+        assert watched.hear(), "it was not killed before it wrote its stacks"
+    watched.kill()
+    end = watched.end()
+    process.stdout.close()
+    process.returncode = 0  # it was waited for
+    assert end.facts == [Sending("plain one")]
+    assert end.odd is not None
+    assert end.odd.startswith("it hung")
+    assert "wait_for_nobody" in end.odd
+    assert "most recent call first" in end.odd
 
 
 # The check itself, on a ledger that is well and then is not.
