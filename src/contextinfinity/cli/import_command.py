@@ -110,7 +110,7 @@ def _print(imported: Imported) -> None:
     print_table(heads, ([str(cell) for cell in row] for row in rows))
     invalid = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: (bad.file, bad.line))
     for bad in invalid[:MOST_SHOWN]:
-        remark(f"{bad.file + ', ' if bad.file else ''}line {bad.line}: left out, {bad.reason}")
+        remark(f"{bad.place}: left out, {bad.reason}")
     more = sum(bad.count for bad in invalid[MOST_SHOWN:])
     return remark(f"{more} more were left out; `--json` lists them.") if more else None
 

@@ -1,12 +1,16 @@
 """Zip archives of exports: which of their files hold conversations, and the images beside them.
 
-Nothing is unpacked to disk. An archive is refused before anything of it is read if it is encrypted, if a name in it
-leads outside of it, or if a file in it would unpack to far more than conversations do (``MOST_EXPANSION``).
+Nothing is unpacked to disk. An archive is refused before anything of it is read if it is encrypted or packed in an
+unusual way, if a name in it leads outside of it, or if a file in it or all of them would unpack to far more than
+conversations do (``MOST_EXPANSION``). What its directory claims never decides how much memory a read takes.
 """
 
 from __future__ import annotations
 
+import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
@@ -18,15 +22,32 @@ from contextinfinity.exchange.conversation_builder import LARGEST_IMAGE
 SMALL_ENOUGH = 64 << 20
 MOST_EXPANSION = 200
 MOST_MEMBERS = 200_000
+LARGEST_READ = 32 << 20
+"""Of the archive at once: its directory, or an image."""
 _FIRST = ("projects*.json", "projects*.jsonl", "projects/*.json", "memories.json", "memories/*.json")
 _CONVERSATIONS = ("conversations*.json", "conversations*.jsonl")
 _ANY = ("*.json", "*.jsonl")
+BOMB_HINT = "This looks like a decompression bomb; if it is a real export, unpack it first."
 _ENCRYPTED = 0x1
+_DAMAGE = (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, struct.error, zlib.error)
+"""What ``zipfile`` raises for archives that are damaged."""
+
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def is_bomb(packed: int, unpacked: int) -> bool:
     """Return whether something unpacks to more than conversations do."""
     return unpacked > SMALL_ENOUGH and unpacked > MOST_EXPANSION * max(packed, 1)
+
+
+class _BoundedReader(io.BufferedReader):
+    """A file of which one read returns at most ``LARGEST_READ`` bytes: a larger one is a damaged or hostile archive."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read so many bytes."""
+        if size is not None and size > LARGEST_READ:
+            raise zipfile.BadZipFile(f"a part of it has {size:,} bytes")
+        return super().read(size)
 
 
 class Archive:
@@ -58,17 +79,31 @@ class Archive:
                 )
             if info.flag_bits & _ENCRYPTED:
                 raise InvalidInput(f"{self._path} is encrypted.", hint="Unpack it and import the files.")
+            if info.compress_type not in _METHODS:
+                raise InvalidInput(
+                    f"{name[:150]!r} in {self._path} is packed with a method that exports do not use.",
+                    hint="Unpack it and import the files.",
+                )
             if is_bomb(info.compress_size, info.file_size):
                 raise InvalidInput(
                     f"{name[:150]!r} in {self._path} would unpack to "
                     f"{info.file_size / max(info.compress_size, 1):,.0f} times its size, {info.file_size:,} bytes.",
-                    hint="This looks like a decompression bomb; if it is a real export, unpack it first.",
+                    hint=BOMB_HINT,
                 )
+        unpacked = sum(info.file_size for info in infos)
+        if is_bomb(self._path.stat().st_size, unpacked):
+            raise InvalidInput(
+                f"The files in {self._path} would unpack to {unpacked:,} bytes together.", hint=BOMB_HINT
+            )
 
     @contextmanager
     def opened(self, name: str) -> Iterator[BinaryIO]:
         """Open one of the members."""
-        with self._file.open(name) as stream:
+        try:
+            stream = self._file.open(name)
+        except _DAMAGE as error:
+            raise zipfile.BadZipFile(str(error)) from error
+        with stream:
             yield stream  # type: ignore[misc]
 
     def size(self, name: str) -> tuple[int, int]:
@@ -88,7 +123,7 @@ class Archive:
             return None
         try:
             return self._file.read(found)
-        except (zipfile.BadZipFile, OSError, EOFError):
+        except _DAMAGE:
             return None
 
 
@@ -141,7 +176,8 @@ def open_archive(path: Path) -> Iterator[Archive]:
     """Open a zip archive; one that is damaged or dangerous is ``InvalidInput``."""
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(zipfile.ZipFile(path))
-        except (zipfile.BadZipFile, OSError, ValueError) as error:
+            raw = stack.enter_context(_BoundedReader(io.FileIO(path)))
+            file = stack.enter_context(zipfile.ZipFile(raw))
+        except _DAMAGE as error:
             raise InvalidInput(f"{path} cannot be read: it is a damaged zip archive ({error}).") from error
         yield Archive(path, file)

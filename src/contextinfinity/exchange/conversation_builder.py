@@ -26,7 +26,14 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     blob_source,
 )
-from contextinfinity.exchange.conversation_tree import Blobs, ExportedConversation, ExportedMessage, ReplyItem
+from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange.conversation_tree import (
+    Blobs,
+    ExportedConversation,
+    ExportedMessage,
+    ReplyItem,
+    check_exported,
+)
 from contextinfinity.exchange.export_fields import text
 from contextinfinity.text.image_size import media_type_of
 
@@ -43,6 +50,7 @@ class ConversationBuilder:
         self._provider = provider
         self.blobs: Blobs = {}
         self.messages: list[ExportedMessage] = []
+        self._ids: set[str] = set()
         self._bad: list[tuple[str, str]] = []
 
     @property
@@ -51,8 +59,17 @@ class ConversationBuilder:
         return self.messages[-1].id if self.messages else None
 
     def add(self, message: ExportedMessage) -> None:
-        """Add a message."""
-        self.messages.append(message)
+        """Add a message. One that cannot be stored only links others; one whose id is taken is left out."""
+        place = f"message {message.id[:LONGEST_PLACE]}"
+        if message.id in self._ids:
+            return self.reject(place, "another message of the conversation has its id")
+        self._ids.add(message.id)
+        try:
+            check_exported(message)
+        except InvalidInput as error:
+            self.reject(place, error.message.rstrip("."))
+            message = ExportedMessage(id=message.id, parent=message.parent)
+        return self.messages.append(message)
 
     def reject(self, place: str, reason: str) -> None:
         """Record that something could not be read."""

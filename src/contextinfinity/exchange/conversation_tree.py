@@ -36,6 +36,7 @@ from contextinfinity.domain.message import (
     blocks_of,
 )
 from contextinfinity.domain.turn import PARAGRAPH
+from contextinfinity.storage.ledger.imports import check_imported
 
 NO_RESULT = "[the export has no result of this call]"
 UNKNOWN_TOOL = "tool"
@@ -108,6 +109,13 @@ class _Chain(NamedTuple):
     message: ExportedMessage
     place: int
     before: _Chain | None
+
+
+def check_exported(message: ExportedMessage) -> None:
+    """Raise ``InvalidInput`` for a message that cannot be stored."""
+    if _says(message):
+        empty = Message(role="assistant", blocks=(TextBlock(text=""),))
+        check_imported((_imported(_Chain(message, 0, None), empty),))
 
 
 def turns_of(conversation: ExportedConversation, session_id: str) -> Iterator[ImportedTurn]:

@@ -71,7 +71,7 @@ def open_export(path: Path, form: Format = "auto") -> Iterator[ExportFile]:
         begins = _beginning(path)
         if begins.startswith(_SQLITE):
             logs = stack.enter_context(closing(LlmLogs(path)))
-            yield ExportFile((ImportRecord(number, one) for number, one in enumerate(logs.conversations(), 1)), int)
+            yield ExportFile((ImportRecord(number, one) for number, one in enumerate(logs.records(), 1)), int)
         elif form == "llm":
             raise InvalidInput(f"{path} is not a database of `llm`.", hint="`llm logs path` prints its path.")
         elif begins.startswith(_ZIP):
@@ -104,8 +104,11 @@ def _of_folder(path: Path, form: Format) -> Iterator[ImportRecord]:
         raise InvalidInput(f"{path} is a folder without a conversations.json.", hint="Name the file itself.")
     reader = _ExportReader(form, Folder(path))
     for file in files:
-        with opened(file, form) as source:
-            yield from reader.records(source, file.name)
+        try:
+            with opened(file, form) as source:
+                yield from reader.records(source, file.name)
+        except InvalidInput as error:
+            yield ImportRecord(0, Unfit(error.message), file=file.name)
 
 
 class _ArchiveReading:
@@ -130,13 +133,17 @@ class _ArchiveReading:
         reader = _ExportReader(self._form, self._archive)
         for name in self._archive.members:
             packed, size = self._archive.size(name)
-            with self._archive.opened(name) as stream:
-                try:
+            try:
+                with self._archive.opened(name) as stream:
                     source = record_file(stream, name, self._form)
+                    if source.is_packed:
+                        raise InvalidInput(f"{name} is a gzip file in an archive; unpack it and import the files.")
                     self._member = source, packed, size
                     yield from reader.records(source, name)
-                except (BadZipFile, EOFError, zlib.error) as error:
-                    yield ImportRecord(0, Unfit(f"the archive is damaged from here on ({error})"), file=name)
+            except InvalidInput as error:
+                yield ImportRecord(0, Unfit(error.message), file=name)
+            except (BadZipFile, EOFError, OSError, zlib.error) as error:
+                yield ImportRecord(0, Unfit(f"the archive is damaged from here on ({error})"), file=name)
             self._member = None
             self._done += packed
 

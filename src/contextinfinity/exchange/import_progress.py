@@ -27,6 +27,11 @@ class BadRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int = 1
     file: str = ""
 
+    @property
+    def place(self) -> str:
+        """Where it begins, for a person; a whole file has no line."""
+        return ", ".join(filter(None, (self.file, f"line {self.line}" if self.line or not self.file else "")))
+
 
 class ImportedSession(Struct, frozen=True, kw_only=True):
     """What became of one conversation of a file: of ``messages`` some were added, the others were there before."""

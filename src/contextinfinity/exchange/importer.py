@@ -154,7 +154,7 @@ def _is_full(batch: Sequence[ImportRecord], size: int, following: ImportRecord) 
 def _no_messages_error(path: Path, first: BadRecord) -> InvalidInput:
     """Return the error for a file without messages."""
     return InvalidInput(
-        f"{path} holds no messages that could be read; line {first.line}: {first.reason}.",
+        f"{path} holds no messages that could be read; {first.place}: {first.reason.rstrip('.')}.",
         hint="`cix import --help` lists the formats that can be read.",
     )
 

@@ -9,41 +9,66 @@ schema defines (views, triggers, functions) runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import apsw
 
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange.conversation_builder import ConversationBuilder, reply_text, said_by, spoken_blocks
+from contextinfinity.exchange.cix_reader import LARGEST_CONVERSATION
+from contextinfinity.exchange.conversation_builder import (
+    LONGEST_PLACE,
+    ConversationBuilder,
+    reply_text,
+    said_by,
+    spoken_blocks,
+)
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
 from contextinfinity.exchange.export_fields import items, mapping, text
+from contextinfinity.exchange.openai_messages import Unfit
 from contextinfinity.exchange.times import moment_of
+
+_Read: TypeAlias = Callable[[str, object, datetime | None], ExportedConversation]
 
 PROVIDER = "llm"
 LONGEST_VALUE = 64 << 20
-_RESPONSES = {"id", "model", "prompt", "system", "response", "conversation_id", "datetime_utc"}
-_TURNS = {"id", "thread_id", "tip_message_hash", "model", "datetime_utc"}
+_RESPONSES = {
+    "responses": {"id", "model", "prompt", "system", "response", "conversation_id", "datetime_utc"},
+    "conversations": {"id", "name"},
+}
+_TURNS = {
+    "threads": {"id", "name", "datetime_utc"},
+    "turns": {"id", "thread_id", "tip_message_hash", "model", "datetime_utc"},
+    "messages": {"hash", "parent_hash", "role"},
+    "parts": {"message_hash", "position", "type", "text", "payload"},
+}
+"""The tables of older and newer releases with the columns that are read. A view in the place of one is not run."""
+
+_Failures = (apsw.Error, UnicodeDecodeError)
 
 
 class LlmLogs:
     """An open ``logs.db``."""
 
     def __init__(self, path: Path) -> None:
+        self._size = 0
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         try:
             self._connection = apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
             self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
             for pragma, value in (("trusted_schema", "OFF"), ("cell_size_check", "ON"), ("query_only", "ON")):
                 self._connection.pragma(pragma, value)
-            names = [str(row[0]) for row in self._rows("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+            tables = "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main'"
+            names = [str(row[0]) for row in self._rows(tables)]
             self._columns = {name: self._columns_of(name) for name in names if name.isidentifier()}
         except apsw.Error as error:
             raise InvalidInput(f"{path} cannot be read as a database ({error}).") from error
-        if not (self._has("responses", _RESPONSES) or self._has("turns", _TURNS)):
+        self._has_responses = all(self._has(name, columns) for name, columns in _RESPONSES.items())
+        self._has_turns = all(self._has(name, columns) for name, columns in _TURNS.items())
+        if not (self._has_responses or self._has_turns):
             self.close()
             raise InvalidInput(f"{path} is a database, and not one of `llm`: it has neither responses nor turns.")
 
@@ -51,23 +76,36 @@ class LlmLogs:
         """Close it."""
         self._connection.close()
 
-    def conversations(self) -> Iterator[ExportedConversation]:
-        """Yield the conversations of both kinds, each once."""
+    def records(self) -> Iterator[ExportedConversation | Unfit]:
+        """Yield the conversations of both kinds, each once, and in place of one that cannot be read the reason."""
+        try:
+            for name, title, begun, read in self._listed():
+                self._size = 0
+                try:
+                    record: ExportedConversation | Unfit = read(name, title, moment_of(begun))
+                except (Unfit, *_Failures) as error:
+                    record = Unfit(f"conversation {name[:LONGEST_PLACE]} cannot be read: {error}")
+                yield record
+        except (Unfit, *_Failures) as error:
+            yield Unfit(f"the database cannot be read from here on: {error}")
+
+    def _listed(self) -> Iterator[tuple[str, object, Any, _Read]]:
+        """Yield (id, title, time of its beginning, what reads it) of every conversation."""
         done: set[str] = set()
-        if self._has("turns", _TURNS) and self._has("parts", {"message_hash", "position", "type", "text", "payload"}):
+        if self._has_turns:
             for name, title, begun in self._rows(
                 "SELECT id, name, datetime_utc FROM threads ORDER BY datetime_utc, id"
             ):
                 done.add(str(name))
-                yield self._thread(str(name), title, moment_of(begun))
-        if self._has("responses", _RESPONSES):
+                yield str(name), title, begun, self._thread
+        if self._has_responses:
             query = (
                 "SELECT coalesce(r.conversation_id, r.id), max(c.name), min(r.datetime_utc) FROM responses AS r "
                 "LEFT JOIN conversations AS c ON c.id = r.conversation_id GROUP BY 1 ORDER BY 3, 1"
             )
             for name, title, begun in self._rows(query):
                 if str(name) not in done:
-                    yield self._conversation(str(name), title, moment_of(begun))
+                    yield str(name), title, begun, self._conversation
 
     def _thread(self, name: str, title: object, begun: datetime | None) -> ExportedConversation:
         """Read a thread of the message store: every message above the ends of its turns."""
@@ -109,7 +147,7 @@ class LlmLogs:
             yield {**part, "type": kind, "text": words if isinstance(words, str) else pieces}
 
     def _piece(self, piece: Json) -> str:
-        if not isinstance(piece, dict) or "fragment" not in piece:
+        if not isinstance(piece, dict) or "fragment" not in piece or not self._has("fragments", {"id", "content"}):
             return text(piece, "literal") if isinstance(piece, dict) else ""
         row = next(self._rows("SELECT content FROM fragments WHERE id = ?", (piece["fragment"],)), ("",))
         return str(row[0])
@@ -188,8 +226,12 @@ class LlmLogs:
     def _has(self, table: str, columns: set[str]) -> bool:
         return columns <= self._columns.get(table, set())
 
-    def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[Any]:
-        return iter(self._connection.execute(query, values))
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[Any]:
+        for row in self._connection.execute(query, values):
+            self._size += sum(len(value) for value in row if isinstance(value, str | bytes))
+            if self._size > LARGEST_CONVERSATION:
+                raise Unfit(f"it has more than {LARGEST_CONVERSATION >> 20} MB, the maximum")
+            yield row
 
     def _columns_of(self, table: str) -> set[str]:
         return {str(row[1]) for row in self._rows(f'PRAGMA table_info("{table}")')}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange.archive import MOST_EXPANSION, SMALL_ENOUGH
+from contextinfinity.exchange.archive import BOMB_HINT, MOST_EXPANSION, SMALL_ENOUGH
 from contextinfinity.exchange.import_progress import Format
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class RecordFile:
         self._raw = raw
         self._held = (stream, unpacked)  # a released buffer closes its source
         self.layout = layout
+        self.is_packed = unpacked is not None
         self.records = _with_damage(_READERS[layout](stream), unpacked)
 
     @property
@@ -144,7 +145,7 @@ class _Unpacked(io.RawIOBase):
         if self._size > SMALL_ENOUGH and self._size > MOST_EXPANSION * self._read():
             raise InvalidInput(
                 f"{self._path} unpacks to more than {MOST_EXPANSION} times its size.",
-                hint="This looks like a decompression bomb; if it is a real export, unpack it first.",
+                hint=BOMB_HINT,
             )
         return len(piece)
 
