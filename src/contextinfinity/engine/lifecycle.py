@@ -245,11 +245,7 @@ class Lifecycle:
                 await recover(self._parts, await self.worker_lease.find_dead())
                 settled = True
             except Exception as error:  # housekeeping must go on after any failure
-                log.warning(
-                    "housekeeping failed; it is tried again later: %s",
-                    error,
-                    exc_info=not isinstance(error, LedgerError),
-                )
+                _warn("housekeeping", error)
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
     async def _keep_index(self) -> None:
@@ -269,9 +265,7 @@ class Lifecycle:
                 await complete_index(self._parts)
             except Exception as error:  # until it succeeds, messages are found by keywords only
                 count("indexing_failed")
-                log.warning(
-                    "indexing failed; it is tried again later: %s", error, exc_info=not isinstance(error, LedgerError)
-                )
+                _warn("indexing", error)
 
     async def _keep_clean(self) -> None:
         """Delete expired conversations soon after the start and then every few hours; the next run retries
@@ -292,11 +286,7 @@ class Lifecycle:
                 elif not await self.store.deletions.is_wiped():
                     await self.cleaner.sweep()
             except Exception as error:  # the next run retries
-                log.warning(
-                    "the clean-up failed; it is tried again later: %s",
-                    error,
-                    exc_info=not isinstance(error, LedgerError),
-                )
+                _warn("the clean-up", error)
 
     async def _enter_again(self) -> None:
         """Register as a new worker: other workers have taken over our turns, and our results for them are discarded."""
@@ -307,6 +297,11 @@ class Lifecycle:
         await self.worker_lease.__aenter__()
         self._take_up_work(self.worker_lease.worker.id)
         self.job_runner.start()
+
+
+def _warn(what: str, error: Exception) -> None:
+    """Log that background work failed, with the stack unless the ledger refused."""
+    log.warning("%s failed; it is tried again later: %s", what, error, exc_info=not isinstance(error, LedgerError))
 
 
 async def _stop(tasks: set[asyncio.Task[None]]) -> None:

@@ -45,7 +45,8 @@ async def test_forks_rollbacks_pins_and_found_chunks_reach_the_next_message(own_
         await bench.press("shift+tab", "k", "k")
         await bench.until(lambda: bench.app.conversation.selected == 18)
         await bench.press("tab", "r")
-        await bench.sees("main  19 turns", "from turn 19, 19 turns", "from turn 18, 18 turns", "Back after turn 18")
+        await bench.sees("Back after turn 18")  # a notice, which disappears
+        await bench.sees("main  19 turns", "from turn 19, 19 turns", "from turn 18, 18 turns")
         here = bench.app.conversation
         branches = await here.call(here.client.threads.branches(str(here.thread_id)))
         assert [(one.branch_id, one.fork_seq) for one in branches if one.active] == [(here.branch_id, 18)]
@@ -189,7 +190,8 @@ async def test_pending_turns_are_counted_listed_and_committed_from_panel_and_pal
         await bench.sees("ResponseFinalized, completed", "turn 3  ")
         ledger.execute("DROP TRIGGER commits_fail")
         await bench.press("c")
-        await bench.sees(f"Committed: the head is state {states + 1}.", "pending 0 · Done", "Nothing is pending")
+        await bench.sees(f"Committed: the head is state {states + 1}.")  # a notice, which disappears
+        await bench.sees("pending 0 · Done", "Nothing is pending")
         branch = bench.app.conversation.branch
         assert branch is not None
         await bench.sees(f"state {states + 1} {short(branch.head_state)} ")

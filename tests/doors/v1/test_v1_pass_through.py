@@ -243,7 +243,7 @@ def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) 
     tools = [
         {"type": "function", "function": {"name": "weather", "description": "Tells. " * 50, "parameters": WEATHER}}
     ]
-    body: dict[str, Any] = {"model": "open", "messages": [large], "tools": tools}
+    body: dict[str, Any] = {"model": "refused-open", "messages": [large], "tools": tools}
     refused = desk.server.http.post("/v1/chat/completions", json=body, params=whose)
     assert refused.status_code == 400
     error = refused.json()["error"]
@@ -264,7 +264,7 @@ def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) 
     [
         (
             "/v1/chat/completions",
-            "open",
+            "refused-open",
             115_000,
             r"This model's maximum context length is 128000 tokens\. However, you requested (\d+) tokens "
             r"\((\d+) in the messages, (\d+) in the completion\)\. Please reduce the length of the messages or "
@@ -272,7 +272,7 @@ def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) 
         ),
         (
             "/v1/messages",
-            "sonnet",
+            "refused-sonnet",
             95_000,
             r"input length and `max_tokens` exceed context limit: (\d+) \+ (\d+) > 128000, decrease input length or "
             r"`max_tokens` and try again",

@@ -17,7 +17,10 @@ from contextinfinity_testing.vendors import FakeVendors, Scripted
 from tests.doors.server import Server
 
 WIRES = ("gpt", "sonnet", "open")
-"""The models, one for each wire: OpenAI's responses, Anthropic's messages, anybody's chat completions."""
+"""The models, one for each wire: OpenAI's responses, Anthropic's messages, anybody's chat completions.
+
+``refused-open`` and ``refused-sonnet`` are for tests of what does not fit: a counter learns from its model's answers.
+"""
 KEYS = {"OPENAI_API_KEY": "sk-upstream-openai", "ANTHROPIC_API_KEY": "sk-upstream-anthropic"}
 SETTINGS = """
 [models.gpt]
@@ -40,6 +43,18 @@ attempts = 1
 context_limit = {window}
 tools = true
 images = true
+[models.refused-open]
+provider = "openai_chat"
+model_id = "llama3.2"
+base_url = "{compatible}"
+attempts = 1
+context_limit = {window}
+[models.refused-sonnet]
+provider = "anthropic"
+model_id = "claude-sonnet-4-6"
+base_url = "{anthropic}"
+attempts = 1
+context_limit = {window}
 {more}
 """
 
