@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +27,8 @@ from tests.sizes import PROOF, sized
 from tests.times import FolderTimes
 
 HERE = Path(__file__).parent
+MOST_OPEN = 300
+"""Open files and connections of a worker between two tests; there are about 70 at the end."""
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own inside it is used
 MODELS = Path(os.environ.get("CONTEXTINFINITY_LOCAL__MODELS_DIR") or "~/.cache/contextinfinity/models").expanduser()
 
@@ -73,6 +78,16 @@ def pytest_collection(session: pytest.Session) -> None:
             sys.path.insert(0, folder)
         with suppress(Exception, pytest.skip.Exception):  # which pytest reports when it collects the module
             import_module(path.stem)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail the test after which a process has far too many files and connections open, and say what they are."""
+    yield
+    if len(opened := [*Path("/dev/fd").iterdir()]) > MOST_OPEN:
+        places = Counter(re.sub(r"[0-9]+", "N", str(one.readlink())) for one in opened if one.is_symlink())
+        threads = [thread.name for thread in threading.enumerate()]
+        pytest.fail(f"{len(opened)} files are open after {item.nodeid}: {places.most_common(20)}; threads: {threads}")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -146,12 +146,12 @@ class LoopInThread:
     """An event loop in a separate thread."""
 
     def __init__(self) -> None:
-        self._ready = threading.Event()
+        self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def __enter__(self) -> LoopInThread:
         self._thread.start()
-        self._ready.wait()
+        self._ready.result()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -169,13 +169,16 @@ class LoopInThread:
     def _run(self) -> None:
         # A signal must reach the main thread: only there does it break off what waits. Threads begun here inherit this.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *ENDING))
-        with asyncio.Runner() as runner:
-            runner.run(self._stay())
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._stay())
+        except OSError as error:  # no file descriptors are left for the loop
+            self._ready.set_exception(error)
 
     async def _stay(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
-        self._ready.set()
+        self._ready.set_result(None)
         await self._over.wait()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
+from errno import EMFILE
 from types import FrameType
 
 import pytest
@@ -69,3 +70,14 @@ def test_a_signal_that_wakes_nobody_is_noticed_by_who_listens(unnoticed: threadi
 
         with pytest.raises(Wished):
             hear()
+
+
+@pytest.mark.timeout(20)
+def test_a_loop_that_cannot_be_opened_is_an_error_and_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", refuse)
+    monkeypatch.setattr(asyncio.events, "new_event_loop", refuse)
+    with pytest.raises(OSError, match="Too many open files"), LoopInThread():
+        pass
