@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.ids import from_millis, to_millis
-from contextinfinity.exchange.openai_messages import Unfit, said_in
+from contextinfinity.exchange.openai_messages import RejectedRecord, parse_record
 from contextinfinity.exchange.records import Record, elements_of, lines_of
 from contextinfinity.exchange.times import moment_of
 from contextinfinity.storage.ledger.imports import check_imported, hash_of
@@ -85,8 +85,8 @@ HOSTILE = st.fixed_dictionaries(
 @given(HOSTILE)
 def test_whatever_a_record_holds_it_is_a_message_that_can_be_kept_or_is_refused(record: dict[str, Any]) -> None:
     try:
-        read = said_in(json.dumps(record).encode())
-    except Unfit:
+        read = parse_record(json.dumps(record).encode())
+    except RejectedRecord:
         return
     check_imported((read.imported,))
     assert len(hash_of(read.imported)) == 16

@@ -1,5 +1,5 @@
-"""Conversations from elsewhere, and to elsewhere.
+"""Import conversations from other programs, and export them.
 
-``records`` cuts a file into records without holding it, ``openai`` reads one record as a message, ``importing`` puts
-messages into the ledger, each once.
+``records`` splits a file into records in bounded memory, ``openai_messages`` parses a record as a message, and
+``importer`` writes messages to the ledger, each once. ``exporter`` writes conversations in three formats.
 """

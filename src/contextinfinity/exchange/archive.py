@@ -1,8 +1,8 @@
-"""Zip archives of exports: which of their files hold conversations, and the images beside them.
+"""Zip archives of exports: find the files that contain conversations, and the images that belong to them.
 
-Nothing is unpacked to disk. An archive is refused before anything of it is read if it is encrypted or packed in an
-unusual way, if a name in it leads outside of it, or if a file in it or all of them would unpack to far more than
-conversations do (``MOST_EXPANSION``). What its directory claims never decides how much memory a read takes.
+Nothing is unpacked to disk. An archive is rejected before any member is read if it is encrypted, uses an unusual
+compression method, has a member whose path leads outside the archive, or if a member or the whole archive would expand
+more than conversations do (``MOST_EXPANSION``). Sizes in its directory never determine how much memory is used.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ SMALL_ENOUGH = 64 << 20
 MOST_EXPANSION = 200
 MOST_MEMBERS = 200_000
 LARGEST_READ = 32 << 20
-"""Of the archive at once: its directory, or an image."""
+"""The maximum number of bytes read at once: the directory, or an image."""
 _FIRST = ("projects*.json", "projects*.jsonl", "projects/*.json", "memories.json", "memories/*.json")
 _CONVERSATIONS = ("conversations*.json", "conversations*.jsonl")
 _ANY = ("*.json", "*.jsonl")
 BOMB_HINT = "This looks like a decompression bomb; if it is a real export, unpack it first."
 _ENCRYPTED = 0x1
 _DAMAGE = (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, struct.error, zlib.error)
-"""What ``zipfile`` raises for archives that are damaged."""
+"""The exceptions that ``zipfile`` raises for damaged archives."""
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def is_bomb(packed: int, unpacked: int) -> bool:
-    """Return whether something unpacks to more than conversations do."""
+    """Return whether data expands more than conversations do."""
     return unpacked > SMALL_ENOUGH and unpacked > MOST_EXPANSION * max(packed, 1)
 
 
 class _BoundedReader(io.BufferedReader):
-    """A file of which one read returns at most ``LARGEST_READ`` bytes: a larger one is a damaged or hostile archive."""
+    """A file whose reads are limited to ``LARGEST_READ`` bytes; a larger read means a damaged or malicious archive."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read so many bytes."""
+        """Read up to ``size`` bytes."""
         if size is not None and size > LARGEST_READ:
             raise zipfile.BadZipFile(f"a part of it has {size:,} bytes")
         return super().read(size)
 
 
 class Archive:
-    """An open zip archive; ``members`` are the files with conversations, those of projects first."""
+    """An open zip archive; ``members`` are the files with conversations, files of projects first."""
 
     def __init__(self, path: Path, file: zipfile.ZipFile) -> None:
         self._path = path
@@ -98,7 +98,7 @@ class Archive:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[BinaryIO]:
-        """Open one of the members."""
+        """Open a member."""
         try:
             stream = self._file.open(name)
         except _DAMAGE as error:
@@ -146,10 +146,10 @@ class Folder:
 
 
 class NoAssets:
-    """No files: of what is piped in."""
+    """No files, for piped input."""
 
     def find(self, name: str) -> None:
-        """Return nothing."""
+        """Return None."""
         return
 
 
@@ -159,7 +159,7 @@ def _files_near(folder: Path) -> Iterator[Path]:
 
 
 def _asset_id(name: str) -> str:
-    """Return the id in a file's name: of ``file-A1b2-photo.png`` ``file-A1b2``, of ``file_00a1.webp`` ``file_00a1``."""
+    """Return the id in a file name: ``file-A1b2`` for ``file-A1b2-photo.png``, ``file_00a1`` for ``file_00a1.webp``."""
     head = name[:5]
     return head + name[5:].split("-")[0].split(".")[0].split("_")[0]
 
@@ -173,7 +173,7 @@ def _matching(names: list[str], patterns: tuple[str, ...]) -> list[str]:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Open a zip archive; one that is damaged or dangerous is ``InvalidInput``."""
+    """Open a zip archive; raise ``InvalidInput`` if it is damaged or dangerous."""
     with ExitStack() as stack:
         try:
             raw = stack.enter_context(_BoundedReader(io.FileIO(path)))

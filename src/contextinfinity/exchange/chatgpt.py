@@ -2,8 +2,8 @@
 
 Texts, code, browsing results and tool output keep their order; a message to a tool (``recipient``) is a call, a
 message of role ``tool`` its result. Voice is kept as its transcript, a canvas document as its text, a plot or a
-screenshot as an image. Thoughts are reasoning, kept as details of their message. Custom instructions and what ChatGPT
-remembered become the conversation's system text. Citation markers in a text become the links that they stand for.
+screenshot as an image. Thoughts are reasoning, kept as details of their message. Custom instructions and ChatGPT's
+memories become the conversation's system text. Citation markers in a text become links.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from contextinfinity.exchange.conversation_builder import (
     said_by,
 )
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
-from contextinfinity.exchange.export_fields import Assets, items, mapping, text, without
+from contextinfinity.exchange.export_fields import Assets, items, mapping, other_fields, text
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "chatgpt"
@@ -40,11 +40,11 @@ _POINTER = re.compile(r"(?:file-service|sediment)://(?:[^/]*#)?(file[-_][A-Za-z0
 _VOICE = frozenset({"audio_asset_pointer", "real_time_user_audio_video_asset_pointer"})
 _INSTRUCTIONS = frozenset({"user_editable_context", "model_editable_context"})
 _MARKER = re.compile("\ue200[^\ue201]*\ue201")
-"""A citation, a picture or another thing that the web page draws in a text, between private-use characters."""
+"""A citation, picture or other element that the web page renders inside a text, between private-use characters."""
 
 
 def read_conversation(record: dict[str, Json], assets: Assets) -> ExportedConversation:
-    """Read one conversation; nodes that cannot be read are listed in ``bad``."""
+    """Parse one conversation; nodes that cannot be parsed are listed in ``bad``."""
     built = ConversationBuilder(PROVIDER)
     system: dict[str, str] = {}
     for name, node in built.objects(mapping(record, "mapping").items(), "node"):
@@ -64,7 +64,7 @@ def read_conversation(record: dict[str, Json], assets: Assets) -> ExportedConver
         system="\n\n".join(system.values()),
         created_at=moment_of(record.get("create_time")),
         current=text(record, "current_node"),
-        metadata=without(record, "mapping", "title", "id", "conversation_id", "create_time", "current_node"),
+        metadata=other_fields(record, "mapping", "title", "id", "conversation_id", "create_time", "current_node"),
     )
 
 
@@ -89,7 +89,7 @@ def _message(
         reply = (ReasoningItem(raw=content),)
     else:
         reply = tuple(_reply(name, text(message, "recipient"), content, blocks))
-    details = without(message, "id", "author", "content", "create_time", "recipient", "weight", "status")
+    details = other_fields(message, "id", "author", "content", "create_time", "recipient", "weight", "status")
     if kind in _THINKING:
         details = {**(details or {}), "content": content}
     return ExportedMessage(
@@ -106,7 +106,7 @@ def _message(
 def _reply(
     name: str, recipient: str, content: dict[str, Json], blocks: tuple[ContentBlock, ...]
 ) -> Iterable[ReplyItem]:
-    """Return what an assistant's message says: a text, or a call of the tool it is sent to."""
+    """Return the content of an assistant's message: a text, or a call of the tool that it is addressed to."""
     if recipient in ("", "all"):
         return [AssistantItem(blocks=blocks)] if blocks else []
     words = "".join(block.text for block in blocks if isinstance(block, TextBlock))
@@ -118,7 +118,7 @@ def _reply(
 
 
 def _instructions(message: dict[str, Json]) -> str:
-    """Return custom instructions and remembered facts, which stand in hidden messages."""
+    """Return custom instructions and remembered facts, which are in hidden messages."""
     content = mapping(message, "content")
     if text(content, "content_type") not in _INSTRUCTIONS:
         return ""
@@ -138,7 +138,7 @@ def _blocks(
         yield TextBlock(text=quoted(content, words))
     elif screenshot := mapping(content, "screenshot"):
         yield _image(screenshot, "asset_pointer", assets, built)
-    elif without(content, "content_type", "language", "response_format_name"):
+    elif other_fields(content, "content_type", "language", "response_format_name"):
         yield built.unknown(content)
 
 
@@ -149,12 +149,12 @@ def _part(part: Json, metadata: dict[str, Json], assets: Assets, built: Conversa
         yield TextBlock(text=_with_links(words, metadata))
     elif kind == "image_asset_pointer":
         yield _image(part, "asset_pointer", assets, built)
-    elif kind not in _VOICE and kind != "audio_transcription" and part:  # audio has its transcript
+    elif kind not in _VOICE and kind != "audio_transcription" and part:  # the transcript of audio is in another part
         yield built.unknown(part)
 
 
 def _with_links(words: str, metadata: dict[str, Json]) -> str:
-    """Replace citation markers with the links that the message's metadata has for them."""
+    """Replace citation markers by the links in the message's metadata."""
     if "\ue200" not in words:
         return words
     links = {
@@ -166,19 +166,19 @@ def _with_links(words: str, metadata: dict[str, Json]) -> str:
 
 
 def _files(metadata: dict[str, Json], assets: Assets, built: ConversationBuilder) -> Iterable[ContentBlock]:
-    """Return the plots that code made."""
+    """Return the plots that code produced."""
     for each in items(mapping(metadata, "aggregate_result"), "messages"):
         if isinstance(each, dict) and text(each, "image_url"):
             yield _image(each, "image_url", assets, built)
 
 
 def _attached(metadata: dict[str, Json]) -> tuple[ContentBlock, ...]:
-    """Return the files of a message without words, which the export only names."""
+    """Return the files of a message without text; the export contains only their names."""
     return tuple(named_file(each) for each in items(metadata, "attachments") if isinstance(each, dict))
 
 
 def _image(raw: dict[str, Json], field: str, assets: Assets, built: ConversationBuilder) -> ContentBlock:
-    """Return the image that a field points at; one that the export does not bring is kept as its pointer."""
+    """Return the image that a field points to; if the export does not contain it, keep the pointer."""
     found = _POINTER.match(text(raw, field))
     data = assets.find(found[1]) if found else None
     again = partial(_again, assets, found[1]) if found else None

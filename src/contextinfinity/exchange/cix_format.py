@@ -1,12 +1,12 @@
 """Our own format: every conversation with its branches, states, turns, steps, plans, images and memories.
 
-A file is JSON Lines. The first line says ``{"format": "cix", "version": 1}``; every other line is an object with one
-key, which says what it is. Of a conversation come first the texts and images that it needs (``text``, ``blob``), then
-``session``, ``branch``, ``deleted``, ``state`` and ``turn``, its own memories (``memory``), and ``end`` with the
-number of turns: one without its end was cut off, and is not imported. ``discard`` in place of ``end`` is written when
-something was deleted during the export. The memories of the user come last.
+A file is JSON Lines. The first line is ``{"format": "cix", "version": 1}``; every other line is an object with one
+key, which names its type. A conversation begins with the texts and images that it needs (``text``, ``blob``), followed
+by ``session``, ``branch``, ``deleted``, ``state`` and ``turn``, its own memories (``memory``), and ``end`` with the
+number of turns: a conversation without its end was cut off and is not imported. ``discard`` replaces ``end`` when
+something was deleted during the export. The memories of the user are last.
 
-The same ledger gives the same bytes, and so does a ledger that imported them.
+Exports of the same ledger are equal byte for byte, also after a round trip through another ledger.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ VERSION = 1
 HEADER = {"format": "cix", "version": VERSION}
 _HASH = re.compile(rb'"([0-9a-f]{64})"')
 _BLOB = re.compile(rb'"sha256":"([0-9a-f]{64})"')
-"""Where a block names its image; within a text the quotes would be escaped."""
+"""Matches an image reference in the JSON of a block; inside a text the quotes would be escaped."""
 
 
 async def write_cix(
     store: Store, session_ids: Collection[SessionId], *, owner: Owner | None = None
 ) -> AsyncIterator[bytes]:
-    """Write conversations, and with ``owner`` the memories of that user."""
+    """Write conversations; if ``owner`` is given, also the memories of that user."""
     yield _line(HEADER)
     for session_id in session_ids:
         async for piece in _session(store, session_id):
@@ -44,7 +44,7 @@ async def write_cix(
 
 
 async def _session(store: Store, session_id: SessionId) -> AsyncIterator[bytes]:
-    """Write a conversation; if something of it is deleted meanwhile, discard it and write what is left."""
+    """Write a conversation; if part of it is deleted meanwhile, discard it and write the remaining turns."""
     outline = await store.transfers.outline(session_id)
     while outline is not None:
         count = 0
@@ -60,7 +60,7 @@ async def _session(store: Store, session_id: SessionId) -> AsyncIterator[bytes]:
 
 
 async def _parts(store: Store, outline: SessionOutline) -> AsyncIterator[tuple[bytes, int]]:
-    """Yield the lines of a conversation and how many turns they hold; what was added after its outline is left out."""
+    """Yield the lines of a conversation, each with its number of turns; what is newer than the outline is omitted."""
     session_id, written, kept = outline.session.id, set[str](), set[StateId]()
     states_of = {branch.id: branch.head_seq for branch in outline.branches}
     turns_of = {branch.id: branch.last_turn_seq for branch in outline.branches}
@@ -96,7 +96,7 @@ async def _parts(store: Store, outline: SessionOutline) -> AsyncIterator[tuple[b
 
 
 async def _contents(store: Store, names: Iterable[str | None], written: set[str]) -> AsyncIterator[bytes]:
-    """Yield the texts and images of these hashes that were not written yet; what was collected is left out."""
+    """Yield the texts and images of these hashes that were not written yet; deleted ones are omitted."""
     for sha256 in names:
         if sha256 is None or sha256 in written:
             continue

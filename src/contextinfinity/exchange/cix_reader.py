@@ -1,7 +1,7 @@
-"""Read files of the format ``cix``: the lines of a conversation are put together until its end.
+"""Read files of the format ``cix``: collect the lines of a conversation until its end.
 
-Input: decoded lines. Output: texts and images as they come, then whole conversations, then memories. A conversation
-is held in memory until it is whole, up to ``LARGEST_CONVERSATION`` bytes of lines.
+Input: decoded lines. Output: texts and images at once, conversations when they are complete, and memories. A
+conversation is kept in memory until it is complete, up to ``LARGEST_CONVERSATION`` bytes of lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextinfinity.domain.transfer import (
     TurnTransfer,
 )
 from contextinfinity.exchange.cix_format import VERSION
-from contextinfinity.exchange.openai_messages import Unfit
+from contextinfinity.exchange.openai_messages import RejectedRecord
 
 LARGEST_CONVERSATION = 512 << 20
 
@@ -37,7 +37,7 @@ class CixContent(Struct, frozen=True):
 
 
 class CixConversation(Struct, frozen=True, kw_only=True):
-    """A conversation with everything that belongs to it."""
+    """A complete conversation: outline, states, turns and memories."""
 
     outline: SessionOutline
     states: tuple[StateTransfer, ...]
@@ -55,23 +55,23 @@ CixPart = CixContent | CixConversation | CixMemory
 
 
 def is_header(record: dict[str, Any]) -> bool:
-    """Return whether a line is the first of such a file."""
+    """Return whether a record is the first line of a ``cix`` file."""
     return record.get("format") == "cix" and "version" in record
 
 
 class CixReader:
-    """Puts lines together."""
+    """Collects lines into conversations."""
 
     def __init__(self, header: dict[str, Any]) -> None:
         version = header["version"]
         if version != VERSION:
-            raise Unfit(
+            raise RejectedRecord(
                 f"the file has version {version!r} of the format cix, and this release reads version {VERSION}; "
                 "upgrade to import it"
             )
-        self._clear()
+        self._reset()
 
-    def _clear(self) -> None:
+    def _reset(self) -> None:
         self._session: SessionTransfer | None = None
         self._branches: list[BranchTransfer] = []
         self._deleted: list[DeletedTurn] = []
@@ -82,68 +82,70 @@ class CixReader:
         self._problem = ""
 
     def read(self, record: dict[str, Any], size: int) -> CixPart | None:
-        """Take a line in; return what is whole with it. ``Unfit``: the line, or the conversation it ends, is not."""
+        """Process a line and return what it completes; ``RejectedRecord``: it or its conversation is invalid."""
         if len(record) != 1:
-            raise Unfit("it is not a line of the format cix: it must have exactly one key")
+            raise RejectedRecord("it is not a line of the format cix: it must have exactly one key")
         ((kind, value),) = record.items()
         if kind in ("text", "blob"):
             return _content(kind, value)
         if kind == "session":
-            self._clear()
-            self._session = _as(SessionTransfer, value)
+            self._reset()
+            self._session = _convert(SessionTransfer, value)
             return None
         if kind == "memory" and self._session is None:
-            return CixMemory(_as(MemoryTransfer, value))
+            return CixMemory(_convert(MemoryTransfer, value))
         if kind == "end":
-            return self._ended(value)
+            return self._finish_conversation(value)
         if kind == "discard":
-            self._clear()
+            self._reset()
             return None
         self._size += size
         try:
-            self._take(kind, value)
-        except Unfit as unfit:
-            self._problem = self._problem or unfit.reason
+            self._add_line(kind, value)
+        except RejectedRecord as rejected:
+            self._problem = self._problem or rejected.reason
             raise
         return None
 
-    def _take(self, kind: str, value: Any) -> None:
+    def _add_line(self, kind: str, value: Any) -> None:
         if self._session is None:
-            raise Unfit("it does not belong to a conversation")
+            raise RejectedRecord("it does not belong to a conversation")
         if self._size > LARGEST_CONVERSATION:
-            raise Unfit(f"the conversation has more than {LARGEST_CONVERSATION >> 20} MB, the maximum")
+            raise RejectedRecord(f"the conversation has more than {LARGEST_CONVERSATION >> 20} MB, the maximum")
         if kind == "branch":
-            self._branches.append(_as(BranchTransfer, value))
+            self._branches.append(_convert(BranchTransfer, value))
         elif kind == "deleted":
-            self._deleted.append(_as(DeletedTurn, value))
+            self._deleted.append(_convert(DeletedTurn, value))
         elif kind == "state":
-            self._states.append(_as(StateTransfer, value))
+            self._states.append(_convert(StateTransfer, value))
         elif kind == "turn":
-            self._turns.append(_as(TurnTransfer, value))
+            self._turns.append(_convert(TurnTransfer, value))
         elif kind == "memory":
-            self._memories.append(_as(MemoryTransfer, value))
+            self._memories.append(_convert(MemoryTransfer, value))
         else:
-            raise Unfit(f"{kind[:40]!r} is not a key of this format")
+            raise RejectedRecord(f"{kind[:40]!r} is not a key of this format")
 
-    def _ended(self, value: Any) -> CixConversation:
+    def _finish_conversation(self, value: Any) -> CixConversation:
         session, problem = self._session, self._problem
         if session is None:
-            raise Unfit("the end of a conversation without its beginning")
+            raise RejectedRecord("the end of a conversation without its beginning")
         made = CixConversation(
             outline=SessionOutline(session=session, branches=tuple(self._branches), deleted=tuple(self._deleted)),
             states=tuple(self._states),
             turns=tuple(self._turns),
             memories=tuple(self._memories),
         )
-        self._clear()
+        self._reset()
         if problem:
-            raise Unfit(f"the conversation {session.id} is left out, because a line of it cannot be read: {problem}")
+            raise RejectedRecord(
+                f"the conversation {session.id} is left out, because a line of it cannot be read: {problem}"
+            )
         if value != {"session": session.id, "turns": len(made.turns)}:
-            raise Unfit(f"lines of the conversation {session.id} are missing")
+            raise RejectedRecord(f"lines of the conversation {session.id} are missing")
         return made
 
     def unfinished(self) -> str:
-        """Return why the file ends too early; empty: it does not."""
+        """Return an error message if the file ends within a conversation, else an empty string."""
         return "" if self._session is None else f"the file ends within the conversation {self._session.id}"
 
 
@@ -154,15 +156,15 @@ def _content(kind: str, value: Any) -> CixContent:
         try:
             data = binascii.a2b_base64(value["data"], strict_mode=True)
         except ValueError:
-            raise Unfit("its image is not valid base64") from None
+            raise RejectedRecord("its image is not valid base64") from None
         return CixContent(blob=(data, str(value.get("media_type", ""))))
-    raise Unfit(f"its {kind} cannot be read")
+    raise RejectedRecord(f"its {kind} cannot be read")
 
 
-def _as(kind: type[T], value: Any) -> T:
+def _convert(kind: type[T], value: Any) -> T:
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise Unfit(f"it does not have the form of version {VERSION}: {error}") from None
+        raise RejectedRecord(f"it does not have the form of version {VERSION}: {error}") from None
     except RecursionError:
-        raise Unfit("it is nested too deeply") from None
+        raise RejectedRecord("it is nested too deeply") from None

@@ -1,9 +1,9 @@
 """Claude's data export: ``conversations.json`` with ``chat_messages``, and ``projects.json`` or a folder of projects.
 
-A message has content blocks: texts, thinking, tool calls and their results. Texts extracted from attachments stay
-with the message, files are named, and what an artifact holds is a text. A project's instructions become the system
-text of its conversations; its documents are a conversation of their own, so that they can be searched. So is what
-Claude remembered.
+A message has content blocks: texts, thinking, tool calls and their results. Texts extracted from attachments are part
+of the message, files are mentioned by name, and the content of an artifact becomes a text. A project's instructions
+become the system text of its conversations; its documents become a separate conversation, so that they can be searched,
+and so do Claude's memories.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextinfinity.exchange.conversation_builder import (
     said_by,
 )
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
-from contextinfinity.exchange.export_fields import items, mapping, text, without
+from contextinfinity.exchange.export_fields import items, mapping, other_fields, text
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "claude"
@@ -29,7 +29,7 @@ _UNSAID = frozenset({"thinking", "redacted_thinking", "token_budget", "flag"})
 
 
 def read_conversation(record: dict[str, Json], instructions: Mapping[str, str]) -> ExportedConversation:
-    """Read one conversation; ``instructions`` are those of the projects that were read before, by their ids."""
+    """Parse one conversation; ``instructions`` are those of earlier projects, by project id."""
     built = ConversationBuilder(PROVIDER)
     known: set[str] = set()
     for number, message in built.objects(enumerate(items(record, "chat_messages"), 1)):
@@ -44,12 +44,14 @@ def read_conversation(record: dict[str, Json], instructions: Mapping[str, str]) 
         system=instructions.get(project, ""),
         created_at=moment_of(record.get("created_at")),
         current=text(record, "current_leaf_message_uuid") or built.last,
-        metadata=without(record, "chat_messages", "name", "uuid", "created_at", "account", "current_leaf_message_uuid"),
+        metadata=other_fields(
+            record, "chat_messages", "name", "uuid", "created_at", "account", "current_leaf_message_uuid"
+        ),
     )
 
 
 def read_project(record: dict[str, Json]) -> ExportedConversation | None:
-    """Read the documents of a project as a conversation; None: it has none."""
+    """Return the documents of a project as a conversation, or None if it has none."""
     built = ConversationBuilder(PROVIDER)
     for number, document in enumerate(items(record, "docs")):
         if isinstance(document, dict) and text(document, "content"):
@@ -65,12 +67,12 @@ def read_project(record: dict[str, Json]) -> ExportedConversation | None:
         title=text(record, "name"),
         system=text(record, "prompt_template"),
         created_at=moment_of(record.get("created_at")),
-        metadata={"project": without(record, "docs", "prompt_template", "creator", "name", "uuid") or {}},
+        metadata={"project": other_fields(record, "docs", "prompt_template", "creator", "name", "uuid") or {}},
     )
 
 
 def read_memories(record: dict[str, Json]) -> ExportedConversation:
-    """Read what Claude remembered, of everything and of each project, as a conversation."""
+    """Return Claude's memories, global ones and those of each project, as a conversation."""
     built = ConversationBuilder(PROVIDER)
     remembered = {"": record.get("conversations_memory"), **mapping(record, "project_memories")}
     for name, words in remembered.items():
@@ -91,7 +93,7 @@ def _message(name: str, parent: str | None, message: dict[str, Json], built: Con
     else:
         blocks = (*(block for part in content for block in _blocks(part, built)), *attached)
         said = said_by("user", blocks)
-    details = without(message, *_READ)
+    details = other_fields(message, *_READ)
     return ExportedMessage(
         id=name,
         parent=parent,
@@ -104,7 +106,7 @@ def _message(name: str, parent: str | None, message: dict[str, Json], built: Con
 
 
 def _attached(message: dict[str, Json], built: ConversationBuilder) -> Iterable[ContentBlock]:
-    """Return the texts that were extracted from attachments, each under its file's name, and the names of files."""
+    """Return the texts that were extracted from attachments, each after its file name, and the names of other files."""
     for attachment in items(message, "attachments"):
         if isinstance(attachment, dict):
             name, words = text(attachment, "file_name"), text(attachment, "extracted_content")
@@ -139,7 +141,7 @@ def _result(content: Json, built: ConversationBuilder) -> tuple[ContentBlock, ..
 
 
 def _blocks(part: Json, built: ConversationBuilder) -> Iterable[ContentBlock]:
-    """Return what a content block says; thinking is no part of it."""
+    """Return the content of a block; thinking is omitted."""
     if isinstance(part, str):
         yield TextBlock(text=part)
         return

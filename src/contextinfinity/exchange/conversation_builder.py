@@ -1,7 +1,7 @@
-"""Collect one conversation of an export: what the readers of all formats share.
+"""Build one conversation of an export; shared by the readers of all formats.
 
-A reader walks over the records of its format, adds an ``ExportedMessage`` for each, and builds the conversation.
-Records that are no objects are listed in ``bad`` with their place. The functions below make the parts of a message.
+A reader iterates over the records of its format, adds an ``ExportedMessage`` for each, and builds the conversation.
+Records that are not objects are listed in ``bad`` with their position. The functions below build parts of a message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Key = TypeVar("Key", str, int)
 
 
 class ConversationBuilder:
-    """The messages, images and unreadable records of one conversation, as far as it was read."""
+    """The messages, images and invalid records of one conversation that were read so far."""
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
@@ -59,7 +59,7 @@ class ConversationBuilder:
         return self.messages[-1].id if self.messages else None
 
     def add(self, message: ExportedMessage) -> None:
-        """Add a message. One that cannot be stored only links others; one whose id is taken is left out."""
+        """Add a message. An invalid one is kept without content, as a link; one with a duplicate id is omitted."""
         place = f"message {message.id[:LONGEST_PLACE]}"
         if message.id in self._ids:
             return self.reject(place, "another message of the conversation has its id")
@@ -72,7 +72,7 @@ class ConversationBuilder:
         return self.messages.append(message)
 
     def reject(self, place: str, reason: str) -> None:
-        """Record that something could not be read."""
+        """Record an invalid record with its position."""
         self._bad.append((place, reason))
 
     def objects(
@@ -86,13 +86,13 @@ class ConversationBuilder:
                 self.reject(f"{kind} {str(key)[:LONGEST_PLACE]}", "it is not an object")
 
     def unknown(self, raw: Json) -> UnknownBlock:
-        """Return content of a kind that we do not know, kept as it is."""
+        """Return content of an unknown type as an unknown block."""
         return UnknownBlock(provider=self._provider, raw=raw)
 
     def image(self, data: bytes, again: Callable[[], bytes] | None = None) -> ImageBlock | None:
-        """Keep the bytes of an image and return its block; None: they are no image that models take.
+        """Register the bytes of an image and return its block, or None if models do not support the format.
 
-        ``again`` reads them a second time, so that they need not be held until then.
+        ``again`` reads the bytes a second time, so that they need not stay in memory.
         """
         media_type = media_type_of(data)
         if media_type is None or len(data) > LARGEST_IMAGE:
@@ -102,7 +102,7 @@ class ConversationBuilder:
         return ImageBlock(media_type=media_type, source=blob_source(sha256))
 
     def image_at(self, url: str, raw: Json) -> ContentBlock:
-        """Return the image of a data URI or of an address; anything else is kept as it is."""
+        """Return the image of a data URI or a URL; keep anything else as an unknown block."""
         if url.startswith(("https://", "http://")):
             return ImageBlock(media_type="", source={"type": "url", "url": url})
         head, comma, body = url.partition(",")
@@ -125,7 +125,7 @@ class ConversationBuilder:
         current: str | None = None,
         metadata: Json = None,
     ) -> ExportedConversation:
-        """Return the conversation; ``current`` is the message that was shown last."""
+        """Return the conversation; ``current`` is the id of the message that was shown last."""
         return ExportedConversation(
             id=name,
             title=title or None,
@@ -140,23 +140,23 @@ class ConversationBuilder:
 
 
 def said_by(role: Role, blocks: Sequence[ContentBlock]) -> Message | None:
-    """Return what a user or a system said; None: nothing."""
+    """Return a message of a user or a system, or None if it has no content."""
     return Message(role=role, blocks=tuple(blocks)) if blocks else None
 
 
 def named_file(raw: dict[str, Json]) -> TextBlock:
-    """Return the name of a file that an export names and does not bring."""
-    return TextBlock(text=f"[file: {text(raw, 'name', 'file_name', 'filename') or 'without a name'}]")
+    """Return a text with the name of a file that the export does not contain."""
+    return TextBlock(text=f"[file: {text(raw, 'name', 'file_name', 'filename') or 'other_fields a name'}]")
 
 
 def quoted(source: dict[str, Json], words: str) -> str:
-    """Return words from a page or a file under its title and address."""
+    """Return text from a page or a file after its title and URL."""
     named = " · ".join(filter(None, (text(source, "title"), text(source, "url"))))
     return f"{named}\n{words}" if named else words
 
 
 def document_call(call: ToolCallItem, *, title: str) -> list[ReplyItem]:
-    """Return a call that writes a document: its text, said by the assistant, and the call without it."""
+    """Split a tool call that writes a document into the document as an assistant text, and the call without it."""
     words = text(call.arguments, "content") if isinstance(call.arguments, dict) else ""
     if not words:
         return [call]
@@ -166,10 +166,10 @@ def document_call(call: ToolCallItem, *, title: str) -> list[ReplyItem]:
 
 
 def reply_text(words: str) -> AssistantItem:
-    """Return a text that an assistant said."""
+    """Return a text of the assistant."""
     return AssistantItem(blocks=(TextBlock(text=words),))
 
 
-def spoken_blocks(reply: Iterable[ReplyItem]) -> tuple[ContentBlock, ...]:
+def content_of_reply(reply: Iterable[ReplyItem]) -> tuple[ContentBlock, ...]:
     """Return the content of a reply without its tool calls and their results."""
     return tuple(block for item in reply if isinstance(item, AssistantItem) for block in item.blocks)

@@ -2,11 +2,10 @@
 
 Input: an ``ExportedConversation``, whose messages name their parents. Output: ``ImportedTurn`` values, parents first.
 A user message and the replies below it, up to the next user message, are one turn: texts, tool calls and tool results
-become its rounds and its answer. Where the tree divides, each way down is a turn of its own; the branch that was shown
-last (``current``) comes first, so that it becomes the main branch.
+become its rounds and its answer. Where the tree divides, each path is a separate turn; the branch that was shown
+last (``current``) is first, so that it becomes the main branch.
 
-Every tool result belongs to a call before it and every call has a result, as models require; what an export leaves
-out is filled in with a constant.
+Models require a call before each tool result and a result for each call; missing ones are filled in with constants.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ NO_RESULT = "[the export has no result of this call]"
 UNKNOWN_TOOL = "tool"
 
 Blobs: TypeAlias = dict[str, tuple[bytes | Callable[[], bytes], str]]
-"""Images by their hash: their bytes, or what reads them again, and their media type."""
+"""Images by hash: their bytes, or a function that reads them again, and their media type."""
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
-    """A tool result as an export has it; ``call_id`` may be missing."""
+    """A tool result of an export; ``call_id`` may be missing."""
 
     name: str = UNKNOWN_TOOL
     call_id: str | None = None
@@ -58,7 +57,7 @@ ReplyItem: TypeAlias = AssistantItem | ToolCallItem | ToolOutput | ReasoningItem
 
 
 class ExportedMessage(Struct, frozen=True, kw_only=True):
-    """One message of a tree: what a user said, or a part of the reply to it. One that is empty only links others."""
+    """A message of a tree: a user message, or a part of the reply to it. An empty one only links other messages."""
 
     id: str
     parent: str | None
@@ -70,7 +69,7 @@ class ExportedMessage(Struct, frozen=True, kw_only=True):
 
 
 class ExportedConversation(Struct, frozen=True, kw_only=True):
-    """One conversation of an export. ``bad`` are (place, reason) of messages that could not be read."""
+    """A conversation of an export. ``bad`` lists (position, reason) of invalid messages."""
 
     id: str
     messages: Sequence[ExportedMessage]
@@ -84,12 +83,12 @@ class ExportedConversation(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """How many messages it has, without those that only link others."""
-        return sum(1 for each in self.messages if _says(each))
+        """The number of messages with content."""
+        return sum(1 for each in self.messages if _has_content(each))
 
 
 def reply_of(message: Message) -> tuple[ReplyItem, ...]:
-    """Return what an assistant or a tool said, as the parts of a reply."""
+    """Return the content of an assistant or tool message as reply items."""
     made: list[ReplyItem] = []
     for block in message.blocks:
         if isinstance(block, ToolUseBlock):
@@ -104,7 +103,7 @@ def reply_of(message: Message) -> tuple[ReplyItem, ...]:
 
 
 class _Chain(NamedTuple):
-    """The messages of a turn up to one of them; linked, because a turn may have thousands of steps."""
+    """A linked list of the messages of a turn, because a turn may have thousands of steps."""
 
     message: ExportedMessage
     place: int
@@ -113,9 +112,9 @@ class _Chain(NamedTuple):
 
 def check_exported(message: ExportedMessage) -> None:
     """Raise ``InvalidInput`` for a message that cannot be stored."""
-    if _says(message):
+    if _has_content(message):
         empty = Message(role="assistant", blocks=(TextBlock(text=""),))
-        check_imported((_imported(_Chain(message, 0, None), empty),))
+        check_imported((_original_message(_Chain(message, 0, None), empty),))
 
 
 def turns_of(conversation: ExportedConversation, session_id: str) -> Iterator[ImportedTurn]:
@@ -142,34 +141,34 @@ def turn_id_of(session_id: str, message_id: str) -> str:
     return str(uuid5(UUID(session_id), message_id))
 
 
-def _says(message: ExportedMessage) -> bool:
+def _has_content(message: ExportedMessage) -> bool:
     return message.said is not None or bool(message.reply)
 
 
 def _effective_parents(by_id: Mapping[str, tuple[int, ExportedMessage]]) -> dict[str, str | None]:
-    """Return for each message that says something the nearest one above that does; None at the top or in a circle."""
+    """Map each message with content to its nearest ancestor with content; None for a root or within a cycle."""
     nearest: dict[str | None, str | None] = {None: None}
     for name, (_, message) in by_id.items():
-        if _says(message):
+        if _has_content(message):
             nearest[name] = name
     for name in by_id:
-        way: list[str] = []
+        visited: list[str] = []
         at: str | None = name
         while at not in nearest:
-            nearest[at] = None  # where parents form a cycle
+            nearest[at] = None  # until resolved; stays if the parents form a cycle
             if at is not None and at in by_id:
-                way.append(at)
+                visited.append(at)
                 at = by_id[at][1].parent
-        nearest.update(dict.fromkeys(way, nearest[at]))
+        nearest.update(dict.fromkeys(visited, nearest[at]))
     return {
         name: None if (parent := nearest.get(each.parent)) == name else parent
         for name, (_, each) in by_id.items()
-        if _says(each)
+        if _has_content(each)
     }
 
 
 def _path(current: str | None, parents: Mapping[str, str | None]) -> set[str]:
-    """Return the messages from the current one up to the top."""
+    """Return the ids from the current message up to its root."""
     path: set[str] = set()
     while current is not None and current in parents and current not in path:
         path.add(current)
@@ -178,19 +177,19 @@ def _path(current: str | None, parents: Mapping[str, str | None]) -> set[str]:
 
 
 def _children(parents: Mapping[str, str | None], path: set[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the top messages and the children of each, those of the current path first; circles are cut open."""
+    """Return the roots and the children of each message, those of the current path first; cycles are broken."""
     children: dict[str, list[str]] = {name: [] for name in parents}
     cut: set[str] = set()
     reached: set[str] = set()
     for name in parents:
-        way: set[str] = set()
+        visited: set[str] = set()
         at: str | None = name
         while at is not None and at not in reached:
             reached.add(at)
-            way.add(at)
+            visited.add(at)
             at = parents[at]
-        if at is not None and at in way:
-            cut.add(at)  # the parents of its descendants lead back to it
+        if at is not None and at in visited:
+            cut.add(at)  # it is its own ancestor
     roots: list[str] = []
     for name, parent in parents.items():
         if parent is None or name in cut:
@@ -211,7 +210,7 @@ def _turn(chain: _Chain, parent: str | None, session_id: str) -> ImportedTurn:
     links.reverse()
     first = links[0].message
     replies = links if first.said is None else links[1:]
-    rounds, answer = _split(_paired([each.message.reply for each in replies]))
+    rounds, answer = _split_off_answer(_pair_calls_with_results([each.message.reply for each in replies]))
     question = first.said
     if question is None:  # the conversation begins with a reply
         question = answer or Message(role="assistant", blocks=(TextBlock(text=""),))
@@ -226,14 +225,14 @@ def _turn(chain: _Chain, parent: str | None, session_id: str) -> ImportedTurn:
         rounds=rounds,
         created_at=min(times, default=None),
         model=models[-1] if models else "",
-        messages=tuple(_imported(each, question) for each in links),
+        messages=tuple(_original_message(each, question) for each in links),
     )
 
 
-def _imported(link: _Chain, question: Message) -> ImportedMessage:
-    """Return a message as its origin is kept: replies by the words that they add to the turn."""
+def _original_message(link: _Chain, question: Message) -> ImportedMessage:
+    """Return a message as its origin is stored; a reply has only the content that it adds to the turn."""
     each = link.message
-    items = _paired([each.reply])
+    items = _pair_calls_with_results([each.reply])
     said = each.said or Message(role="assistant", blocks=blocks_of(items) or question.blocks)
     return ImportedMessage(
         message=said,
@@ -245,15 +244,15 @@ def _imported(link: _Chain, question: Message) -> ImportedMessage:
     )
 
 
-def _paired(replies: Sequence[Sequence[ReplyItem]]) -> list[TranscriptItem]:
-    """Return every tool result its call and every call its result, in order."""
+def _pair_calls_with_results(replies: Sequence[Sequence[ReplyItem]]) -> list[TranscriptItem]:
+    """Return all items in order, with a call before each tool result and a result for each call."""
     made: list[TranscriptItem] = []
     pending: dict[str, ToolCallItem] = {}
     number = 0
     for reply in replies:
         for item in reply:
             if isinstance(item, ToolOutput):
-                call_id = _call_of(item, pending)
+                call_id = _matching_call(item, pending)
                 if call_id is None:
                     number += 1
                     call = ToolCallItem(call_id=item.call_id or f"import_{number}", name=item.name, arguments={})
@@ -274,8 +273,8 @@ def _paired(replies: Sequence[Sequence[ReplyItem]]) -> list[TranscriptItem]:
     return made
 
 
-def _call_of(output: ToolOutput, pending: Mapping[str, ToolCallItem]) -> str | None:
-    """Return the pending call that a result answers: by its id, else by its name, else the oldest."""
+def _matching_call(output: ToolOutput, pending: Mapping[str, ToolCallItem]) -> str | None:
+    """Return the pending call of a result: by id, else by name, else the oldest."""
     if output.call_id is not None:
         return output.call_id if output.call_id in pending else None
     named = (call_id for call_id, call in pending.items() if call.name == output.name)
@@ -286,20 +285,20 @@ def _output(call_id: str, output: ToolOutput) -> ToolOutputItem:
     return ToolOutputItem(call_id=call_id, output=msgspec.to_builtins(output.blocks), is_error=output.is_error)
 
 
-def _split(items: Sequence[TranscriptItem]) -> tuple[tuple[TranscriptItem, ...], Message | None]:
-    """Split a reply into what happened up to its last tool result, and the answer after it."""
+def _split_off_answer(items: Sequence[TranscriptItem]) -> tuple[tuple[TranscriptItem, ...], Message | None]:
+    """Split a reply into the rounds up to the last tool result, and the answer after it."""
     last = max((at for at, item in enumerate(items) if isinstance(item, ToolOutputItem)), default=-1)
     blocks: list[ContentBlock] = []
     for item in items[last + 1 :]:
         if isinstance(item, AssistantItem) and blocks and isinstance(blocks[-1], TextBlock):
             blocks.append(TextBlock(text=PARAGRAPH))
         blocks.extend(blocks_of((item,)))
-    rounds = _closed(items[: last + 1])
+    rounds = _with_missing_results(items[: last + 1])
     return rounds, Message(role="assistant", blocks=tuple(blocks)) if blocks else None
 
 
-def _closed(items: Sequence[TranscriptItem]) -> tuple[TranscriptItem, ...]:
-    """Return calls that wait at the end of the rounds their result."""
+def _with_missing_results(items: Sequence[TranscriptItem]) -> tuple[TranscriptItem, ...]:
+    """Append a constant result for each call that has none."""
     waiting = dict.fromkeys(item.call_id for item in items if isinstance(item, ToolCallItem))
     for item in items:
         if isinstance(item, ToolOutputItem):

@@ -1,7 +1,7 @@
-"""Fields of foreign JSON.
+"""Read fields of untrusted JSON.
 
-An export may hold anything in any place: ``text``, ``mapping`` and ``items`` return the value where it has that type
-and an empty one elsewhere, so that a reader states only what it looks for.
+Any field of an export may have any type: ``text``, ``mapping`` and ``items`` return the value if it has the expected
+type, else an empty one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextinfinity.domain.message import Json
 
 
 class Assets(Protocol):
-    """Files that an export brings beside its conversations."""
+    """The files of an export besides its conversations."""
 
     def find(self, name: str) -> bytes | None:
-        """Return the file whose name begins with that id; None: there is none, or it is too large."""
+        """Return the file whose name begins with that id; None if it is missing or too large."""
         ...
 
 
@@ -37,8 +37,8 @@ def items(record: Mapping[str, Json], name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def without(record: Mapping[str, Json], *names: str) -> Json:
-    """Return the fields of a record that are not named and hold something; None: there are none."""
+def other_fields(record: Mapping[str, Json], *names: str) -> Json:
+    """Return the non-empty fields of a record that are not listed in ``names``; None if there are none."""
     return {
         name: value for name, value in record.items() if name not in names and value not in (None, "", [], {})
     } or None

@@ -1,8 +1,7 @@
-"""Open whatever a person has of conversations: a file, a zip archive, a folder, a database of ``llm``.
+"""Open an export of conversations: a file, a zip archive, a folder, or a database of ``llm``.
 
-Output: ``ImportRecord`` values, one after the other, in bounded memory: a message, a whole conversation, or the reason
-why something is neither, with its file and line. What a record is follows from its fields, so that
-every format works without being named; a format that is named has to be the one.
+Output: ``ImportRecord`` values in bounded memory: a message, a conversation, or the reason why a record is invalid,
+with its file and line. The format is detected by the fields of a record; a format that the caller names is enforced.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from contextinfinity.exchange.conversation_tree import ExportedConversation, Exp
 from contextinfinity.exchange.export_fields import Assets, text
 from contextinfinity.exchange.import_progress import Format
 from contextinfinity.exchange.llm_logs import LlmLogs
-from contextinfinity.exchange.openai_messages import ParsedMessage, Unfit, decoded, parsed_message
-from contextinfinity.exchange.records import STDIN, Record, RecordFile, opened, record_file
+from contextinfinity.exchange.openai_messages import ParsedMessage, RejectedRecord, decoded, message_of_record
+from contextinfinity.exchange.records import STDIN, Record, RecordFile, open_records, read_record_file
 
 _ZIP, _SQLITE = b"PK\x03\x04", b"SQLite format 3\0"
 _NAMES = {"chatgpt": "ChatGPT", "claude": "Claude", "openwebui": "Open WebUI", "librechat": "LibreChat"}
@@ -39,20 +38,20 @@ _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2
 _ESCAPE = re.compile(rb"%b%b|(?P<half>%b|%b)|\\." % (_HIGH, _LOW, _HIGH, _LOW), re.DOTALL)
 
 
-Read: TypeAlias = ParsedMessage | ExportedConversation | CixPart | Unfit
+ParsedRecord: TypeAlias = ParsedMessage | ExportedConversation | CixPart | RejectedRecord
 
 
 class ImportRecord(Struct, frozen=True):
-    """A record as it was read: a message, a conversation, or the reason why it is none; ``size``: its bytes."""
+    """A parsed record: a message, a conversation, or the reason why it is invalid; ``size`` is in bytes."""
 
     line: int
-    said: Read
+    parsed: ParsedRecord
     size: int = 0
     file: str = ""
 
 
 class ExportFile:
-    """What is being imported: its records, and how many bytes of it were read."""
+    """An open export: its records, and how many bytes were read."""
 
     def __init__(self, records: Iterator[ImportRecord], position: Callable[[], int]) -> None:
         self.records = records
@@ -60,13 +59,13 @@ class ExportFile:
 
     @property
     def position(self) -> int:
-        """How many bytes of the file were read; of a compressed one, compressed bytes."""
+        """The number of bytes read; compressed bytes if the file is compressed."""
         return self._position()
 
 
 @contextmanager
 def open_export(path: Path, form: Format = "auto") -> Iterator[ExportFile]:
-    """Open what is to be imported; what it cannot be is ``InvalidInput``."""
+    """Open an export; raise ``InvalidInput`` if its format is not supported or not the named one."""
     with ExitStack() as stack:
         begins = _beginning(path)
         if begins.startswith(_SQLITE):
@@ -81,13 +80,13 @@ def open_export(path: Path, form: Format = "auto") -> Iterator[ExportFile]:
         elif path != STDIN and path.is_dir():
             yield ExportFile(_of_folder(path, form), int)
         else:
-            source = stack.enter_context(opened(path, form))
+            source = stack.enter_context(open_records(path, form))
             assets = NoAssets() if path == STDIN else Folder(path.parent)
             yield ExportFile(_ExportReader(form, assets).records(source), lambda: source.position)
 
 
 def _beginning(path: Path) -> bytes:
-    """Return the first bytes of a regular file; a pipe is not opened, because what is read from it is gone."""
+    """Return the first bytes of a regular file; nothing for a pipe, which can be read only once."""
     if path == STDIN or (path.exists() and not path.is_file()):
         return b""
     try:
@@ -105,14 +104,14 @@ def _of_folder(path: Path, form: Format) -> Iterator[ImportRecord]:
     reader = _ExportReader(form, Folder(path))
     for file in files:
         try:
-            with opened(file, form) as source:
+            with open_records(file, form) as source:
                 yield from reader.records(source, file.name)
         except InvalidInput as error:
-            yield ImportRecord(0, Unfit(error.message), file=file.name)
+            yield ImportRecord(0, RejectedRecord(error.message), file=file.name)
 
 
 class _ArchiveReading:
-    """The members of an archive, one after the other."""
+    """Reads the members of an archive one after the other."""
 
     def __init__(self, archive: Archive, form: Format) -> None:
         self._archive = archive
@@ -122,7 +121,7 @@ class _ArchiveReading:
 
     @property
     def position(self) -> int:
-        """Return how much of the archive was read, in compressed bytes."""
+        """Return the number of compressed bytes read."""
         if self._member is None:
             return self._done
         source, packed, size = self._member
@@ -135,21 +134,21 @@ class _ArchiveReading:
             packed, size = self._archive.size(name)
             try:
                 with self._archive.opened(name) as stream:
-                    source = record_file(stream, name, self._form)
+                    source = read_record_file(stream, name, self._form)
                     if source.is_packed:
                         raise InvalidInput(f"{name} is a gzip file in an archive; unpack it and import the files.")
                     self._member = source, packed, size
                     yield from reader.records(source, name)
             except InvalidInput as error:
-                yield ImportRecord(0, Unfit(error.message), file=name)
+                yield ImportRecord(0, RejectedRecord(error.message), file=name)
             except (BadZipFile, EOFError, OSError, zlib.error) as error:
-                yield ImportRecord(0, Unfit(f"the archive is damaged from here on ({error})"), file=name)
+                yield ImportRecord(0, RejectedRecord(f"the archive is damaged from here on ({error})"), file=name)
             self._member = None
             self._done += packed
 
 
 class _ExportReader:
-    """Reads records as what they are, and remembers the instructions of projects for the conversations after them."""
+    """Parses records by their type, and keeps the instructions of projects for the conversations that follow."""
 
     def __init__(self, form: Format, assets: Assets) -> None:
         self._form = form
@@ -166,11 +165,11 @@ class _ExportReader:
             if read is not None:
                 yield ImportRecord(line, read, len(record.data), file)
         if self._cix is not None and (problem := self._cix.unfinished()):
-            yield ImportRecord(line, Unfit(problem), file=file)
+            yield ImportRecord(line, RejectedRecord(problem), file=file)
 
-    def _read(self, record: Record) -> Read | None:
+    def _read(self, record: Record) -> ParsedRecord | None:
         if record.problem:
-            return Unfit(record.problem)
+            return RejectedRecord(record.problem)
         try:
             value = _decoded(librechat.flattened(record.data))
             if self._cix is not None:
@@ -179,19 +178,19 @@ class _ExportReader:
                 self._cix = CixReader(value)
                 return None
             if self._form == "cix":
-                raise Unfit("it is not a line of the format cix, or precedes the first one")
+                raise RejectedRecord("it is not a line of the format cix, or precedes the first one")
             kind = _kind(value)
             if self._form in _NAMES and kind not in (self._form, "project", "memories"):
-                raise Unfit(f"it is not a conversation as {_NAMES[self._form]} exports them")
+                raise RejectedRecord(f"it is not a conversation as {_NAMES[self._form]} exports them")
             return self._conversation(kind, value, record.data)
-        except Unfit as unfit:
-            return unfit
+        except RejectedRecord as rejected:
+            return rejected
 
     def _conversation(
         self, kind: str, value: dict[str, Any], data: bytes
     ) -> ParsedMessage | ExportedConversation | None:
         if kind == "message":
-            return parsed_message(value)
+            return message_of_record(value)
         if kind == "project":
             self._instructions[text(value, "uuid")] = text(value, "prompt_template")
             return claude.read_project(value)
@@ -209,10 +208,10 @@ class _ExportReader:
 
 
 def _decoded(data: bytes) -> dict[str, Json]:
-    """Decode a record. Halves of surrogate pairs, as cut texts have them, cost a conversation only that character."""
+    """Decode a record. A lone surrogate, which truncated texts contain, becomes U+FFFD; the conversation is kept."""
     try:
         return decoded(data)
-    except Unfit:
+    except RejectedRecord:
         repaired = _ESCAPE.sub(lambda found: b"\\ufffd" if found["half"] else found[0], data)
         if repaired == data or _kind(value := decoded(repaired)) == "message":
             raise
@@ -220,7 +219,7 @@ def _decoded(data: bytes) -> dict[str, Json]:
 
 
 def _kind(record: dict[str, Json]) -> str:
-    """Return what a record is, by the fields that only this kind has."""
+    """Return the format of a record, detected by fields that only this format has."""
     if "role" in record:
         return "message"
     if isinstance(record.get("mapping"), dict):
@@ -241,13 +240,13 @@ def _kind(record: dict[str, Json]) -> str:
 
 
 def _of_messages(record: dict[str, Any]) -> ExportedConversation:
-    """Read a list of messages as a conversation: each follows the one before."""
+    """Parse a list of messages as a conversation in which each message follows the previous one."""
     built, system = ConversationBuilder("openai"), ""
     for number, one in built.objects(enumerate(record["messages"], 1)):
         try:
-            read = parsed_message(one)
-        except Unfit as unfit:
-            built.reject(f"message {number}", unfit.reason)
+            read = message_of_record(one)
+        except RejectedRecord as rejected:
+            built.reject(f"message {number}", rejected.reason)
             continue
         built.blobs |= read.blobs
         said = read.imported.message

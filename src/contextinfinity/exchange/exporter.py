@@ -1,7 +1,7 @@
-"""Conversations out of the ledger: as Markdown for people, as messages for other programs, as ``cix`` with everything.
+"""Export conversations: as Markdown for people, as messages for other programs, or complete in the format ``cix``.
 
-Output: bytes, conversation by conversation and turn by turn, so that memory stays bounded however much there is. The
-list of conversations is read first; what is said meanwhile may or may not be in the export.
+Output: bytes, turn by turn, so that memory stays bounded. The list of conversations is read first; messages that are
+sent during the export may or may not be included.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 
 async def sessions_of(store: Store, owner: Owner) -> list[SessionId]:
-    """Return the ids of all conversations of an owner, the one spoken in last first."""
+    """Return the ids of all conversations of an owner, most recently used first."""
     found: list[SessionId] = []
     after: Position | None = None
     while page := await store.sessions.list(owner, limit=1000, after=after):
@@ -42,7 +42,7 @@ async def sessions_of(store: Store, owner: Owner) -> list[SessionId]:
 async def export_sessions(
     store: Store, session_ids: Collection[SessionId], form: ExportFormat, *, owner: Owner | None = None
 ) -> AsyncIterator[bytes]:
-    """Write conversations one after the other; ``owner``: with the memories of that user (format ``cix``)."""
+    """Write conversations one after the other; with ``owner`` also the memories of that user (format ``cix``)."""
     if form == "cix":
         from contextinfinity.exchange.cix_format import write_cix
 
@@ -60,7 +60,7 @@ async def export_sessions(
 
 
 async def export_session(store: Store, session: Session, form: Literal["markdown", "jsonl"]) -> AsyncIterator[bytes]:
-    """Write one conversation: as Markdown with all its branches, as messages the active branch."""
+    """Write one conversation: all branches as Markdown, or the active branch as messages."""
     if form == "jsonl":
         async for turns in _turns(store, session.active_branch, 1):
             yield b"".join([line async for line in _lines(store, session, turns)])
@@ -88,7 +88,7 @@ async def _lines(store: Store, session: Session, turns: Sequence[Turn]) -> Async
 
 
 async def _turns(store: Store, branch_id: BranchId, first: int) -> AsyncIterator[tuple[Turn, ...]]:
-    """Read the turns that a branch sees, oldest first, a page at a time."""
+    """Yield the turns of a branch and its ancestors, oldest first; they are read a page at a time."""
     branch = await store.branches.get(branch_id)
     last = 0 if branch is None else branch.last_turn_seq
     for begin in range(first, last + 1, PAGE):
@@ -98,13 +98,13 @@ async def _turns(store: Store, branch_id: BranchId, first: int) -> AsyncIterator
 
 
 def file_name(title: str, day: datetime, form: ExportFormat, taken: set[str]) -> str:
-    """Return a file name for a conversation: its day and its title; another one than those that are taken."""
+    """Return an unused file name for a conversation: its day and title."""
     words = _UNSAFE.sub("-", title[:60]).strip("-.") or "conversation"
     return _free_name(f"{day:%Y-%m-%d}-{words}", form, taken)
 
 
 def user_file_name(owner: Owner, form: ExportFormat, taken: set[str]) -> str:
-    """Return a file name for all conversations of a user; another one than those that are taken."""
+    """Return an unused file name for all conversations of a user."""
     words = _UNSAFE.sub("-", "-".join(filter(None, (owner.org_id, owner.user_id)))[:100]).strip("-.") or "user"
     return _free_name(words, form, taken)
 

@@ -10,16 +10,16 @@ from msgspec import Struct
 from contextinfinity.domain.ids import SessionId
 
 Format: TypeAlias = Literal["auto", "cix", "chatgpt", "claude", "openwebui", "librechat", "llm", "jsonl", "openai"]
-"""``jsonl``: a message a line; ``openai``: a list of messages, or lines; ``auto``: whichever the file looks like."""
+"""``jsonl``: one message per line; ``openai``: a list of messages, or lines; ``auto``: detect the format."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of bytes read, and how many messages."""
+"""Called with the number of bytes read and the number of messages imported."""
 
 
 class BadRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record that was left out: where it begins, and why. The last of very many may stand for ``count``.
+    """A record that was not imported: where it begins, and why. The last one may represent ``count`` records.
 
-    ``file`` is the file of an archive or a folder that contains it.
+    ``file`` is the member of the archive or folder that contains it.
     """
 
     line: int
@@ -29,12 +29,12 @@ class BadRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def place(self) -> str:
-        """Where it begins, for a person; a whole file has no line."""
+        """Its position for error messages; a whole file has no line."""
         return ", ".join(filter(None, (self.file, f"line {self.line}" if self.line or not self.file else "")))
 
 
 class ImportedSession(Struct, frozen=True, kw_only=True):
-    """What became of one conversation of a file: of ``messages`` some were added, the others were there before."""
+    """The result for one conversation of a file: the messages that were added, and those that existed."""
 
     thread_id: SessionId
     messages: int
@@ -44,11 +44,11 @@ class ImportedSession(Struct, frozen=True, kw_only=True):
 
     @property
     def bad_count(self) -> int:
-        """How many records were left out."""
+        """The number of records that were not imported."""
         return sum(record.count for record in self.bad)
 
 
 class Imported(Struct, frozen=True, kw_only=True):
-    """What became of a file, its conversations in the order in which they first appear."""
+    """The result of an import: its conversations in the order in which they first appear."""
 
     sessions: tuple[ImportedSession, ...]

@@ -1,14 +1,14 @@
-"""A file of messages into the ledger, each message once.
+"""Import a file of messages into the ledger, each message once.
 
-Messages go in batches. A batch of a conversation is one transaction that adds what is not there yet, so an import that
-was killed is done by importing again, and a file that grew adds what is new. Batches end before a user
-message, so that a question and its answer are usually in one batch; if not, the store joins them.
+Messages are imported in batches. A batch of a conversation is one transaction that adds only new messages, so an import
+that was killed is completed by importing again, and a file that grew adds only its new messages. Batches end before a
+user message, so that a question and its answer are usually in one batch; if not, the store joins them.
 
-Messages go to the conversation they name, as its ``external_id``. Those that name none go to the one the caller names,
-or else to the file's own: the one that began as the file begins. Its name is made from the first message, but many
-conversations begin with the same words; so the beginnings are compared, and where they differ it is another one.
+A message belongs to the conversation that it names (its ``external_id``), else to the one that the caller names, else
+to the file's own conversation: the one with the same first messages. Its id is derived from the first message; since
+many conversations have the same first message, the first messages are compared, and another id is tried if they differ.
 
-An invalid record takes a position in its conversation, so that nothing moves when it is corrected.
+An invalid record keeps a position in its conversation, so that positions do not change when it is corrected.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from contextinfinity.exchange.cix_reader import CixContent, CixConversation, Cix
 from contextinfinity.exchange.conversation_tree import ExportedConversation, turns_of
 from contextinfinity.exchange.export_files import ExportFile, ImportRecord, open_export
 from contextinfinity.exchange.import_progress import BadRecord, Format, Imported, Progress
-from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, Unfit
+from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, RejectedRecord
 from contextinfinity.exchange.records import STDIN
-from contextinfinity.exchange.tally import ImportTally, Tally, result_of
+from contextinfinity.exchange.tally import ConversationTally, ImportTotals, result_of
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.imports import hash_of
 
@@ -45,9 +45,9 @@ BATCH = 1000
 LONGEST_BATCH = 1250
 BATCH_BYTES = 8 << 20
 TURNS = 500
-"""Of a conversation with branches, in one transaction."""
+"""The maximum number of turns of an exported conversation per transaction."""
 COMPARED = 64
-"""How many messages two beginnings have to share, where both have as many, to be the same conversation's."""
+"""How many first messages are compared to recognise the conversation of a file."""
 
 PATIENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.05
@@ -57,7 +57,7 @@ LONGEST_TITLE = 80
 T = TypeVar("T")
 
 Key = str | None
-"""What names a conversation; None: nothing does, it is the file's own."""
+"""The name of a conversation; None for the file's own."""
 
 
 async def import_file(
@@ -71,45 +71,46 @@ async def import_file(
 ) -> Imported:
     """Import a file; invalid records are reported, everything else is imported.
 
-    ``thread_id``: where messages go that name no conversation, one that is there or a new one. The path ``-`` is what
-    is piped in.
+    ``thread_id`` names the conversation for messages that name none; it is created if needed. The path ``-`` is stdin.
     """
     with ExitStack() as stack:
-        source = await _in_a_thread(lambda: stack.enter_context(open_export(path, form)))
+        source = await _in_daemon_thread(lambda: stack.enter_context(open_export(path, form)))
         work = _Import(store, owner, thread_id, title=_title(path))
         async with aclosing(_read_ahead(_batches(source))) as batches:
             async for batch in batches:
-                await work.put(batch)
+                await work.import_batch(batch)
                 if progress is not None:
-                    progress(source.position, work.tally.messages)
-    imported = result_of(work.talks())
-    if not imported.sessions and work.tally.first_bad:
-        raise _no_messages_error(path, work.tally.first_bad)
+                    progress(source.position, work.totals.messages)
+    imported = result_of(work.conversation_tallies())
+    if not imported.sessions and work.totals.first_bad:
+        raise _no_messages_error(path, work.totals.first_bad)
     return imported
 
 
 def _title(path: Path) -> str | None:
-    """Name a conversation after its file, as far as the name is text."""
+    """Return the file name without extension as a title; None for piped input."""
     if path == STDIN:
         return None
     return path.name.split(".")[0][:LONGEST_TITLE].encode(errors="replace").decode() or None
 
 
 async def _read_ahead(batches: Iterator[list[ImportRecord]]) -> AsyncGenerator[list[ImportRecord], None]:
-    """Read the next batch in another thread while the one before is being put in."""
-    upcoming = _in_a_thread(lambda: next(batches, None))
+    """Read the next batch in another thread while the previous one is imported."""
+    upcoming = _in_daemon_thread(lambda: next(batches, None))
     try:
         while (batch := await upcoming) is not None:
-            upcoming = _in_a_thread(lambda: next(batches, None))
+            upcoming = _in_daemon_thread(lambda: next(batches, None))
             yield batch
     finally:
-        await asyncio.wait((upcoming,), timeout=LEAVE_SECONDS)  # a file is closed when no one reads it; a pipe may stay
+        await asyncio.wait(
+            (upcoming,), timeout=LEAVE_SECONDS
+        )  # a file must not be read while it is closed; a pipe may block for ever
         if upcoming.done():
             upcoming.exception()
 
 
-def _in_a_thread(read: Callable[[], T]) -> asyncio.Future[T]:
-    """Run what may wait for ever, for a pipe: in a thread that keeps no process from ending."""
+def _in_daemon_thread(read: Callable[[], T]) -> asyncio.Future[T]:
+    """Run a read that may block for ever, as of a pipe, in a daemon thread, which does not delay process exit."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -146,9 +147,9 @@ def _batches(source: ExportFile) -> Iterator[list[ImportRecord]]:
 def _is_full(batch: Sequence[ImportRecord], size: int, following: ImportRecord) -> bool:
     if len(batch) >= LONGEST_BATCH or size >= BATCH_BYTES:
         return True
-    said = following.said
-    opens = not isinstance(said, ParsedMessage) or said.imported.message.role in ("user", "system")
-    return len(batch) >= BATCH and not isinstance(said, Unfit) and opens
+    parsed = following.parsed
+    opens = not isinstance(parsed, ParsedMessage) or parsed.imported.message.role in ("user", "system")
+    return len(batch) >= BATCH and not isinstance(parsed, RejectedRecord) and opens
 
 
 def _no_messages_error(path: Path, first: BadRecord) -> InvalidInput:
@@ -160,69 +161,69 @@ def _no_messages_error(path: Path, first: BadRecord) -> InvalidInput:
 
 
 class _Import:
-    """One import under way, and the conversations met so far."""
+    """A running import, and the conversations found so far."""
 
     def __init__(self, store: Store, owner: Owner, thread_id: str | None, *, title: str | None) -> None:
         self._store = store
         self._owner = owner
         self._home: Key = thread_id
         self._title = title
-        self._talks: dict[Key, ImportTally] = {}
-        self._by_thread: dict[SessionId, ImportTally] = {}
-        self._last: ImportTally | None = None
-        self.tally = Tally()
+        self._tallies: dict[Key, ConversationTally] = {}
+        self._by_thread: dict[SessionId, ConversationTally] = {}
+        self._last: ConversationTally | None = None
+        self.totals = ImportTotals()
 
-    def talks(self) -> Iterable[ImportTally]:
-        """Return the conversations in the order in which they first appear; one of several names may come again."""
-        return self._talks.values()
+    def conversation_tallies(self) -> Iterable[ConversationTally]:
+        """Return the conversations in the order in which they first appear; one with several names may repeat."""
+        return self._tallies.values()
 
-    async def put(self, batch: Sequence[ImportRecord]) -> None:
-        """Put a batch in, all its conversations side by side."""
-        await self._meet(batch)
-        new: dict[ImportTally, list[tuple[int, ImportedMessage]]] = {}
+    async def import_batch(self, batch: Sequence[ImportRecord]) -> None:
+        """Import a batch, its conversations concurrently."""
+        await self._find_named_conversations(batch)
+        new: dict[ConversationTally, list[tuple[int, ImportedMessage]]] = {}
         blobs: Blobs = {}
-        await self._keep_contents([entry.said for entry in batch if isinstance(entry.said, CixContent)])
+        await self._keep_contents([entry.parsed for entry in batch if isinstance(entry.parsed, CixContent)])
         conversations: list[ImportRecord] = []
         memories: list[MemoryTransfer] = []
         for entry in batch:
-            line, said = entry.line, entry.said
-            if isinstance(said, CixContent):
+            line, parsed = entry.line, entry.parsed
+            if isinstance(parsed, CixContent):
                 continue
-            if isinstance(said, CixMemory):
-                memories.append(said.memory)
+            if isinstance(parsed, CixMemory):
+                memories.append(parsed.memory)
                 continue
-            if isinstance(said, ExportedConversation | CixConversation):
+            if isinstance(parsed, ExportedConversation | CixConversation):
                 conversations.append(entry)
                 continue
-            talk = self._talk(said)
-            place = talk.next_place()
-            if isinstance(said, Unfit):
-                self.tally.bad(talk, line, said.reason, entry.file)
+            tally = self._tally_of(parsed)
+            place = tally.next_place()
+            if isinstance(parsed, RejectedRecord):
+                self.totals.bad(tally, line, parsed.reason, entry.file)
                 continue
-            new.setdefault(talk, []).append((line, msgspec.structs.replace(said.imported, place=place)))
-            blobs |= said.blobs
+            new.setdefault(tally, []).append((line, msgspec.structs.replace(parsed.imported, place=place)))
+            blobs |= parsed.blobs
         await asyncio.gather(*(self._store.contents.keep_blob(*blob) for blob in blobs.values()))
-        await asyncio.gather(*(self._add(talk, numbered) for talk, numbered in new.items()))
-        await asyncio.gather(*map(self._put_conversation, conversations))
+        await asyncio.gather(*(self._add_messages(tally, numbered) for tally, numbered in new.items()))
+        await asyncio.gather(*map(self._import_conversation, conversations))
         if memories:
             await self._store.transfers.restore_memories(self._owner, memories)
 
     async def _keep_contents(self, contents: Iterable[CixContent]) -> None:
-        """Keep texts and images before the conversations that refer to them."""
+        """Store texts and images before the conversations that refer to them."""
         kept = self._store.contents
         await asyncio.gather(*(kept.keep_text(one.text) for one in contents if one.text is not None))
         await asyncio.gather(*(kept.keep_blob(*one.blob) for one in contents if one.blob is not None))
 
-    async def _put_conversation(self, entry: ImportRecord) -> None:
-        if isinstance(entry.said, CixConversation):
-            await self._restore(entry, entry.said)
-        elif isinstance(entry.said, ExportedConversation):
-            await self._add_conversation(entry, entry.said)
+    async def _import_conversation(self, entry: ImportRecord) -> None:
+        if isinstance(entry.parsed, CixConversation):
+            await self._restore(entry, entry.parsed)
+        elif isinstance(entry.parsed, ExportedConversation):
+            await self._add_conversation(entry, entry.parsed)
 
     async def _restore(self, entry: ImportRecord, given: CixConversation) -> None:
-        """Create a conversation as it was, for the owner of this import; one that is there stays as it is."""
+        """Restore a conversation for the owner of this import; an existing one is not changed."""
         session = given.outline.session
-        talk = self._of(session.id)
+        tally = self._tally_named(session.id)
         session = replace(session, user_id=self._owner.user_id, org_id=self._owner.org_id)
         count = sum(1 if turn.answer is None else 2 for turn in given.turns)
         try:
@@ -230,38 +231,38 @@ class _Import:
             made = await self._store.transfers.restore(outline, given.states, given.turns)
             await self._store.transfers.restore_memories(self._owner, given.memories)
         except (InvalidInput, AccessDenied) as error:
-            self.tally.bad(talk, entry.line, error.message, entry.file)
+            self.totals.bad(tally, entry.line, error.message, entry.file)
             return
-        talk.thread_id, talk.branch_id = session.id, session.active_branch
-        self.tally.count(talk, count if made else 0, 0 if made else count)
+        tally.thread_id, tally.branch_id = session.id, session.active_branch
+        self.totals.count(tally, count if made else 0, 0 if made else count)
 
     async def _add_conversation(self, entry: ImportRecord, conversation: ExportedConversation) -> None:
-        """Put one conversation in, its turns in batches; messages that cannot be stored are reported."""
-        talk = self._of(conversation.id)
+        """Import one conversation, its turns in batches; messages that cannot be stored are reported."""
+        tally = self._tally_named(conversation.id)
         for place, reason in conversation.bad:
-            self.tally.bad(talk, entry.line, f"{place}: {reason}", entry.file)
+            self.totals.bad(tally, entry.line, f"{place}: {reason}", entry.file)
         if not conversation.size:
             return
         try:
             session = await self._session_of(conversation)
-            talk.thread_id, talk.branch_id = session.id, session.active_branch
+            tally.thread_id, tally.branch_id = session.id, session.active_branch
             for body, media_type in conversation.blobs.values():
                 await self._store.contents.keep_blob(body() if callable(body) else body, media_type)
             added = 0
             turns = turns_of(conversation, session.id)
             while batch := list(islice(turns, TURNS)):
-                counts = await _patiently(partial(self._store.imports.add_turns, session.id, batch))
+                counts = await _retry_while_busy(partial(self._store.imports.add_turns, session.id, batch))
                 added += counts.added
                 for number in counts.clashing:
                     name = conversation.messages[number].id
-                    self.tally.bad(talk, entry.line, f"message {name}: it follows one that was deleted", entry.file)
+                    self.totals.bad(tally, entry.line, f"message {name}: it follows one that was deleted", entry.file)
         except (InvalidInput, AlreadyExists, AccessDenied) as error:
-            self.tally.bad(talk, entry.line, f"conversation {conversation.id[:80]}: {error.message}", entry.file)
+            self.totals.bad(tally, entry.line, f"conversation {conversation.id[:80]}: {error.message}", entry.file)
             return
-        self.tally.count(talk, added, conversation.size - added)
+        self.totals.count(tally, added, conversation.size - added)
 
     async def _session_of(self, conversation: ExportedConversation) -> Session:
-        """Find the owner's session of a conversation by the id it has elsewhere; make it if there is none."""
+        """Find the owner's session of an exported conversation by its original id; create it if there is none."""
         new = NewSession(
             owner=self._owner,
             external_id=conversation.id,
@@ -269,49 +270,49 @@ class _Import:
             system=conversation.system,
             metadata={"imported": conversation.metadata} if conversation.metadata else {},
         )
-        return await self._named(conversation.id, new)
+        return await self._find_or_create(conversation.id, new)
 
-    async def _meet(self, batch: Sequence[ImportRecord]) -> None:
-        """Find the conversations that messages name for the first time; two names may mean the same one."""
+    async def _find_named_conversations(self, batch: Sequence[ImportRecord]) -> None:
+        """Find or create the conversations that messages name for the first time; two names may mean the same one."""
         keys = dict.fromkeys(
-            entry.said.session or self._home for entry in batch if isinstance(entry.said, ParsedMessage)
+            entry.parsed.session or self._home for entry in batch if isinstance(entry.parsed, ParsedMessage)
         )
-        names = [key for key in keys if key is not None and self._of(key).thread_id is None]
-        for name, session in zip(names, await asyncio.gather(*map(self._named, names)), strict=True):
-            talk = self._by_thread.setdefault(session.id, self._of(name))
-            if talk is not self._of(name):
-                talk.take_over(self._of(name))
-            talk.thread_id, talk.branch_id = session.id, session.active_branch
-            self._talks[name] = talk
+        names = [key for key in keys if key is not None and self._tally_named(key).thread_id is None]
+        for name, session in zip(names, await asyncio.gather(*map(self._find_or_create, names)), strict=True):
+            tally = self._by_thread.setdefault(session.id, self._tally_named(name))
+            if tally is not self._tally_named(name):
+                tally.merge(self._tally_named(name))
+            tally.thread_id, tally.branch_id = session.id, session.active_branch
+            self._tallies[name] = tally
 
-    def _of(self, key: Key) -> ImportTally:
-        return self._talks.setdefault(key, ImportTally())
+    def _tally_named(self, key: Key) -> ConversationTally:
+        return self._tallies.setdefault(key, ConversationTally())
 
-    def _talk(self, said: ParsedMessage | Unfit) -> ImportTally:
-        """Return the conversation of a record; an invalid one without a conversation belongs to the current one."""
-        if isinstance(said, Unfit) and said.session is None and self._last is not None:
+    def _tally_of(self, parsed: ParsedMessage | RejectedRecord) -> ConversationTally:
+        """Return the tally of a record's conversation; an invalid record that names none belongs to the current one."""
+        if isinstance(parsed, RejectedRecord) and parsed.session is None and self._last is not None:
             return self._last
-        talk = self._of(said.session or self._home)
-        if isinstance(said, ParsedMessage):
-            self._last = talk
-        return talk
+        tally = self._tally_named(parsed.session or self._home)
+        if isinstance(parsed, ParsedMessage):
+            self._last = tally
+        return tally
 
-    async def _add(self, talk: ImportTally, numbered: Sequence[tuple[int, ImportedMessage]]) -> None:
-        """Add messages of one conversation; those whose id is taken are bad records."""
+    async def _add_messages(self, tally: ConversationTally, numbered: Sequence[tuple[int, ImportedMessage]]) -> None:
+        """Add messages to one conversation; those whose id belongs to another text are reported."""
         imported = [each for _, each in numbered]
-        if talk.branch_id is None:
-            session = await self._own(imported[:COMPARED])
-            talk.thread_id, talk.branch_id = session.id, session.active_branch
-        arrived = await _patiently(partial(self._store.imports.add, talk.branch_id, imported))
-        self.tally.count(talk, arrived.added, arrived.skipped)
+        if tally.branch_id is None:
+            session = await self._find_or_create_by_beginning(imported[:COMPARED])
+            tally.thread_id, tally.branch_id = session.id, session.active_branch
+        arrived = await _retry_while_busy(partial(self._store.imports.add, tally.branch_id, imported))
+        self.totals.count(tally, arrived.added, arrived.skipped)
         clashing = set(arrived.clashing)
         for line, each in numbered if clashing else ():
             if each.place in clashing:
                 reason = f"its id {each.external_id!r} is used by a message with other text, which is kept"
-                self.tally.bad(talk, line, reason)
+                self.totals.bad(tally, line, reason)
 
-    async def _named(self, name: str, new: NewSession | None = None) -> Session:
-        """Find a conversation of the owner by the id it has elsewhere or here; make it if there is none."""
+    async def _find_or_create(self, name: str, new: NewSession | None = None) -> Session:
+        """Find a conversation of the owner by its external id or its own id; create it if there is none."""
         sessions, owner = self._store.sessions, self._owner
         while (session := await sessions.find(owner, name)) is None:
             there = await sessions.get(name) if is_id(name) else None
@@ -321,15 +322,15 @@ class _Import:
                 return await sessions.create(new or NewSession(owner=owner, external_id=name))
         return session
 
-    async def _own(self, begins: Sequence[ImportedMessage]) -> Session:
-        """Find the conversation that begins as the file does; make it if there is none.
+    async def _find_or_create_by_beginning(self, begins: Sequence[ImportedMessage]) -> Session:
+        """Find the conversation with the same first messages as the file; create it if there is none.
 
-        It may be called after any of the first messages: those before were invalid records then and are corrected now.
+        Its id may be derived from any of the first messages: earlier ones may have been invalid in the first import.
         """
         while True:
             free: list[str] = []
             for first in begins:
-                for name in _names(first):
+                for name in _candidate_names(first):
                     session = await self._store.sessions.find(self._owner, name)
                     if session is None:
                         free.append(name)
@@ -341,14 +342,14 @@ class _Import:
                 return await self._store.sessions.create(new)
 
 
-def _names(first: ImportedMessage) -> Iterator[str]:
-    """Return the names a file's own conversation may have, from what its first message says."""
-    said = hashlib.sha256(hash_of(first) + repr((first.external_id, first.created_at)).encode()).hexdigest()[:16]
-    return (f"import-{said}" + (f"-{number}" if number > 1 else "") for number in count(1))
+def _candidate_names(first: ImportedMessage) -> Iterator[str]:
+    """Yield the ids that a file's own conversation may have, derived from its first message."""
+    digest = hashlib.sha256(hash_of(first) + repr((first.external_id, first.created_at)).encode()).hexdigest()[:16]
+    return (f"import-{digest}" + (f"-{number}" if number > 1 else "") for number in count(1))
 
 
 def _same_beginning(there: Iterable[Origin], begins: Sequence[ImportedMessage]) -> bool:
-    """Return whether what is there could be from an earlier state of the file: nothing in the same place differs."""
+    """Return whether stored messages may come from an earlier state of the file: none differs at the same position."""
     known = {origin.place: origin for origin in there}
     for each in begins:
         origin = known.get(each.place)
@@ -362,8 +363,8 @@ def _same_beginning(there: Iterable[Origin], begins: Sequence[ImportedMessage]) 
     return True
 
 
-async def _patiently(add: Callable[[], Awaitable[ImportCounts]]) -> ImportCounts:
-    """Add something; wait for a while where a turn of the branch is being answered, or the ledger is away."""
+async def _retry_while_busy(add: Callable[[], Awaitable[ImportCounts]]) -> ImportCounts:
+    """Retry for a while if a turn of the branch is being answered or the ledger is unavailable."""
     clock = asyncio.get_running_loop().time
     end = clock() + PATIENCE_SECONDS
     while True:

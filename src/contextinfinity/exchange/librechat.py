@@ -1,7 +1,7 @@
-"""LibreChat's JSON export: messages that name their parent, in a list or one inside the other.
+"""LibreChat's JSON export: messages that name their parent, in a list or nested.
 
-A recursive export (``messagesTree``) nests every message in the ``children`` of the one before, so that a long
-conversation is nested deeper than JSON can be decoded; ``flattened`` makes a list of it first.
+A recursive export (``messagesTree``) nests every message in the ``children`` of its parent, so that a long conversation
+exceeds the decoder's maximum depth; ``flattened`` converts it to a list first.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
-from contextinfinity.exchange.conversation_builder import ConversationBuilder, said_by, spoken_blocks
+from contextinfinity.exchange.conversation_builder import ConversationBuilder, content_of_reply, said_by
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
-from contextinfinity.exchange.export_fields import items, mapping, text, without
+from contextinfinity.exchange.export_fields import items, mapping, other_fields, text
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "librechat"
@@ -40,7 +40,7 @@ _TOKEN = re.compile(rb'"children"\s*:\s*\[|"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTAL
 
 
 class _Open(Struct):
-    """A message of a tree that was read as far as one of its brackets."""
+    """A message whose brackets are not closed yet."""
 
     pieces: list[bytes]
     start: int
@@ -48,9 +48,9 @@ class _Open(Struct):
 
 
 def flattened(data: bytes) -> bytes:
-    """Return a recursive export as one with a list of messages, each before its children.
+    """Convert a recursive export to one with a list of messages, each before its children.
 
-    Anything else is returned as it is, and so is a tree that does not end or holds something else than messages.
+    Anything else is returned unchanged, also an incomplete tree or one that does not only contain messages.
     """
     tree = _RECURSIVE.search(data)
     made: list[list[bytes]] = []
@@ -84,7 +84,7 @@ def flattened(data: bytes) -> bytes:
 
 
 def read_conversation(record: dict[str, Json]) -> ExportedConversation:
-    """Read one conversation."""
+    """Parse one conversation."""
     built = ConversationBuilder(PROVIDER)
     for number, message in built.objects(enumerate(items(record, "messages"), 1)):
         name = text(message, "messageId") or f"{number - 1}"
@@ -96,7 +96,7 @@ def read_conversation(record: dict[str, Json]) -> ExportedConversation:
         system=text(options, "promptPrefix", "instructions", "system"),
         created_at=moment_of(record.get("createdAt")),
         current=built.last,
-        metadata=without(record, "messages", "conversationId", "title"),
+        metadata=other_fields(record, "messages", "conversationId", "title"),
     )
 
 
@@ -105,11 +105,11 @@ def _message(name: str, parent: str | None, message: dict[str, Json], built: Con
     thoughts = [part for part in content if isinstance(part, dict) and part.get("type") in _UNSAID]
     reply = tuple(item for part in content for item in _items(part, built))
     is_user = message.get("isCreatedByUser") is True or text(message, "sender").lower() == "user"
-    details = without(message, *_READ)
+    details = other_fields(message, *_READ)
     return ExportedMessage(
         id=name,
         parent=parent,
-        said=said_by("user", spoken_blocks(reply)) if is_user else None,
+        said=said_by("user", content_of_reply(reply)) if is_user else None,
         reply=() if is_user else reply,
         created_at=moment_of(message.get("createdAt")),
         model=text(message, "model"),

@@ -1,7 +1,7 @@
 """The ``logs.db`` of the command line tool ``llm``: conversations with prompts and responses.
 
 Newer releases keep a tree of messages (``threads``, ``turns``, ``messages``, ``parts``), older ones a table of
-``responses``; a database that was upgraded holds both, and each conversation is in one of them.
+``responses``; an upgraded database contains both, and each conversation is in one of them.
 
 The database belongs to another program: it is opened read-only, only its own tables are read, and nothing that its
 schema defines (views, triggers, functions) runs.
@@ -22,13 +22,13 @@ from contextinfinity.exchange.cix_reader import LARGEST_CONVERSATION
 from contextinfinity.exchange.conversation_builder import (
     LONGEST_PLACE,
     ConversationBuilder,
+    content_of_reply,
     reply_text,
     said_by,
-    spoken_blocks,
 )
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
 from contextinfinity.exchange.export_fields import items, mapping, text
-from contextinfinity.exchange.openai_messages import Unfit
+from contextinfinity.exchange.openai_messages import RejectedRecord
 from contextinfinity.exchange.times import moment_of
 
 _Read: TypeAlias = Callable[[str, object, datetime | None], ExportedConversation]
@@ -45,7 +45,7 @@ _TURNS = {
     "messages": {"hash", "parent_hash", "role"},
     "parts": {"message_hash", "position", "type", "text", "payload"},
 }
-"""The tables of older and newer releases with the columns that are read. A view in the place of one is not run."""
+"""The tables of older and newer releases with the columns that are read. A view of the same name is not queried."""
 
 _Failures = (apsw.Error, UnicodeDecodeError)
 
@@ -76,21 +76,21 @@ class LlmLogs:
         """Close it."""
         self._connection.close()
 
-    def records(self) -> Iterator[ExportedConversation | Unfit]:
-        """Yield the conversations of both kinds, each once, and in place of one that cannot be read the reason."""
+    def records(self) -> Iterator[ExportedConversation | RejectedRecord]:
+        """Yield the conversations of both kinds, each once; for an invalid one, yield the reason."""
         try:
-            for name, title, begun, read in self._listed():
+            for name, title, begun, read in self._list_conversations():
                 self._size = 0
                 try:
-                    record: ExportedConversation | Unfit = read(name, title, moment_of(begun))
-                except (Unfit, *_Failures) as error:
-                    record = Unfit(f"conversation {name[:LONGEST_PLACE]} cannot be read: {error}")
+                    record: ExportedConversation | RejectedRecord = read(name, title, moment_of(begun))
+                except (RejectedRecord, *_Failures) as error:
+                    record = RejectedRecord(f"conversation {name[:LONGEST_PLACE]} cannot be read: {error}")
                 yield record
-        except (Unfit, *_Failures) as error:
-            yield Unfit(f"the database cannot be read from here on: {error}")
+        except (RejectedRecord, *_Failures) as error:
+            yield RejectedRecord(f"the database cannot be read from here on: {error}")
 
-    def _listed(self) -> Iterator[tuple[str, object, Any, _Read]]:
-        """Yield (id, title, time of its beginning, what reads it) of every conversation."""
+    def _list_conversations(self) -> Iterator[tuple[str, object, Any, _Read]]:
+        """Yield (id, title, start time, reader function) of every conversation."""
         done: set[str] = set()
         if self._has_turns:
             for name, title, begun in self._rows(
@@ -108,7 +108,7 @@ class LlmLogs:
                     yield str(name), title, begun, self._conversation
 
     def _thread(self, name: str, title: object, begun: datetime | None) -> ExportedConversation:
-        """Read a thread of the message store: every message above the ends of its turns."""
+        """Read a thread of the message store: the last message of each turn and all its ancestors."""
         built, seen = ConversationBuilder(PROVIDER), set[str]()
         system, current = "", None
         turns = "SELECT tip_message_hash, model, datetime_utc FROM turns WHERE thread_id = ? ORDER BY datetime_utc, id"
@@ -128,7 +128,7 @@ class LlmLogs:
                     ExportedMessage(
                         id=str(at),
                         parent=row[0],
-                        said=said_by("user", spoken_blocks(reply)) if is_user else None,
+                        said=said_by("user", content_of_reply(reply)) if is_user else None,
                         reply=() if is_user else reply,
                         created_at=moment_of(moment),
                         model=str(model or ""),
@@ -164,7 +164,7 @@ class LlmLogs:
             yield AssistantItem(blocks=tuple(self._attached((mapping(part, "attachment").get("id"),), built)))
 
     def _conversation(self, name: str, title: object, begun: datetime | None) -> ExportedConversation:
-        """Read a conversation of the table of responses."""
+        """Read a conversation from the table of responses."""
         built, system = ConversationBuilder(PROVIDER), ""
         query = (
             "SELECT id, model, prompt, system, response, datetime_utc FROM responses "
@@ -183,7 +183,7 @@ class LlmLogs:
         return built.build(name, title=str(title or ""), system=system, created_at=begun, current=built.last)
 
     def _with_fragments(self, table: str, response_id: str, words: object) -> str:
-        """Return a prompt after the texts that were put before it (``llm -f``)."""
+        """Return a prompt after its fragments (``llm -f``)."""
         pieces = [str(words)] if words else []
         if self._has(table, {"response_id", "fragment_id", "order"}) and self._has("fragments", {"id", "content"}):
             query = (
@@ -230,7 +230,7 @@ class LlmLogs:
         for row in self._connection.execute(query, values):
             self._size += sum(len(value) for value in row if isinstance(value, str | bytes))
             if self._size > LARGEST_CONVERSATION:
-                raise Unfit(f"it has more than {LARGEST_CONVERSATION >> 20} MB, the maximum")
+                raise RejectedRecord(f"it has more than {LARGEST_CONVERSATION >> 20} MB, the maximum")
             yield row
 
     def _columns_of(self, table: str) -> set[str]:

@@ -1,6 +1,6 @@
-"""A conversation as Markdown: a title, then every turn under its number, branches under headings of their own.
+"""Write a conversation as Markdown: a title, a heading for each turn with its number, and a heading for each branch.
 
-What people and models wrote stays as it is; only the headings around it are ours.
+Messages are written unchanged.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _ROLES = {"user": "You", "assistant": "Assistant", "system": "System", "tool": "
 
 
 def conversation_head(session: Session) -> str:
-    """Return the title and what is known of a conversation as a whole."""
+    """Return the title and the metadata of a conversation."""
     facts = [f"Conversation {session.external_id or session.id}", f"begun {_moment(session.created_at)}"]
     head = f"# {_one_line(session.title or 'Conversation')}\n\n{' · '.join(facts)}\n\n"
     return head + (f"**System**\n\n{session.system}\n\n" if session.system else "")
 
 
 def branch_head(branch: Branch) -> str:
-    """Return the heading over the turns that only a branch has."""
+    """Return the heading of the turns that belong to one branch only."""
     name = _one_line(branch.label or branch.id)
     where = f"leaves the conversation after turn {branch.fork_seq}" if branch.fork_seq else "begins on its own"
     return f"## Branch {name}, which {where}\n\n"
 
 
 def turn_as_markdown(turn: Turn) -> str:
-    """Return a turn: what was said, what tools did, the answer."""
+    """Return a turn: the message, tool calls with results, the answer."""
     facts = [f"### {turn.turn_seq}", _moment(turn.created_at), turn.model]
     parts = [" · ".join(filter(None, facts)), _message(turn.user_message)]
     parts += [part for item in turn.rounds if (part := _round(item))]
@@ -88,7 +88,7 @@ def _blocks(blocks: tuple[ContentBlock, ...]) -> str:
 
 
 def _fenced(text: str) -> str:
-    """Put a text between fences that are longer than any in it."""
+    """Fence a text with a fence that is longer than any inside it."""
     longest = max((len(run) for run in text.split("\n") if set(run) == {"`"}), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

@@ -1,7 +1,7 @@
-"""A conversation as messages, a JSON object a line, in the form that ``cix import`` and most other programs read.
+"""Write a conversation as messages, one JSON object per line, in the form that ``cix import`` and other programs read.
 
-``{"thread_id", "id", "role", "content", "created_at", "model"}``; content is a text, or parts as OpenAI names them.
-An imported message keeps the id and the time that it had elsewhere. Images are data URIs.
+``{"thread_id", "id", "role", "content", "created_at", "model"}``; content is a text, or parts in OpenAI's format.
+An imported message keeps its original id and time. Images are data URIs.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from contextinfinity.storage.contract import Store
 
 
 async def turn_as_lines(store: Store, session: Session, turn: Turn, origins: Sequence[Origin]) -> list[bytes]:
-    """Return the messages of a turn, a line each."""
+    """Return the messages of a turn, one per line."""
     named: dict[Side, Origin] = {one.side: one for one in reversed(origins) if one.side == "user"}
-    named |= {one.side: one for one in origins if one.side == "assistant"}  # of several replies, the last is the answer
+    named |= {
+        one.side: one for one in origins if one.side == "assistant"
+    }  # of several replies, the last one is the answer
     lines: list[bytes] = []
     thread_id = session.external_id or session.id
     for number, (side, message) in enumerate(_messages(turn)):
@@ -56,7 +58,7 @@ async def turn_as_lines(store: Store, session: Session, turn: Turn, origins: Seq
 
 
 def _messages(turn: Turn) -> Iterator[tuple[Side, Message]]:
-    """Yield (side, message): the question, what went to and fro, the answer."""
+    """Yield (side, message): the question, the tool rounds, the answer."""
     yield "user", turn.user_message
     said: list[TranscriptItem] = []
     for item in (*turn.rounds, None):
@@ -72,7 +74,7 @@ def _messages(turn: Turn) -> Iterator[tuple[Side, Message]]:
 
 
 async def _content(store: Store, message: Message) -> dict[str, Json]:
-    """Return the fields that hold what a message says."""
+    """Return the fields with the content of a message."""
     calls = [_call(block) for block in message.blocks if isinstance(block, ToolUseBlock)]
     result = message.blocks[0] if len(message.blocks) == 1 else None
     if isinstance(result, ToolResultBlock) and message.role == "tool":

@@ -1,7 +1,7 @@
 """Open WebUI's chat export: ``chat.history.messages`` by id, each with its parent; ``currentId`` is the one shown.
 
-Reasoning is a ``<details>`` element in an answer and is kept as a detail of the message. The text that was
-extracted from a file stays with the message.
+Reasoning is a ``<details>`` element in an answer and becomes a detail of the message. Text that was extracted from a
+file becomes part of the message.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, ReasoningItem, TextBlock
 from contextinfinity.exchange.conversation_builder import ConversationBuilder, named_file, said_by
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem
-from contextinfinity.exchange.export_fields import items, mapping, text, without
+from contextinfinity.exchange.export_fields import items, mapping, other_fields, text
 from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "open-webui"
@@ -19,7 +19,7 @@ _READ = ("id", "parentId", "childrenIds", "role", "content", "timestamp", "files
 
 
 def read_conversation(record: dict[str, Json]) -> ExportedConversation:
-    """Read one chat; older exports have a plain list of messages in place of the history."""
+    """Parse one chat; older exports have a plain list of messages instead of the history."""
     chat = mapping(record, "chat") or record
     history = mapping(chat, "history")
     built = ConversationBuilder(PROVIDER)
@@ -36,7 +36,7 @@ def read_conversation(record: dict[str, Json]) -> ExportedConversation:
         system=text(mapping(chat, "params"), "system") or text(chat, "system"),
         created_at=moment_of(record.get("created_at", chat.get("timestamp"))),
         current=text(history, "currentId") or built.last,
-        metadata=without(record, "chat", "id", "title", "user_id", "created_at", "messages", "history"),
+        metadata=other_fields(record, "chat", "id", "title", "user_id", "created_at", "messages", "history"),
     )
 
 
@@ -55,7 +55,7 @@ def _message(name: str, parent: str | None, message: dict[str, Json], built: Con
     for file in items(message, "files"):
         if isinstance(file, dict):
             blocks.append(_file(file, built))
-    details = without(message, *_READ)
+    details = other_fields(message, *_READ)
     reply: tuple[ReplyItem, ...] = (AssistantItem(blocks=tuple(blocks)),) if blocks else ()
     return ExportedMessage(
         id=name,
@@ -69,7 +69,7 @@ def _message(name: str, parent: str | None, message: dict[str, Json], built: Con
 
 
 def _file(file: dict[str, Json], built: ConversationBuilder) -> ContentBlock:
-    """Return an image, the text of a document under its name, or its name alone."""
+    """Return an image, the text of a document after its name, or only its name."""
     if file.get("type") == "image":
         return built.image_at(text(file, "url"), file)
     words = text(mapping(mapping(file, "file"), "data"), "content")

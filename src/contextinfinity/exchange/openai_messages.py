@@ -1,10 +1,10 @@
-"""One record as a message: ``{role, content, name?, created_at?, id?}``, in OpenAI's words.
+"""Parse a record as a message: ``{role, content, name?, created_at?, id?}``, in OpenAI's format.
 
-Content is a text or a list of parts. Calls and results of tools become blocks; pictures in data URIs become blobs, to
-be kept before the message is; parts of a kind we do not know are kept as they are. ``thread_id``, ``session_id`` or
+Content is a text or a list of parts. Tool calls and results become blocks; pictures in data URIs become blobs, which
+must be stored before the message; parts of unknown type are kept unchanged. ``thread_id``, ``session_id`` or
 ``conversation_id`` name the conversation. Every other field is kept unchanged as a detail of the message.
 
-Records are untrusted: one that says nothing or breaks a rule raises ``Unfit`` with the reason.
+Records are untrusted: an empty or invalid one raises ``RejectedRecord`` with the reason.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _DEEPEST_RESULT = 8
 _NOTHING = TextBlock(text="")
 
 Blobs = dict[str, tuple[bytes, str]]
-"""Pictures by their hash: bytes and media type."""
+"""Pictures by hash: bytes and media type."""
 
 
-class Unfit(Exception):
-    """A record that cannot be taken in, and why; ``session``: the conversation it belongs to, where it says so."""
+class RejectedRecord(Exception):
+    """A record is invalid; ``session`` is the conversation that it names, if any."""
 
     def __init__(self, reason: str, session: str | None = None) -> None:
         super().__init__(reason)
@@ -67,50 +67,50 @@ class Unfit(Exception):
 
 
 class ParsedMessage(NamedTuple):
-    """A message, the conversation it names, and the pictures it shows. Its place is for others to say."""
+    """A message, the conversation that it names, and its pictures. Its position is not set yet."""
 
     imported: ImportedMessage
     session: str | None
     blobs: Blobs
 
 
-def said_in(data: bytes) -> ParsedMessage:
-    """Read a record as a message."""
-    return parsed_message(decoded(data))
+def parse_record(data: bytes) -> ParsedMessage:
+    """Parse a record as a message."""
+    return message_of_record(decoded(data))
 
 
 def decoded(data: bytes) -> dict[str, Json]:
-    """Decode a record, which has to be an object of bounded size."""
-    if _is_overfull(data):
-        raise Unfit(f"it holds more than {MOST_VALUES:,} values")
+    """Decode a record; it must be an object of bounded size."""
+    if _has_too_many_values(data):
+        raise RejectedRecord(f"it holds more than {MOST_VALUES:,} values")
     try:
         record = msgspec.json.decode(data)
     except RecursionError:
-        raise Unfit("it is nested too deeply") from None
+        raise RejectedRecord("it is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unfit(f"it is not JSON: {error}") from None
+        raise RejectedRecord(f"it is not JSON: {error}") from None
     if not isinstance(record, dict):
-        raise Unfit(f"it is {_kind(record)}, not an object with a role and content")
+        raise RejectedRecord(f"it is {_kind(record)}, not an object with a role and content")
     return record
 
 
-def parsed_message(record: dict[str, Json]) -> ParsedMessage:
-    """Read a decoded record as a message."""
+def message_of_record(record: dict[str, Json]) -> ParsedMessage:
+    """Convert a decoded record to a message."""
     session = _session(record)
     try:
-        return _said(record, session)
-    except Unfit as unfit:
-        raise Unfit(unfit.reason, session) from None
+        return _message_and_blobs(record, session)
+    except RejectedRecord as rejected:
+        raise RejectedRecord(rejected.reason, session) from None
     except InvalidInput as error:
-        raise Unfit(error.message, session) from None
+        raise RejectedRecord(error.message, session) from None
 
 
-def _is_overfull(data: bytes) -> bool:
-    """Return whether a large record is a crowd of small values, which take fifty times its size once they are read."""
+def _has_too_many_values(data: bytes) -> bool:
+    """Return whether a large record has very many small values, which take fifty times its size when decoded."""
     return len(data) > ROOMY and _TEXT.sub(b"", data).count(b",") > MOST_VALUES
 
 
-def _said(record: dict[str, Json], session: str | None) -> ParsedMessage:
+def _message_and_blobs(record: dict[str, Json], session: str | None) -> ParsedMessage:
     blobs: Blobs = {}
     moments = {field: moment for field in TIME_FIELDS if (moment := moment_of(record.get(field))) is not None}
     model = record.get("model")
@@ -127,7 +127,7 @@ def _said(record: dict[str, Json], session: str | None) -> ParsedMessage:
 
 
 def _details(record: dict[str, Json], time_field: str) -> Json:
-    """Return the fields that were not read; a time that cannot be read is among them."""
+    """Return the fields that were not used, including an invalid time."""
     left = {name: value for name, value in record.items() if name not in _READ and value is not None}
     left.pop(time_field, None)
     return left or None
@@ -137,25 +137,25 @@ def _session(record: dict[str, Json]) -> str | None:
     for field in SESSION_FIELDS:
         if (name := _name(record, field)) is not None:
             if len(name) > LONGEST_NAME:
-                raise Unfit(f"its {field} has {len(name)} characters; allowed are 1 to {LONGEST_NAME}")
+                raise RejectedRecord(f"its {field} has {len(name)} characters; allowed are 1 to {LONGEST_NAME}")
             return name
     return None
 
 
 def _name(record: dict[str, Json], field: str) -> str | None:
-    """Read a name: a text or a whole number; an empty one is none."""
+    """Return a name: a text or an integer; None for an empty one."""
     value = record.get(field)
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise Unfit(f"its {field} is {_kind(value)}; it must be a string or an integer")
+        raise RejectedRecord(f"its {field} is {_kind(value)}; it must be a string or an integer")
     return str(value)
 
 
 def _message(record: dict[str, Json], blobs: Blobs) -> Message:
     role = record.get("role")
     if not isinstance(role, str) or role not in ROLES:
-        raise Unfit(
+        raise RejectedRecord(
             "it has no role" if role is None else f"its role is {_shown(role)}, which is none of {', '.join(ROLES)}"
         )
     blocks = [*_content(record.get("content"), blobs), *_calls(record)]
@@ -164,14 +164,14 @@ def _message(record: dict[str, Json], blobs: Blobs) -> Message:
     if len(blocks) > 1:
         blocks = [block for block in blocks if block != _NOTHING]
     if not blocks:
-        raise Unfit("it has no content")
+        raise RejectedRecord("it has no content")
     return Message(
         role=ROLES[role], blocks=_as_result(record, tuple(blocks)) if ROLES[role] == "tool" else tuple(blocks)
     )
 
 
 def _as_result(record: dict[str, Json], blocks: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
-    """Return what a tool said as the result of its call, if it says of which."""
+    """Return the content of a tool message as the result of its call, if it names the call."""
     call = record.get("tool_call_id") or (record.get("name") if record["role"] == "function" else None)
     return (ToolResultBlock(tool_use_id=call, content=blocks),) if isinstance(call, str) else blocks
 
@@ -182,7 +182,7 @@ def _content(content: Json, blobs: Blobs, depth: int = 0) -> list[ContentBlock]:
     if content is None:
         return []
     if not isinstance(content, list):
-        raise Unfit(f"its content is {_kind(content)}; it must be a string or a list of parts")
+        raise RejectedRecord(f"its content is {_kind(content)}; it must be a string or a list of parts")
     return [_part(part, blobs, depth) for part in content]
 
 
@@ -191,7 +191,7 @@ def _part(part: Json, blobs: Blobs, depth: int) -> ContentBlock:
         return TextBlock(text=part)
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str):
-        raise Unfit(f"a part of its content is {_kind(part)}; it must be an object with a type")
+        raise RejectedRecord(f"a part of its content is {_kind(part)}; it must be an object with a type")
     if kind in _TEXT_PARTS:
         notes = part.get("annotations")
         return TextBlock(text=_text(part, "text"), annotations=tuple(notes) if isinstance(notes, list) else ())
@@ -203,7 +203,7 @@ def _part(part: Json, blobs: Blobs, depth: int) -> ContentBlock:
         return ToolUseBlock(tool_use_id=part["id"], name=part["name"], input=part.get("input"))
     if kind == "tool_result" and isinstance(part.get("tool_use_id"), str):
         if depth >= _DEEPEST_RESULT:
-            raise Unfit("tool results in its content are nested too deeply")
+            raise RejectedRecord("tool results in its content are nested too deeply")
         content = tuple(_content(part.get("content"), blobs, depth + 1))
         return ToolResultBlock(tool_use_id=part["tool_use_id"], content=content, is_error=part.get("is_error") is True)
     return UnknownBlock(provider="openai", raw=part)
@@ -211,12 +211,12 @@ def _part(part: Json, blobs: Blobs, depth: int) -> ContentBlock:
 
 def _text(part: dict[str, Json], field: str) -> str:
     if not isinstance(text := part.get(field), str):
-        raise Unfit(f"the {field} of a part of its content is {_kind(text)}; it must be a string")
+        raise RejectedRecord(f"the {field} of a part of its content is {_kind(text)}; it must be a string")
     return text
 
 
 def _picture(part: dict[str, Json], blobs: Blobs) -> ImageBlock | None:
-    """Read a picture: its bytes out of a data URI, or its address; None where it is something else."""
+    """Parse a picture: the bytes of a data URI, or a URL; None for anything else."""
     given = part.get("image_url")
     said = given if isinstance(given, dict) else {**part, "url": given}
     url, detail = said.get("url"), said.get("detail")
@@ -232,9 +232,9 @@ def _picture(part: dict[str, Json], blobs: Blobs) -> ImageBlock | None:
     try:
         data = binascii.a2b_base64(body, strict_mode=True)
     except ValueError:
-        raise Unfit("an image in its content is not valid base64") from None
+        raise RejectedRecord("an image in its content is not valid base64") from None
     if not data:
-        raise Unfit("an image in its content is empty")
+        raise RejectedRecord("an image in its content is empty")
     sha256 = hashlib.sha256(data).hexdigest()
     blobs[sha256] = (data, media_type)
     return ImageBlock(media_type=media_type, source={**blob_source(sha256), **extra})
@@ -243,14 +243,14 @@ def _picture(part: dict[str, Json], blobs: Blobs) -> ImageBlock | None:
 def _calls(record: dict[str, Json]) -> list[ContentBlock]:
     calls = record.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise Unfit(f"its tool_calls are {_kind(calls)}; they must be a list")
+        raise RejectedRecord(f"its tool_calls are {_kind(calls)}; they must be a list")
     old = record.get("function_call")
     return [_call(call) for call in calls] + ([_function(old, None)] if isinstance(old, dict) else [])
 
 
 def _call(call: Json) -> ContentBlock:
     if not isinstance(call, dict):
-        raise Unfit(f"one of its tool_calls is {_kind(call)}; it must be an object")
+        raise RejectedRecord(f"one of its tool_calls is {_kind(call)}; it must be an object")
     function = call.get("function")
     if not isinstance(function, dict) or not isinstance(call.get("id"), str):
         return UnknownBlock(provider="openai", raw=call)
@@ -258,9 +258,9 @@ def _call(call: Json) -> ContentBlock:
 
 
 def _function(function: dict[str, Any], call_id: str | None) -> ContentBlock:
-    """Read a call; one of the old kind goes by its function's name."""
+    """Parse a call; one in the old format has its function's name as id."""
     if not isinstance(name := function.get("name"), str):
-        raise Unfit("one of its tool_calls names no function")
+        raise RejectedRecord("one of its tool_calls names no function")
     return ToolUseBlock(tool_use_id=call_id or name, name=name, input=arguments_of(function.get("arguments")))
 
 

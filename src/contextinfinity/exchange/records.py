@@ -1,11 +1,11 @@
-"""A file cut into records, one after the other, in bounded memory.
+"""Split a file into records in bounded memory.
 
-Records are one per line, or in one JSON list. Nothing is decoded here: a record is the bytes between two line ends, or
-between two commas of the list, so that an invalid one does not affect the others. A record over ``LARGEST_RECORD`` is
-skipped and reported as a problem. Files may begin with a byte order mark and may be compressed with gzip.
+Records are one per line, or elements of one JSON list. Nothing is decoded here: a record is the bytes between two line
+ends, or between two commas of the list, so that an invalid one does not affect the others. A record over
+``LARGEST_RECORD`` is skipped and reported. Files may begin with a byte order mark and may be compressed with gzip.
 
-An element of a list that lost a quote or a brace seems to go on for ever. It is known to be broken where a text goes
-past the end of its line, or an object begins where a name should; the next one is then looked for.
+A list element that lacks a quote or a brace seems not to end. It is recognised as broken where a string continues past
+the end of its line, or where an object begins in place of a key; the reader then searches for the next element.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DAMAGED = "the compressed file is damaged from here on"
 Layout: TypeAlias = Literal["list", "lines", "object"]
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
-_STRANGERS = {
+_OTHER_FORMATS = {
     b"\xff\xfe": "is UTF-16; save it as UTF-8",
     b"\xfe\xff": "is UTF-16; save it as UTF-8",
     b"PK\x03\x04": "is a zip archive inside another file; unpack it and import the files",
@@ -49,14 +49,14 @@ _QUOTE = ord('"')
 _STRUCTURE = re.compile(rb'["\[\]{},]')
 _INSIDE_TEXT = re.compile(rb'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+', re.DOTALL)  # possessive: no backtracking
 _FLAT = re.compile(rb'[ \t\r\n]*+\{(?:[^"\[\]{}]++|"(?:[^"\\\n]++|\\.)*+")*+\}', re.DOTALL)
-"""An object without others in it, as most records are: found at one go."""
+"""An object without nested objects, as most records are: matched at once."""
 
 _NEXT_LINE = re.compile(rb"\n([ \t]*+)(?=\{)")
 _LINE_END = ord("\n")
 
 
 class Record(NamedTuple):
-    """The bytes of one record and the line it begins in; or why they could not be had."""
+    """The bytes of a record and its first line; or, in ``problem``, why it cannot be read."""
 
     line: int
     data: bytes
@@ -64,18 +64,18 @@ class Record(NamedTuple):
 
 
 class RecordFile:
-    """An open file: its records, and how much of it was read."""
+    """An open file: its records, and how many bytes were read."""
 
     def __init__(self, raw: BinaryIO, stream: BinaryIO, layout: Layout, unpacked: _Unpacked | None) -> None:
         self._raw = raw
-        self._held = (stream, unpacked)  # a released buffer closes its source
+        self._sources = (stream, unpacked)  # a released buffer closes its source
         self.layout = layout
         self.is_packed = unpacked is not None
         self.records = _with_damage(_READERS[layout](stream), unpacked)
 
     @property
     def position(self) -> int:
-        """How many bytes of the file were read; of a compressed one, compressed bytes."""
+        """The number of bytes read; compressed bytes if the file is compressed."""
         try:
             return self._raw.tell()
         except OSError:  # a pipe does not know
@@ -83,17 +83,17 @@ class RecordFile:
 
 
 @contextmanager
-def opened(path: Path, form: Format = "auto") -> Iterator[RecordFile]:
-    """Open a file of records; one that is something else is ``InvalidInput``."""
+def open_records(path: Path, form: Format = "auto") -> Iterator[RecordFile]:
+    """Open a file of records; raise ``InvalidInput`` for another type of file."""
     with ExitStack() as stack:
         try:
-            raw = stack.enter_context(_raw(path))
+            raw = stack.enter_context(_open_raw(path))
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read ({error.strerror or error}).") from error
-        yield record_file(raw, path, form)
+        yield read_record_file(raw, path, form)
 
 
-def record_file(raw: BinaryIO, path: Path | str, form: Format = "auto") -> RecordFile:
+def read_record_file(raw: BinaryIO, path: Path | str, form: Format = "auto") -> RecordFile:
     """Read an open file of records; ``path`` is its name in errors. The caller closes it."""
     try:
         packed = io.BufferedReader(raw, PIECE)  # type: ignore[type-var]
@@ -107,19 +107,19 @@ def record_file(raw: BinaryIO, path: Path | str, form: Format = "auto") -> Recor
     if begins.startswith(_BOM):
         stream.read(len(_BOM))
         begins = begins[len(_BOM) :]
-    for sign, words in _STRANGERS.items():
+    for sign, words in _OTHER_FORMATS.items():
         if begins.startswith(sign):
             raise InvalidInput(f"{path} {words}.")
     return RecordFile(raw, stream, "lines" if form == "jsonl" else layout_of(begins), unpacked)
 
 
-def _raw(path: Path) -> io.FileIO:
-    """Open a file, or what is piped in, which is not ours to close."""
+def _open_raw(path: Path) -> io.FileIO:
+    """Open a file, or standard input without closing it later."""
     return io.FileIO(0, closefd=False) if path == STDIN else io.FileIO(path)
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file holds, as far as it can be read."""
+    """The content of a gzip file, up to the first damage."""
 
     def __init__(self, packed: BinaryIO, path: Path | str) -> None:
         self._packed = packed
@@ -129,11 +129,11 @@ class _Unpacked(io.RawIOBase):
         self.is_damaged = False
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read on; at a damage it ends."""
+        """Read the next bytes; a damaged file ends at the damage."""
         space = memoryview(buffer)
         try:
             piece = self._file.read1(len(space))
@@ -160,17 +160,17 @@ def layout_of(begins: bytes) -> Layout:
     """Detect the layout of the records from the beginning of a file."""
     written = [line.strip(_SPACE) for line in begins.split(b"\n") if line.strip(_SPACE)]
     if written and written[0].startswith(b"{") and written[0].endswith((b"{", b",", b"[", b":")):
-        return "object"  # it continues in its next line; a record of JSON Lines is one line
+        return "object"  # it continues on the next line, which a record of JSON Lines never does
     if not written or not written[0].startswith(b"["):
         return "lines"
     first, others = written[0], written[1:]
-    # A list goes on in its next line; a first line that is merely broken is followed by a whole record.
+    # A list continues on the next line; if only the first line is broken, a complete record follows.
     goes_on = first.endswith((b"[", b",", b"{")) or not others or not others[0].startswith(b"{")
     return "list" if goes_on else "lines"
 
 
 def _with_damage(records: Iterator[Record], unpacked: _Unpacked | None) -> Iterator[Record]:
-    """Return records and, where the compressed file could not be read on, say so."""
+    """Yield the records; if the compressed file is damaged, end with a record that reports it."""
     line = 1
     for record in records:
         line = record.line
@@ -180,7 +180,7 @@ def _with_damage(records: Iterator[Record], unpacked: _Unpacked | None) -> Itera
 
 
 def lines_of(stream: BinaryIO) -> Iterator[Record]:
-    """Return a record a line; empty lines are none."""
+    """Yield a record for each line that is not empty."""
     number = 0
     while line := stream.readline(LARGEST_RECORD + 1):
         number += 1
@@ -193,139 +193,155 @@ def lines_of(stream: BinaryIO) -> Iterator[Record]:
 
 
 def object_of(stream: BinaryIO) -> Iterator[Record]:
-    """Yield the one object that a file is."""
+    """Yield a file that is a single object as one record."""
     data = stream.read(LARGEST_RECORD + 1).strip(_SPACE)
     yield Record(1, b"", TOO_LARGE) if len(data) > LARGEST_RECORD else Record(1, data)
 
 
 def elements_of(stream: BinaryIO) -> Iterator[Record]:
-    """Return the elements of a JSON list."""
+    """Yield the elements of a JSON list."""
     return _ListReader(stream).elements()
 
 
 class _ListReader:
-    """Reads a list piece by piece, and holds what the element that is being read needs."""
+    """Reads a list in pieces, and keeps only the current element in memory."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._held = b""
-        self._from = 0  # where the element begins
-        self._at = 0  # how far it was looked at
-        self._line = 1  # of the element's first byte
+        self._buffer = b""
+        self._element_start = 0  # in the buffer
+        self._scanned_to = 0
+        self._line = 1  # the line number of the element's first byte
         self._depth = 0
         self._in_text = False
         self._is_broken = False
-        self._comma_at = -1  # of the newest one between the fields of an element
-        self._begun_in: int | None = None  # the line an element begins in that is too large to be held
+        self._comma_at = -1  # the last comma between fields of the element
+        self._oversized_line: int | None = None  # the first line of an element that exceeds the limit
 
     def elements(self) -> Iterator[Record]:
-        """Go through the list; every element ends at a comma, at the end of the list, or where it proves broken."""
-        while (sign := self._next_sign()) is not None:
-            if sign == b"{" and self._begins_for_a_name():
-                yield from self._ended(self._comma_at, self._at - 1)
+        """Yield the elements; one ends at a comma, at the end of the list, or where it is recognised as broken."""
+        while (sign := self._next_delimiter()) is not None:
+            if sign == b"{" and self._object_in_place_of_key():
+                yield from self._finish_element(self._comma_at, self._scanned_to - 1)
             elif sign == b"\n":
-                yield from self._ended(self._at, self._at)
+                yield from self._finish_element(self._scanned_to, self._scanned_to)
                 continue
             if sign in (b"{", b"["):
                 self._depth += 1
                 if self._depth == 1:
-                    self._take(self._at)
+                    self._release(self._scanned_to)
             elif sign in (b"}", b"]") and (self._depth > 1 or sign == b"]"):
                 self._depth -= 1
             elif sign == b"," and self._depth == 2:
-                self._comma_at = self._at - 1
+                self._comma_at = self._scanned_to - 1
             if self._depth == 0 or (self._depth == 1 and sign == b","):
-                yield from self._ended(self._at - 1, self._at)
+                yield from self._finish_element(self._scanned_to - 1, self._scanned_to)
             if self._depth == 0:
                 break
-        yield from self._rest()
+        yield from self._check_end()
 
-    def _begins_for_a_name(self) -> bool:
-        """Return whether an object begins right after a comma in an object, where only a name is allowed."""
-        if self._depth != 2 or self._comma_at < self._from or self._begun_in is not None:
+    def _object_in_place_of_key(self) -> bool:
+        """Return whether an object begins right after a comma within an object, where only a key is allowed."""
+        if self._depth != 2 or self._comma_at < self._element_start or self._oversized_line is not None:
             return False
-        between = self._held[self._comma_at + 1 : self._at - 1]
-        return not between.strip(_SPACE) and self._held[self._from : self._comma_at].lstrip(_SPACE).startswith(b"{")
+        between = self._buffer[self._comma_at + 1 : self._scanned_to - 1]
+        return not between.strip(_SPACE) and self._buffer[self._element_start : self._comma_at].lstrip(
+            _SPACE
+        ).startswith(b"{")
 
-    def _next_sign(self) -> bytes | None:
-        """Find the next bracket or comma outside texts, or the line end before what follows a broken element.
+    def _next_delimiter(self) -> bytes | None:
+        """Return the next bracket or comma outside strings, or the line end before the element after a broken one.
 
-        None: the file ends.
+        Return None at the end of the file.
         """
-        if self._at == self._from and self._depth == 1 and (flat := _FLAT.match(self._held, self._at)):
-            self._at = flat.end()
+        if (
+            self._scanned_to == self._element_start
+            and self._depth == 1
+            and (flat := _FLAT.match(self._buffer, self._scanned_to))
+        ):
+            self._scanned_to = flat.end()
         while True:
             if self._in_text:
-                self._at = _INSIDE_TEXT.match(self._held, self._at).end()  # type: ignore[union-attr]  # may be empty
-                if self._at < len(self._held) and self._held[self._at] in (_QUOTE, _LINE_END):
-                    self._in_text, self._is_broken = False, self._held[self._at] == _LINE_END
-                    self._at += not self._is_broken
+                self._scanned_to = _INSIDE_TEXT.match(self._buffer, self._scanned_to).end()  # type: ignore[union-attr]  # may be empty
+                if self._scanned_to < len(self._buffer) and self._buffer[self._scanned_to] in (_QUOTE, _LINE_END):
+                    self._in_text, self._is_broken = False, self._buffer[self._scanned_to] == _LINE_END
+                    self._scanned_to += not self._is_broken
                     continue
             elif self._is_broken:
-                if self._found_next():
+                if self._find_next_element():
                     self._is_broken, self._depth = False, 1
                     return b"\n"
-            elif found := _STRUCTURE.search(self._held, self._at):
-                self._at = found.end()
+            elif found := _STRUCTURE.search(self._buffer, self._scanned_to):
+                self._scanned_to = found.end()
                 if found.group() != b'"':
                     return found.group()
                 self._in_text = True
                 continue
             else:
-                self._at = len(self._held)
-            if not self._read_on():
+                self._scanned_to = len(self._buffer)
+            if not self._read_more():
                 return None
 
-    def _found_next(self) -> bool:
-        """Look for a line that begins with an object, no deeper in than the one that is broken."""
-        lead = self._held[self._from : self._held.find(b"{", self._from)]
-        deepest = len(lead) - lead.rindex(b"\n") - 1 if b"\n" in lead and self._begun_in is None else len(self._held)
-        for found in _NEXT_LINE.finditer(self._held, self._at):
+    def _find_next_element(self) -> bool:
+        """Search for a line that begins with an object and is not indented deeper than the broken one."""
+        lead = self._buffer[self._element_start : self._buffer.find(b"{", self._element_start)]
+        deepest = (
+            len(lead) - lead.rindex(b"\n") - 1 if b"\n" in lead and self._oversized_line is None else len(self._buffer)
+        )
+        for found in _NEXT_LINE.finditer(self._buffer, self._scanned_to):
             if len(found[1]) <= deepest:
-                self._at = found.end()
+                self._scanned_to = found.end()
                 return True
-        self._at = max(self._at, self._held.rfind(b"\n"))
+        self._scanned_to = max(self._scanned_to, self._buffer.rfind(b"\n"))
         return False
 
-    def _read_on(self) -> bool:
-        if len(self._held) - self._from > LARGEST_RECORD:
-            self._begun_in = self._begun_in or self._line
-            self._take(self._at)
-        held = self._held[self._from :]
+    def _read_more(self) -> bool:
+        if len(self._buffer) - self._element_start > LARGEST_RECORD:
+            self._oversized_line = self._oversized_line or self._line
+            self._release(self._scanned_to)
+        held = self._buffer[self._element_start :]
         piece = self._stream.read(max(PIECE, len(held)))
-        self._at, self._comma_at, self._from = self._at - self._from, self._comma_at - self._from, 0
-        self._held = held + piece
+        self._scanned_to, self._comma_at, self._element_start = (
+            self._scanned_to - self._element_start,
+            self._comma_at - self._element_start,
+            0,
+        )
+        self._buffer = held + piece
         return bool(piece)
 
-    def _take(self, until: int) -> None:
+    def _release(self, until: int) -> None:
         """Release the data that was read."""
-        self._line += self._held.count(b"\n", self._from, until)
-        self._from = until
+        self._line += self._buffer.count(b"\n", self._element_start, until)
+        self._element_start = until
 
-    def _ended(self, until: int, following: int) -> Iterator[Record]:
-        """Return the element, and go on after it."""
-        data = self._held[self._from : until].strip(_SPACE)
-        if self._begun_in is not None:
-            yield Record(self._begun_in, b"", TOO_LARGE)
-            self._begun_in = None
+    def _finish_element(self, until: int, following: int) -> Iterator[Record]:
+        """Yield the element, and continue after it."""
+        data = self._buffer[self._element_start : until].strip(_SPACE)
+        if self._oversized_line is not None:
+            yield Record(self._oversized_line, b"", TOO_LARGE)
+            self._oversized_line = None
         elif data:
             line = self._line + self._newlines_before(data)
             yield Record(line, b"", TOO_LARGE) if len(data) > LARGEST_RECORD else Record(line, data)
-        self._take(following)
+        self._release(following)
         self._depth = min(self._depth, 1)
 
-    def _rest(self) -> Iterator[Record]:
-        """Report data where none is expected: after the list, or in place of its end."""
-        rest = self._held[self._from :].strip(_SPACE)
+    def _check_end(self) -> Iterator[Record]:
+        """Report data after the list, or a list without an end."""
+        rest = self._buffer[self._element_start :].strip(_SPACE)
         rest = rest or (b"" if self._depth else self._stream.read(PIECE).strip(_SPACE))
-        if self._depth or self._begun_in is not None:
-            yield Record(self._begun_in or self._line + self._newlines_before(rest), b"", UNFINISHED)
+        if self._depth or self._oversized_line is not None:
+            yield Record(self._oversized_line or self._line + self._newlines_before(rest), b"", UNFINISHED)
         elif rest:
             yield Record(self._line + self._newlines_before(rest), b"", AFTER_THE_END)
 
     def _newlines_before(self, data: bytes) -> int:
         return (
-            self._held.count(b"\n", self._from, max(self._held.find(data[:1], self._from), self._from)) if data else 0
+            self._buffer.count(
+                b"\n", self._element_start, max(self._buffer.find(data[:1], self._element_start), self._element_start)
+            )
+            if data
+            else 0
         )
 
 

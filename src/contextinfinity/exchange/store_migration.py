@@ -1,7 +1,7 @@
-"""Moving every conversation from one ledger to another, whatever database each of them is in.
+"""Copy every conversation from one ledger to another, for any combination of databases.
 
-A conversation is written in the format ``cix``, restored in one transaction, and written again from the target: both
-must have the same hash. One that is there already is only compared, so that an interrupted move is simply run again.
+A conversation is exported in the format ``cix``, restored in one transaction, and exported again from the target: both
+exports must have the same hash. An existing one is only compared, so an interrupted migration can be run again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from contextinfinity.exchange.exporter import sessions_of
 from contextinfinity.storage.contract import Store
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how many conversations are done, and how many there are."""
+"""Called with the number of conversations done, and their total."""
 
 
 class StoreMigration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a move did: conversations that were copied, that were there before, and whose hashes differ."""
+    """The result: conversations that were copied, that existed, and whose hashes differ."""
 
     copied: int = 0
     there_before: int = 0
@@ -53,7 +53,7 @@ async def migrate_store(source: Store, target: Store, progress: Progress) -> Sto
 
 
 async def _copy(pieces: AsyncIterator[bytes], target: Store, owner: Owner) -> tuple[bool, str]:
-    """Restore one conversation; return whether it was new, and the hash of how it was written."""
+    """Restore one conversation; return whether it was new, and the hash of its export."""
     digest, rest, made = hashlib.sha256(), b"", False
     reader: CixReader | None = None
     async for piece in pieces:

@@ -1,4 +1,4 @@
-"""What became of every record, counted by conversation."""
+"""Count the imported, skipped and invalid records of each conversation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.exchange.import_progress import BadRecord, Imported, ImportedSession
 
 MAX_LISTED = 10_000
-"""The maximum number of invalid records listed one by one; further ones are counted."""
+"""The maximum number of invalid records that are listed; further ones are only counted."""
 
 
-class ImportTally:
-    """A conversation of a file: where it goes, how far it was read, and what became of its records."""
+class ConversationTally:
+    """The counts of one conversation of a file, and the branch that its messages are imported to."""
 
     def __init__(self) -> None:
         self.thread_id: SessionId | None = None
@@ -22,67 +22,67 @@ class ImportTally:
         self.skipped = 0
         self.bad: list[BadRecord] = []
         self.unlisted = 0
-        self.untold_from = 0
+        self.unlisted_from = 0
 
     def next_place(self) -> int:
-        """Count a record; bad ones count too, so that they fit in after a correction."""
+        """Return the position of the next record. Invalid records have one too, so that corrections keep the order."""
         self.read += 1
         return self.read - 1
 
-    def take_over(self, other: ImportTally) -> None:
-        """Take the records of one that came to nothing or is the same; no message of it was put in."""
+    def merge(self, other: ConversationTally) -> None:
+        """Add the records of another tally of the same conversation; none of its messages was imported."""
         self.read += other.read
         self.bad += other.bad
         self.unlisted += other.unlisted
-        self.untold_from = min(filter(None, (self.untold_from, other.untold_from)), default=0)
+        self.unlisted_from = min(filter(None, (self.unlisted_from, other.unlisted_from)), default=0)
 
 
-class Tally:
-    """Counts over a whole file."""
+class ImportTotals:
+    """The counts of a whole file."""
 
     def __init__(self) -> None:
         self.messages = 0
         self.first_bad: BadRecord | None = None
         self._listed = 0
 
-    def count(self, talk: ImportTally, added: int, skipped: int) -> None:
-        """Some messages were added, others were there."""
-        talk.added += added
-        talk.skipped += skipped
+    def count(self, tally: ConversationTally, added: int, skipped: int) -> None:
+        """Count messages that were added, and messages that existed."""
+        tally.added += added
+        tally.skipped += skipped
         self.messages += added + skipped
 
-    def bad(self, talk: ImportTally, line: int, reason: str, file: str = "") -> None:
-        """A record was left out."""
+    def bad(self, tally: ConversationTally, line: int, reason: str, file: str = "") -> None:
+        """Record an invalid record."""
         record = BadRecord(line=line, reason=reason, file=file)
         self.first_bad = self.first_bad or record
         if self._listed < MAX_LISTED:
             self._listed += 1
-            talk.bad.append(record)
+            tally.bad.append(record)
         else:
-            talk.untold_from = talk.untold_from or line
-            talk.unlisted += 1
+            tally.unlisted_from = tally.unlisted_from or line
+            tally.unlisted += 1
 
 
-def result_of(talks: Iterable[ImportTally]) -> Imported:
-    """Return what became of a file; invalid records without a conversation are reported with the first one."""
+def result_of(talks: Iterable[ConversationTally]) -> Imported:
+    """Return the result of an import; invalid records without a conversation are listed with the first one."""
     known = list(dict.fromkeys(talks))
-    found = [talk for talk in known if talk.thread_id is not None]
-    for nowhere in (talk for talk in known if talk.thread_id is None):
+    found = [tally for tally in known if tally.thread_id is not None]
+    for nowhere in (tally for tally in known if tally.thread_id is None):
         if found:
-            found[0].take_over(nowhere)
+            found[0].merge(nowhere)
     return Imported(sessions=tuple(map(_shown, found)))
 
 
-def _shown(talk: ImportTally) -> ImportedSession:
-    assert talk.thread_id is not None  # noqa: S101 - only those are shown
-    bad = sorted(talk.bad, key=lambda record: record.line)
-    if talk.unlisted:
-        reason = f"{talk.unlisted} records from here on are not listed one by one"
-        bad.append(BadRecord(line=talk.untold_from, reason=reason, count=talk.unlisted))
+def _shown(tally: ConversationTally) -> ImportedSession:
+    assert tally.thread_id is not None  # noqa: S101 - only those are shown
+    bad = sorted(tally.bad, key=lambda record: record.line)
+    if tally.unlisted:
+        reason = f"{tally.unlisted} records from here on are not listed one by one"
+        bad.append(BadRecord(line=tally.unlisted_from, reason=reason, count=tally.unlisted))
     return ImportedSession(
-        thread_id=talk.thread_id,
-        messages=talk.added + talk.skipped,
-        added=talk.added,
-        skipped=talk.skipped,
+        thread_id=tally.thread_id,
+        messages=tally.added + tally.skipped,
+        added=tally.added,
+        skipped=tally.skipped,
         bad=tuple(bad),
     )

@@ -1,4 +1,4 @@
-"""Moments as other programs write them: ISO 8601, or a number since 1970 in seconds or finer."""
+"""Parse times of other programs: ISO 8601, or a number since 1970 in seconds or smaller units."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextinfinity.domain.message import Json
 
 _EARLIEST, _LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 _UNITS = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (1e20, 1e-6))
-"""Up to which number what is meant are seconds, milliseconds, microseconds, nanoseconds; and how many make a milli."""
+"""(maximum, units per millisecond): how a number is interpreted, as seconds, milli-, micro- or nanoseconds."""
 
 _DAY_DIGITS = 8
-"""As a text, that many digits are a day: 20230508."""
+"""A text with this number of digits is a day: 20230508."""
 
 
 def moment_of(value: Json) -> datetime | None:
-    """Read a moment; None if it is not readable. Without a zone it is UTC."""
+    """Parse a time; None if it is invalid. Without a time zone it is UTC."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

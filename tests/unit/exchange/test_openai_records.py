@@ -19,7 +19,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     say,
 )
-from contextinfinity.exchange.openai_messages import ParsedMessage, Unfit, said_in
+from contextinfinity.exchange.openai_messages import ParsedMessage, RejectedRecord, parse_record
 from tests.cases import each
 
 PIXELS = b"\x89PNG pixels"
@@ -28,7 +28,7 @@ SHA256 = hashlib.sha256(PIXELS).hexdigest()
 
 
 def said(**record: Any) -> ParsedMessage:
-    return said_in(json.dumps(record).encode())
+    return parse_record(json.dumps(record).encode())
 
 
 def blocks(**record: Any) -> Any:
@@ -36,8 +36,8 @@ def blocks(**record: Any) -> Any:
 
 
 def reason(data: bytes) -> str:
-    with pytest.raises(Unfit) as raised:
-        said_in(data)
+    with pytest.raises(RejectedRecord) as raised:
+        parse_record(data)
     return raised.value.reason
 
 
@@ -164,13 +164,13 @@ def test_bytes_that_are_no_message_say_why(data: bytes, words: str) -> None:
 
 def test_a_record_may_say_very_much_but_not_hold_a_crowd_of_values() -> None:
     csv = '1,2,"3",' * 500_000
-    assert said_in(json.dumps({"role": "user", "content": csv}).encode()).imported.message.rendered_text == csv
+    assert parse_record(json.dumps({"role": "user", "content": csv}).encode()).imported.message.rendered_text == csv
     for crowd in (b"{},", b'"a",'):
-        with pytest.raises(Unfit, match="more than 1,000,000 values"):
-            said_in(b'{"role": "user", "content": "x", "y": [' + crowd * 1_200_000 + b"0]}")
+        with pytest.raises(RejectedRecord, match="more than 1,000,000 values"):
+            parse_record(b'{"role": "user", "content": "x", "y": [' + crowd * 1_200_000 + b"0]}")
 
 
 def test_what_is_wrong_with_a_record_that_names_its_conversation_is_told_there() -> None:
-    with pytest.raises(Unfit) as raised:
+    with pytest.raises(RejectedRecord) as raised:
         said(role="robot", content="x", thread_id="t")
     assert raised.value.session == "t"

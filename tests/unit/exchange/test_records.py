@@ -20,7 +20,7 @@ from contextinfinity.exchange.records import (
     Record,
     elements_of,
     layout_of,
-    opened,
+    open_records,
 )
 from tests.unit.exchange.crumbs import Crumbs
 
@@ -35,7 +35,7 @@ def written(path: Path, data: bytes) -> Path:
 
 
 def read(path: Path) -> list[Record]:
-    with opened(path) as source:
+    with open_records(path) as source:
         return list(source.records)
 
 
@@ -168,6 +168,6 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
 
 def test_the_form_can_be_forced(tmp_path: Path) -> None:
     path = written(tmp_path / "file", b'[{"a": 1}]')
-    with opened(path, "jsonl") as source:
+    with open_records(path, "jsonl") as source:
         assert source.layout == "lines"
     assert records.PIECE < LARGEST_RECORD
