@@ -12,7 +12,7 @@ import base64
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from msgspec.structs import replace
 
@@ -20,11 +20,13 @@ from contextinfinity.client.contract import Content, SendFields, StampedEvent
 from contextinfinity.client.local import LocalConversations
 from contextinfinity.domain.events import FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, say
+from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.event_stream import end_of
+from contextinfinity.engine.image_content import with_kept_pictures, with_pictures
 from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.workspace_registry import Registration, register
@@ -39,7 +41,7 @@ from contextinfinity.workspace.assembly import (
 from contextinfinity.workspace.files import fenced, read_bytes
 from contextinfinity.workspace.history import exchanges_of, messages_of
 from contextinfinity.workspace.history_encryption import encrypt_workspace
-from contextinfinity.workspace.history_file import HistoryStore
+from contextinfinity.workspace.history_file import ROLES, HistoryStore
 from contextinfinity.workspace.history_sync import difference, messages_of_session, record
 from contextinfinity.workspace.prompting import SYMBOL_CACHE, cache_target, history_folder
 from contextinfinity.workspace.repository import Workspace
@@ -82,6 +84,7 @@ class WorkspaceConversations(LocalConversations):
         self._images: list[ImageBlock] = []
         self._covers: dict[str, int] = {}
         self._in_step: set[str] = set()
+        """The sessions whose history file and ledger hold the same since this was opened."""
 
     # --- files ---
 
@@ -130,13 +133,13 @@ class WorkspaceConversations(LocalConversations):
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
             if isinstance(stamped.event, TurnStarted):
                 register(self._data_dir, Registration(stamped.event.thread_id, self.store.folder, name))
-                record(self.store, [message], opened)
+                record(self.store, [message], opened, name)
             elif isinstance(stamped.event, TurnDone):
                 self.workspace.answered()
                 if opened:
                     await self._drop_unshown(stamped.event.turn.turn_id)
                 if answer := stamped.event.turn.text:
-                    record(self.store, [say("assistant", answer)])
+                    record(self.store, [say("assistant", answer)], (), name)
             yield stamped
 
     async def _drop_unshown(self, turn_id: str) -> None:
@@ -168,12 +171,17 @@ class WorkspaceConversations(LocalConversations):
             if not (kept := messages_of_session(self.store, thread_id)):
                 return None
         session = await self._engine.store.sessions.create(NewSession(owner=owner or Owner(), external_id=thread_id))
-        messages = [say(one["role"], _text(one)) for one in kept]
-        await self._engine.store.turns.record(session.active_branch, exchanges_of(messages))
+        await self._import(session, kept)
         return session
 
+    async def _import(self, session: Session, messages: Sequence[Message]) -> None:
+        """Append messages of the history file to the active branch of the ledger."""
+        contents = self._engine.store.contents
+        kept = [await with_kept_pictures(contents, message) for message in messages]
+        await self._engine.store.turns.record(session.active_branch, exchanges_of(kept))
+
     async def _turns(self, session: Session | None, how: SendFields, name: str) -> Sequence[Turn]:
-        """Return the turns that the next prompt contains verbatim, and repair the history file from them."""
+        """Return the turns that the next prompt contains verbatim; the first time, repair ledger and history file."""
         if session is None:
             return ()
         store = self._engine.store
@@ -186,16 +194,26 @@ class WorkspaceConversations(LocalConversations):
         turns = await read_back(store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
         if name not in self._in_step:
             self._in_step.add(name)
-            self._repair(turns, name)
+            newer = await self._repair(session, turns, name)
+            if newer and branch_id == session.active_branch and turns and turns[-1].turn_seq == end:
+                await self._import(session, newer)
+                return await self._turns(session, how, name)
         return turns
 
-    def _repair(self, turns: Sequence[Turn], name: str) -> None:
-        """Add to the history file what only the ledger has."""
-        stored = [message for turn in turns for message in messages_of(turn) if message.role in ("user", "assistant")]
-        kept = [(one["role"], _text(one)) for one in messages_of_session(self.store, name)]
-        missing = difference([(message.role, message.rendered_text) for message in stored], kept)
-        self.store.session_id = name
-        record(self.store, stored[missing:] if missing is not None else [])
+    async def _repair(self, session: Session, turns: Sequence[Turn], name: str) -> Sequence[Message]:
+        """Add to the history file what only the ledger has; return what was said in the file after the ledger's end.
+
+        A message of the file that is older than the last change of the ledger was deleted or rolled back there.
+        """
+        stored = [message for turn in turns for message in messages_of(turn) if message.role in ROLES]
+        kept = messages_of_session(self.store, name)
+        if (missing := difference(stored, kept)) is not None:
+            shown = Prompt(system=(), messages=tuple(stored[missing:]))
+            record(self.store, (await with_pictures(self._engine.store.contents, shown)).messages, (), name)
+        elif (end := difference(kept, stored)) is not None:
+            newer = messages_of_session(self.store, name, after=session.updated_at)
+            return kept[end:] if len(newer) >= len(kept) - end else ()
+        return ()
 
     # --- the prompt ---
 
@@ -220,8 +238,3 @@ def _section(parts: PromptParts, turns: Sequence[Turn]) -> WorkspaceText:
         context=tuple(say(one["role"], one["content"]) for one in context_pairs(parts)),
         history_to=turns[early - 1].turn_seq if early else 0,
     )
-
-
-def _text(message: ChatMessage) -> str:
-    content: Any = message["content"]
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

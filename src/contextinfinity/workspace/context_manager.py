@@ -128,13 +128,13 @@ class ContextManager(PromptWriter):
         """
         if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
             raise InvalidInput(f"The messages are of type {type(messages).__name__}.", hint="Give a list of dicts.")
-        self._begin_session(self._replace_history(messages))
-
-    def _replace_history(self, messages: Iterable[Mapping[str, object]]) -> list[Message]:
         checked = [*map(_checked, messages)]
-        self._wait(lambda: self._history.replace(checked))
+        self._replace_history(checked)
+        self._begin_session(checked)
+
+    def _replace_history(self, messages: Sequence[Message]) -> None:
+        self._wait(lambda: self._history.replace(messages))
         self.reregister_history_items()
-        return checked
 
     def clear_history(self) -> None:
         """Continue without messages, and remove them from the cache tiers."""
@@ -219,8 +219,8 @@ class ContextManager(PromptWriter):
         """Continue the last session of the history file, and synchronise that file with the ledger."""
         if (store := self.history_store) is None:
             return
-        kept, is_other = self._wait(lambda: repair(self._history, store, self._machine.data_dir))
-        if missing := [*map(_checked, kept)]:
+        missing, is_other = self._wait(lambda: repair(self._history, store, self._machine.data_dir))
+        if missing:
             self._wait(lambda: (self._history.replace if is_other else self._history.extend)(missing))
         if store.session_id is None:
             self._begin_session()

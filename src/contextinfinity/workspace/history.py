@@ -91,8 +91,11 @@ class WorkspaceHistory:
 
     async def messages(self) -> tuple[Message, ...]:
         """Return all messages, oldest first, with the bytes of their images."""
-        shown = Prompt(system=(), messages=(await self.read()).messages)
-        return (await with_pictures(self._store.contents, shown)).messages
+        return await self.with_images((await self.read()).messages)
+
+    async def with_images(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return messages of the ledger with the bytes of their images."""
+        return (await with_pictures(self._store.contents, Prompt(system=(), messages=tuple(messages)))).messages
 
     async def newest(self, turns: int | None) -> list[Message]:
         """Read the messages of the newest turns (None: of all), folded ones too, oldest first."""

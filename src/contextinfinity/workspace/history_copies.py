@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from contextinfinity.domain.ids import SessionId
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.ledger.deletions import Deletions
 from contextinfinity.storage.workspace_registry import Registration, registrations
-from contextinfinity.workspace.history_file import HistoryMessage, remove_messages
+from contextinfinity.workspace.history_file import HistoryMessage, remove_messages, said_at
 
 
 class WorkspaceHistories:
@@ -26,7 +25,7 @@ class WorkspaceHistories:
         cutoffs = await deletions.cutoffs({one.session_id for one in known}) if known else {}
         for one in known:
             if (cutoff := cutoffs.get(one.session_id)) is not None:
-                await _remove(one, lambda message, cutoff=cutoff: _said_at(message) <= cutoff)  # type: ignore[misc]
+                await _remove(one, lambda message, cutoff=cutoff: said_at(message.timestamp) <= cutoff)  # type: ignore[misc]
 
     async def clear_turn(self, turn: Turn) -> None:
         """Remove the lines that say what the turn says."""
@@ -41,12 +40,3 @@ async def _remove(where: Registration, is_gone: Callable[[HistoryMessage], bool]
         await asyncio.to_thread(
             remove_messages, where.folder, lambda message: message.session_id == where.name and is_gone(message)
         )
-
-
-def _said_at(message: HistoryMessage) -> datetime:
-    """Return when a message was written; one without a readable time counts as old."""
-    try:
-        moment = datetime.fromisoformat(message.timestamp)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

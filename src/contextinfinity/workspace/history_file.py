@@ -123,14 +123,17 @@ class HistoryStore:
         return self.continue_session(new_session_id())
 
     def continue_session(self, session_id: str) -> str:
-        """Make a session the current one, now and after a restart."""
+        """Make a session the current one, now and, if the folder can be written, after a restart."""
         with self._lock:
-            self._make_folder()
-            part = self.folder / f"{CURRENT}.{secrets.token_hex(4)}"
-            with open(part, "xb", opener=_no_follow) as file:
-                file.write(f"{session_id} {self._size()}".encode())
-            part.replace(self.folder / CURRENT)
             self.session_id = session_id
+            try:
+                self._make_folder()
+                part = self.folder / f"{CURRENT}.{secrets.token_hex(4)}"
+                with open(part, "xb", opener=_no_follow) as file:
+                    file.write(f"{session_id} {self._size()}".encode())
+                part.replace(self.folder / CURRENT)
+            except OSError as error:
+                log.info("the session is not kept in %s: %s", self.folder, error)
         return session_id
 
     def restore_session(self) -> str | None:
@@ -343,6 +346,15 @@ def message_of(line: bytes, protection: Protection, file: Path) -> HistoryMessag
         log.warning("a line of %s is skipped: %s", file, error)
         return None
     return message
+
+
+def said_at(timestamp: str) -> datetime:
+    """Return when a message was written; one without a readable time counts as old."""
+    try:
+        moment = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def remove_messages(folder: Path, is_gone: Callable[[HistoryMessage], bool]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from contextinfinity.workspace.history_sync import messages_of_session, record
 from contextinfinity.workspace.repository import SHED_SHARE, Count, Workspace, shed
 from contextinfinity.workspace.stability import DEFAULT_TARGET, StabilityTracker
 from contextinfinity.workspace.urls import Page, fetch_page
-
-log = logging.getLogger(__name__)
 
 SYSTEM = "You are a helpful assistant. You talk with a developer about a repository."
 FOLDER, LEGACY_FOLDER = ".contextinfinity", ".ac-dc"
@@ -58,7 +55,7 @@ class PromptWriter(ABC):
         """Return the messages so far."""
 
     @abstractmethod
-    def _replace_history(self, messages: Sequence[Mapping[str, object]]) -> list[Message]:
+    def _replace_history(self, messages: Sequence[Message]) -> None:
         """Continue with these messages, which are a session of the history file."""
 
     @abstractmethod
@@ -205,11 +202,8 @@ class PromptWriter(ABC):
         """Begin a session of the history file; one that cannot be written is left behind with a warning."""
         if self.history_store is None:
             return
-        try:
-            self.history_store.new_session()
-            record(self.history_store, messages)
-        except OSError as error:
-            log.warning("the history file is not written: %s", error)
+        self.history_store.new_session()
+        record(self.history_store, messages)
 
     def _earlier(self, message: str) -> list[ChatMessage]:
         """Return the history without the message that is about to be answered, if it was added before the call."""

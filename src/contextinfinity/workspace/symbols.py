@@ -16,6 +16,7 @@ import secrets
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -168,7 +169,8 @@ class SymbolIndex:
             part.replace(self._cache)
         except OSError as error:
             log.debug("the symbol cache is not saved: %s", error)
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
 
 
 def _rank_and_cluster(files: Mapping[str, FileSymbols]) -> tuple[dict[str, float], list[list[str]]]:

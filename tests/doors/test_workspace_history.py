@@ -1,0 +1,128 @@
+"""The history file of a workspace and the ledger hold the same conversation, whichever of them was continued."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+
+from contextinfinity import HistoryStore
+from contextinfinity.client.local import LocalClient
+from contextinfinity.client.workspace_client import WorkspaceConversations
+from contextinfinity.settings import General, ModelSettings, Settings
+from contextinfinity.wiring import open_client
+
+PICTURE = b"\x89PNG picture"
+
+
+def machine(data_dir: Path) -> LocalClient:
+    """A client on a ledger of its own."""
+    models = {"echo": ModelSettings(provider="scripted")}
+    return open_client(Settings(general=General(data_dir=str(data_dir), default_model="echo"), models=models))
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    root = tmp_path / "repo"
+    root.mkdir()
+    (root / "harbour.py").write_text("class Harbour: ...\n")
+    (root / "logo.png").write_bytes(PICTURE)
+    return root
+
+
+async def questions(client: LocalClient, thread: str) -> list[str]:
+    return [turn.user for turn in (await client.conversations.show(thread)).turns]
+
+
+async def images_of(client: LocalClient, there: WorkspaceConversations, thread: str) -> list[int]:
+    return [turn.images for turn in (await there.show(thread)).turns]
+
+
+@pytest.mark.req("HISTORY-4", "HISTORY-6")
+async def test_a_session_that_was_continued_on_another_machine_comes_back_with_its_images(
+    tmp_path: Path, repo: Path
+) -> None:
+    async with machine(tmp_path / "desk") as client:
+        there = client.open_workspace(repo)
+        desk = (await there.ask("new", "first")).thread_id
+        (session,) = there.store.list_sessions()
+        name = session["session_id"]
+    async with machine(tmp_path / "laptop") as client:
+        there = client.open_workspace(repo)
+        there.add("logo.png")
+        await there.ask(name, "second")
+        await there.ask(name, "third")
+    async with machine(tmp_path / "desk") as client:
+        there = client.open_workspace(repo)
+        await there.ask(name, "fourth")
+        assert await questions(client, desk) == ["first", "second", "third", "fourth"]
+        assert await images_of(client, there, desk) == [0, 1, 0, 0]
+    async with machine(tmp_path / "third") as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask(name, "fifth")).thread_id
+        assert await images_of(client, there, thread) == [0, 1, 0, 0, 0]
+        said = [one["content"] for one in there.store.get_session_messages(name) if one["role"] == "user"]
+        assert said == ["first", "second", "third", "fourth", "fifth"]
+
+
+@pytest.mark.req("HISTORY-6")
+async def test_a_rolled_back_turn_does_not_come_back_from_the_file(tmp_path: Path, repo: Path) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask("new", "first")).thread_id
+        await there.ask(thread, "second")
+        await client.threads.rollback(thread, to=1)
+        await client.open_workspace(repo).ask(thread, "third")
+        assert await questions(client, thread) == ["first", "third"]
+
+
+@pytest.mark.req("HISTORY-6", "SAFE-4")
+async def test_a_deleted_turn_does_not_come_back_from_an_old_copy_of_the_file(tmp_path: Path, repo: Path) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask("new", "first")).thread_id
+        newest = await there.ask(thread, "second")
+        file = there.store.folder / "history.jsonl"
+        copy = file.read_bytes()
+        await client.threads.delete_turn(thread, newest.turn_id)
+        file.write_bytes(copy)
+        await client.open_workspace(repo).ask(thread, "third")
+        assert await questions(client, thread) == ["first", "third"]
+
+
+@pytest.mark.req("HISTORY-6")
+async def test_an_image_that_only_the_ledger_has_gets_into_the_file(tmp_path: Path, repo: Path) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        there.add("logo.png")
+        thread = (await there.ask("new", "look")).thread_id
+        (there.store.folder / "history.jsonl").unlink()
+        again = client.open_workspace(repo)
+        await again.ask(thread, "and now?")
+        (session,) = again.store.list_sessions()
+        first, *_ = again.store.get_session_messages(session["session_id"])
+        assert first["images"] == [f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"]
+
+
+@pytest.mark.req("HISTORY-4")
+async def test_answers_of_two_sessions_at_once_are_kept_in_their_own(tmp_path: Path, repo: Path) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        one, two = there.store.new_session(), there.store.new_session()
+        await asyncio.gather(there.ask(one, "harbour"), there.ask(two, "lighthouse"))
+        for name, word in ((one, "harbour"), (two, "lighthouse")):
+            kept = HistoryStore(there.store.folder).get_session_messages(name)
+            assert [message["role"] for message in kept] == ["user", "assistant"]
+            assert all(word in message["content"] for message in kept)
+
+
+@pytest.mark.req("FILES-1", "HISTORY-6")
+async def test_a_repository_that_cannot_be_written_can_be_talked_about(tmp_path: Path, repo: Path) -> None:
+    (repo / ".contextinfinity").write_text("no folder can be made here")
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask("new", "first")).thread_id
+        await there.ask(thread, "second")
+        assert await questions(client, thread) == ["first", "second"]
