@@ -52,8 +52,8 @@ requests_per_minute = 0
 ADDED = {"model", "stream", "stream_options"}
 """Parameters that the server sets itself."""
 CHANGING = (
-    r"toolu_\w+|call_\w+|chatcmpl-\w+|msg_\w+",
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    r"\b(?:toolu|call|chatcmpl|msg|fc|fco)[_-]\w+|Chunk ID: \w+|Wall time: [\d.]+",
     r"[/-]tmp[/-]\S*?[/-](?:straight|through)|127\.0\.0\.1:\d+",
     r'"signature": "[^"]*"|cc_version=[\w.]+|\b[0-9a-f]{64}\b|\b[0-9a-f]{7,40}\b|\b\d{4,7}\b|PGID: \d+',
 )

@@ -73,7 +73,7 @@ def _git(session: Session) -> None:
 
 def claude_code(session: Session) -> None:
     """Hold three requests with Claude Code, with its own compaction before the third."""
-    claude = from_npm("@anthropic-ai/claude-code@2.1.197") / "claude"
+    claude = from_npm("@anthropic-ai/claude-code@2.1.327") / "claude"
     models = {"ANTHROPIC_MODEL": session.model, "ANTHROPIC_SMALL_FAST_MODEL": session.model}
     quiet = {"DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1", "DISABLE_AUTOUPDATER": "1"}
     told = {"ANTHROPIC_BASE_URL": session.root, "ANTHROPIC_API_KEY": "sk-ant-x", **models, **quiet}
@@ -85,7 +85,7 @@ def claude_code(session: Session) -> None:
 
 def qwen_code(session: Session) -> None:
     """Hold three requests with qwen-code, with its own compression before the third."""
-    qwen = from_npm("@qwen-code/qwen-code@0.15.10") / "qwen"
+    qwen = from_npm("@qwen-code/qwen-code@0.24.4") / "qwen"
     told = {"OPENAI_BASE_URL": session.base, "OPENAI_API_KEY": "x", "OPENAI_MODEL": session.model}
     _git(session)
     for number, text in enumerate((FIRST, SECOND, "/compress", THIRD)):
@@ -110,7 +110,7 @@ def opencode(session: Session) -> None:
 
 def codex(session: Session) -> None:
     """Hold two requests with Codex."""
-    program = from_npm("@openai/codex@0.166.0") / "codex"
+    program = from_npm("@openai/codex@0.169.0") / "codex"
     provider = {"name": "cix", "base_url": session.base, "wire_api": "responses", "env_key": "KEY"}
     settings = [f'model = "{session.model}"', 'model_provider = "cix"', "[model_providers.cix]"]
     (session.folder / "config.toml").write_text("\n".join([*settings, *(f'{k} = "{v}"' for k, v in provider.items())]))
@@ -144,9 +144,9 @@ def program(name: str, *packages: str, first: tuple[str, ...] = ()) -> Callable[
 
 _LITELLM = ("litellm[proxy]==1.106.2",)
 CLIENTS = (
-    Client(name="Claude Code 2.1.197", model=MESSAGES, talk=claude_code, requests=3),
-    Client(name="Codex 0.166.0", model=RESPONSES, talk=codex, differs=("input", "tools")),
-    Client(name="qwen-code 0.15.10", model=CHAT, talk=qwen_code, requests=3),
+    Client(name="Claude Code 2.1.327", model=MESSAGES, talk=claude_code, requests=3),
+    Client(name="Codex 0.169.0", model=RESPONSES, talk=codex),
+    Client(name="qwen-code 0.24.4", model=CHAT, talk=qwen_code, requests=3),
     Client(name="opencode 1.18.33", model=CHAT, talk=opencode),
     Client(name="aider 0.86.2", model=CHAT, talk=aider, requests=3),
     Client(name="LangGraph 1.2.20", model=CHAT, talk=program("langgraph_agent", *LANGGRAPH)),

@@ -248,7 +248,7 @@ class ProviderError(ContextInfinityError):
     ``retryable``: the same request may succeed later; ``retry_after``: the provider asked to wait that many seconds.
     ``window``: of a rejected size, the token limit that the provider named, 0 if it named none; None: the error is
     not about the window. ``upstream``: the vendor's own error, for clients that know its format: status, type, code,
-    message, retry_after; for a size limit of this engine: tokens, limit, tools.
+    param, message, retry_after; for a size limit of this engine: tokens, limit, tools.
     """
 
     code = "provider"
@@ -266,7 +266,7 @@ class ProviderError(ContextInfinityError):
         super().__init__(message, hint=hint)
         self.kind = kind
         self.window = window
-        self.upstream: dict[str, str | float] = {}
+        self.upstream: dict[str, str | float | None] = {}
         self.retryable = retryable
         self.retry_after = retry_after
 

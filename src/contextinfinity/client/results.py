@@ -26,7 +26,6 @@ from contextinfinity.domain.message import (
     blobs_of,
     blocks_of,
 )
-from contextinfinity.domain.prefix_hash import plain_text
 from contextinfinity.domain.search import Hit, Hits
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
@@ -343,8 +342,8 @@ def shown_turn(turn: Turn) -> ShownTurn:
     )
 
 
-def shown_thread(session: Session, active: Branch, first: Sequence[Turn], newest: Sequence[Turn]) -> ShownThread:
-    """Convert a session with its active branch and the first and newest turn of it, if any."""
+def shown_thread(session: Session, active: Branch, opening: str, newest: Sequence[Turn]) -> ShownThread:
+    """Convert a session with its active branch, the words that open it, and its newest turn, if any."""
     return ShownThread(
         thread_id=session.id,
         branch_id=session.active_branch,
@@ -356,7 +355,7 @@ def shown_thread(session: Session, active: Branch, first: Sequence[Turn], newest
         said=newest[-1].user_message.rendered_text if newest else "",
         created_at=session.created_at,
         updated_at=session.updated_at,
-        opening=(plain_text(first[0].user_message) or first[0].user_message.rendered_text) if first else "",
+        opening=opening,
         ttl_hours=session.ttl_hours,
     )
 

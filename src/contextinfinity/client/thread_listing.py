@@ -7,7 +7,11 @@ import re
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from contextinfinity.client.results import ShownThread, shown_thread
+from contextinfinity.domain.message import Message, TextBlock
+from contextinfinity.domain.prefix_hash import plain_text
 from contextinfinity.domain.turn import CONTINUES, SIDE
 from contextinfinity.errors import NotFound
 
@@ -25,6 +29,8 @@ MOST_CONTINUED = 8
 LONGEST_ACKNOWLEDGEMENT = 100
 
 _RECEIVED = re.compile(r"(?:ok|okay|got it|understood|noted)\b", re.IGNORECASE)
+_ELEMENT = re.compile(r"\s*<([\w-]+)>.*</\1>\s*", re.DOTALL)
+"""A text that is one element, as Codex sends ``<environment_context>`` in front of the user's first message."""
 
 
 async def list_threads(
@@ -48,7 +54,8 @@ async def show_thread(store: Store, session: Session) -> ShownThread:
     branch = session.active_branch
     newest = await store.turns.history(branch, limit=1)
     first = await _opening(store, branch) if newest and newest[0].turn_seq > 1 else newest
-    return shown_thread(session, await read_branch(store, branch), first, newest)
+    opening = _words_of_a_person(first[0].user_message) if first else ""
+    return shown_thread(session, await read_branch(store, branch), opening, newest)
 
 
 async def _opening(store: Store, branch_id: BranchId) -> Sequence[Turn]:
@@ -69,6 +76,12 @@ async def _opening(store: Store, branch_id: BranchId) -> Sequence[Turn]:
     context = [place for place, turn in enumerate(sent) if turn.answer is not None and _acknowledges(turn.text)]
     opening = context[-1] + 1 if context else 0
     return turns[opening : opening + 1] or first
+
+
+def _words_of_a_person(message: Message) -> str:
+    """Return the text of a message without what an agent adds to it: reminders, and texts that are one element."""
+    own = tuple(each for each in message.blocks if isinstance(each, TextBlock) and not _ELEMENT.fullmatch(each.text))
+    return plain_text(replace(message, blocks=own)) or plain_text(message) or message.rendered_text
 
 
 def _acknowledges(answer: str) -> bool:

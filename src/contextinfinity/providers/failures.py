@@ -200,11 +200,14 @@ def failure(
 
 def _upstream(
     status: int | None, error: Mapping[str, Json] | str, secrets: Iterable[str], wait: str | None
-) -> dict[str, str | float]:
+) -> dict[str, str | float | None]:
     """Return what the vendor sent: its status, its own error names and its message."""
     fields = error if isinstance(error, Mapping) else {}
-    upstream: dict[str, str | float] = {"message": scrub(_message_of(error), secrets)[:LONGEST_BODY]}
-    upstream |= {name: fields[name] for name in ("type", "code") if isinstance(fields.get(name), str)}
+    upstream: dict[str, str | float | None] = {"message": scrub(_message_of(error), secrets)[:LONGEST_BODY]}
+    for name in ("type", "code", "param"):
+        value = fields.get(name, ())
+        if value is None or isinstance(value, str | int):
+            upstream[name] = value
     upstream |= {"status": status} if status is not None else {}
     return upstream | ({"retry_after": wait} if wait else {})
 

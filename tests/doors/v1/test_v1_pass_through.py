@@ -10,6 +10,7 @@ import threading
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 from anthropic import Anthropic
 from openai import BadRequestError, OpenAI
@@ -215,25 +216,35 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
+TROUBLES = (
+    Trouble.status(429, retry_after=7),
+    *(Trouble.status(code) for code in (400, 401, 403, 404, 500)),
+    Trouble.overloaded(),
+    Trouble.insufficient_quota(),
+)
+
+
 @pytest.mark.req("API-16")
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("code", "wait"), [(429, 7.0), (500, None), (401, None), (404, None)])
-def test_an_error_of_the_vendor_keeps_its_status_its_words_and_its_wait(
-    desk: Desk, code: int, wait: float | None, stream: bool
-) -> None:
-    for path, body in ASKED.items():
-        before = len(desk.vendors.requests)
-        desk.say(Trouble(kind="code", code=code, retry_after=wait))
+def test_an_error_of_the_vendor_reaches_its_client_as_the_vendor_sent_it(desk: Desk, stream: bool) -> None:
+    addresses = (desk.vendors.compatible_url, f"{desk.vendors.anthropic_url}/v1", desk.vendors.openai_url)
+    ids = dict(zip(ASKED, ("llama3.1", "claude-sonnet-4-5", "gpt-5.5"), strict=True))
+    keys = {"authorization": "Bearer sk-any", "x-api-key": "sk-any", "anthropic-version": "2023-06-01"}
+    for (path, body), address, trouble in (
+        (*asked, trouble) for asked in zip(ASKED.items(), addresses, strict=True) for trouble in TROUBLES
+    ):
         asked = {**body, "stream": stream}
-        answer = desk.server.http.post(path, json=asked, params={"user_id": str(uuid4())})
-        assert answer.status_code == code
+        desk.say(trouble)
+        whole = f"{address}{path.removeprefix('/v1')}"
+        straight = httpx2.post(whole, json={**asked, "model": ids[path]}, headers=keys, trust_env=False)
+        before = len(desk.vendors.requests)
+        desk.say(trouble)
+        through = desk.server.http.post(path, json=asked, params={"user_id": str(uuid4())})
         assert len(desk.vendors.requests) == before + 1, "the client retries, nobody else"
-        assert (answer.headers.get("retry-after") is not None) is (wait is not None)
-        error = answer.json()["error"]
-        types = {429: "rate_limit_error", 500: "api_error", 401: "authentication_error", 404: "not_found_error"}
-        assert (error["type"] == types[code]) is (path == "/v1/messages"), "the vendor's own types"
-        assert error["message"]
-        assert "Check" not in error["message"], "the vendor's words, not ours"
+        assert through.status_code == straight.status_code
+        assert through.headers.get("retry-after") == straight.headers.get("retry-after")
+        error = {name: value for name, value in through.json()["error"].items() if name != "details"}
+        assert error == straight.json()["error"], (path, trouble)
 
 
 @pytest.mark.req("API-16", "BUDGET-11")
@@ -335,6 +346,21 @@ def test_a_conversation_is_listed_by_what_its_user_said_not_by_reminders(desk: D
     desk.server.http.post("/v1/chat/completions", json=body, params=whose)
     (thread,) = desk.server.http.get("/threads", params=whose).json()["threads"]
     assert thread["opening"] == "Fix the login."
+
+
+@pytest.mark.req("API-16")
+def test_a_conversation_is_listed_without_the_context_that_an_agent_sends_in_front(desk: Desk) -> None:
+    for texts, listed in (
+        (("<environment_context>\n  <cwd>/src</cwd>\n</environment_context>", "Fix the login."), "Fix the login."),
+        (("<task>\nFix it.\n</task>",), "<task>\nFix it.\n</task>"),
+        (("<b>Bold</b> and <b>more</b> text",), "<b>Bold</b> and <b>more</b> text"),
+    ):
+        whose = {"user_id": str(uuid4())}
+        desk.say("Done.")
+        messages = [{"role": "user", "content": text} for text in texts]
+        desk.server.http.post("/v1/responses", json={"model": "gpt", "input": messages}, params=whose)
+        (thread,) = desk.server.http.get("/threads", params=whose).json()["threads"]
+        assert thread["opening"] == listed
 
 
 @pytest.mark.req("API-16", "API-14")

@@ -67,5 +67,5 @@ def in_own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) 
     if problem.code == "size" and upstream.keys() >= {"tokens", "limit"}:
         return dialect.size_error(convert(upstream, RequestSize))
     is_own = (upstream.get("vendor") == "anthropic") is (dialect is ANTHROPIC)
-    body = {name: upstream[name] for name in ("type", "code", "message") if upstream.get(name)}
-    return body if is_own else {name: value for name, value in body.items() if name == "message"}
+    names = ("type", "code", "param", "message") if is_own else ("message",)
+    return {name: upstream[name] for name in names if name in upstream and upstream["message"]}
