@@ -18,7 +18,7 @@ from contextinfinity.librarian.entry_kinds import kind_of
 from contextinfinity.librarian.scoring import score, words_of
 from contextinfinity.librarian.shorten import shortened
 from contextinfinity.librarian.summary_vocabulary import PHRASES
-from contextinfinity.text.content_words import content_words
+from contextinfinity.text.content_words import STOP_WORDS, content_words
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.own_words import READ
 from contextinfinity.text.plain_prose import plain_prose
@@ -93,8 +93,7 @@ async def _read_message(one: TranscriptMessage, asked: _Asked, reading: Extracte
     made: list[tuple[float, Kind, str]] = []
     for place, sentence in enumerate(said):
         text = shortened(sentence, one.at)
-        if is_prose(text) and _says_something(text):
-            words = words_of(text)
+        if is_prose(text) and _says_something(text, words := words_of(text)):
             kind = kind_of(text, frozenset(words), assistant=assistant)
             if kind != "fact" and sentence not in _certain(one):
                 kind = "fact"
@@ -130,9 +129,9 @@ def is_prose(text: str) -> bool:
     return len(_WORD.findall(text)) >= 3 or _EASTERN.search(text) is not None
 
 
-def _says_something(text: str) -> bool:
+def _says_something(text: str, words: Iterable[str]) -> bool:
     """Return whether a sentence has several content words, a name or a number: "I am glad." has not."""
-    return _SPECIFIC.search(text) is not None or not text.isascii() or len(content_words(text)) > 1
+    return _SPECIFIC.search(text) is not None or not text.isascii() or len({*words} - STOP_WORDS) > 1
 
 
 async def gives_orders_in(text: str, pause: Pause) -> bool:

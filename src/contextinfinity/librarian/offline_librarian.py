@@ -123,11 +123,11 @@ async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
 
 
 def _promising(found: list[ScoredStatement], budget: int) -> list[ScoredStatement]:
-    """Drop notes that have no chance: keep several times as many as fit the budget."""
+    """Drop notes that have no chance: keep twice as many as fit the budget."""
     ranked = sorted(
         found, key=lambda each: -each.score * _KINDS[each.entry.kind][1] / len(each.entry.text) ** _PER_TOKEN
     )
-    return ranked[: max(_LEAST, budget // 6)]
+    return ranked[: max(_LEAST, budget // 10)]
 
 
 def _as_note(each: SummaryEntry) -> SummaryEntry:

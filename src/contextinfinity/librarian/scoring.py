@@ -1,4 +1,4 @@
-"""Estimate how likely a sentence is needed later: a logistic score of nineteen features.
+"""Estimate how likely a sentence is needed later: a logistic score of eighteen features.
 
 The rarest words of a sentence contribute most; the norm of a word's static vector serves as its inverse document
 frequency, so that no corpus is needed. The weights were fitted on public conversations by ``benchmarks/summaries.py``
@@ -19,13 +19,27 @@ from contextinfinity.text.sentences import asks
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\d_]+(?:'[^\W\d_]+)?")
 _NAME = re.compile(r"(?<=[a-z,;:\d\"'(] )[A-Z][\w'’-]+|\b[A-Z][A-Za-z]*[A-Z\d]\w*")
 _DIGIT = re.compile(r"\d")
-_CODE = re.compile(r"`[^`]+`|\w[./_@]\w|\w\(\)|[A-Za-z]-?\d|\d{4,}|[€$£%]")
 _ADDED_DATE = re.compile(r" \((?:~|around )?(?:\d{1,2} )?(?:[A-Z][a-z]+ ?)?(?:\d{4})?\)")
 _SIGNS_OF = {
     word: {name for name, (known, _) in WORDS.items() if word in known} for words, _ in WORDS.values() for word in words
 }
 _MOST_WORDS = 50_000
-_norms: dict[str, float] = {}
+
+
+class _Rarities(dict[str, float]):
+    """The rarities of words, computed when first asked for."""
+
+    def __missing__(self, word: str) -> float:
+        from contextinfinity.embedders.static import built_in
+
+        if len(self) >= _MOST_WORDS:
+            self.clear()
+        found = self[word] = built_in().norm(word)
+        return found
+
+
+_rarities = _Rarities()
+
 
 WEIGHTS: dict[str, float] = {
     "bias": -5.7,
@@ -33,7 +47,6 @@ WEIGHTS: dict[str, float] = {
     "rare": 1.75,
     "names": 0.15,
     "digits": 1.35,
-    "code": 0.0,
     "first": 0.8,
     "greeting": -0.65,
     "question": -0.25,
@@ -56,14 +69,7 @@ _BIAS, *_WEIGHTS = WEIGHTS.values()
 
 def norm(word: str) -> float:
     """Return the rarity of a word: about 2 for "the", 25 for a name."""
-    found = _norms.get(word)
-    if found is None:
-        from contextinfinity.embedders.static import built_in
-
-        if len(_norms) >= _MOST_WORDS:
-            _norms.clear()
-        found = _norms[word] = built_in().norm(word)
-    return found
+    return _rarities[word]
 
 
 def words_of(text: str) -> list[str]:
@@ -85,7 +91,7 @@ def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float
     """Return the features of a sentence, in the order of ``SIGNS``; it is at ``place`` of ``total`` in its message."""
     text = _ADDED_DATE.sub("", text) if " (" in text else text  # ignore a date that we added
     known = frozenset(words)
-    rare = sorted(map(norm, known), reverse=True) or [0.0]
+    rare = sorted(map(_rarities.__getitem__, known), reverse=True) or [0.0]
     length = math.log1p(len(words))
     found = signs_in(text, known)
     return [
@@ -93,7 +99,6 @@ def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float
         sum(rare[:4]) / 40,
         min(3.0, len(_NAME.findall(text))),
         1.0 if _DIGIT.search(text) else 0.0,
-        1.0 if _CODE.search(text) else 0.0,
         1.0 if place == 0 else 0.0,
         1.0 if PHRASES["greeting"].match(text) else 0.0,
         1.0 if asks(text) else 0.0,
@@ -101,7 +106,7 @@ def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float
         length,
         length * length / 4,
         math.log(total),
-        *(1.0 if name in found else 0.0 for name in WORDS),
+        *[1.0 if name in found else 0.0 for name in WORDS],
     ]
 
 

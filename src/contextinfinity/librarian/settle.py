@@ -83,14 +83,14 @@ class _Known:
             values.setdefault(unit if unit in _UNITS or content_words(unit) else "", []).append(number)
         values[_CALENDAR] = [day.lower() for day in _DAY.findall(self.entry.text)]
         values[_NAMES] = sorted(name for name in self.names if not name[0].isdigit() and not _DAY.fullmatch(name))
-        return values
+        return {kind: those for kind, those in values.items() if those}
 
     @cached_property
     def frame(self) -> dict[str, float]:
         """The weights of all words that are no values."""
         taken = frozenset(word for group in self.values.values() for value in group for word in content_words(value))
         frame = {word[:_STEM]: max(0.0, norm(word) - _COMMON) for word in self.words - taken if word not in _CUE_WORDS}
-        return frame | dict.fromkeys(self.values[_NAMES], _NAMED)
+        return frame | dict.fromkeys(self.values.get(_NAMES, ()), _NAMED)
 
     @cached_property
     def is_event(self) -> bool:
@@ -203,6 +203,8 @@ def _other_value(newer: _Known, older: _Known) -> bool:
     """
     if "change" not in newer.cues and newer.identifiers != older.identifiers:
         return False
+    if "change" not in newer.cues and newer.is_event:
+        return False
     typed = _differing(newer, older)
     if "change" in newer.cues:
         least, back = _CHANGED if typed else _REWORDED
@@ -211,7 +213,7 @@ def _other_value(newer: _Known, older: _Known) -> bool:
         ):
             least -= _NAMES_IT
         return _covered(older, newer.frame) >= least and _covered(newer, older.frame) >= back
-    if len(typed) != 1 or newer.is_event or older.is_event:
+    if len(typed) != 1 or older.is_event:
         return False
     last = all(_is_last(each, typed[0][place]) for place, each in enumerate((newer, older)))
     return last and min(_covered(older, newer.frame), _covered(newer, older.frame)) >= _REPLACED
@@ -227,11 +229,11 @@ def _covered(each: _Known, frame: Mapping[str, float]) -> float:
 
 def _differing(newer: _Known, older: _Known) -> list[tuple[str, str]]:
     """Return the last values of each type in which two entries differ; "90 days instead of 30 days" names both."""
-    pairs = [(newer.values[kind], older.values[kind]) for kind in newer.values.keys() & older.values.keys()]
+    pairs = [(one, older.values[kind]) for kind, one in newer.values.items() if kind in older.values]
     return [
         (one[-1], other[-1])
         for one, other in pairs
-        if one and other and {*one} - {*other} and ("change" in newer.cues or {*other} - {*one})
+        if not {*one} <= {*other} and ("change" in newer.cues or not {*other} <= {*one})
     ]
 
 

@@ -26,13 +26,13 @@ los me mi mis muy nos o para pero por que se ser si sin sobre son su sus te ti t
 """
 
 
-_STOPS = frozenset(_STOP.split()) - {"no"}
+STOP_WORDS = frozenset(_STOP.split()) - {"no"}
 
 
 def content_words(text: str) -> frozenset[str]:
     """Return the content words of a text."""
     low = text.lower()
-    found = {_stem(word) for word in _WORD.findall(low) if word not in _STOPS}
+    found = {_stem(word) for word in _WORD.findall(low) if word not in STOP_WORDS}
     if not low.isascii():
         for run in _EASTERN.findall(low):
             found.discard(run)

@@ -97,6 +97,8 @@ _SYMBOL = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|#)[A-Za-z_$][\w$]*)*(?:\(\
 _SETTING = re.compile(r"[A-Za-z][\w.-]{1,60}=[^\s=]{1,100}\Z")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@+~%$:\\/*{}\[\]-]+\Z")
+_MAY_REFER = re.compile(r"[\d_/\\@#=]|\w[.:]\w|\(\)|->|--|[a-z][A-Z]|www")
+"""What every word of one of ``ARTIFACTS`` contains."""
 _DOTTED_QUAD = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\Z")
 _EASTERN_DATE = re.compile(r"\d{4}[年년]\s?(?:\d{1,2}[月월]\s?)?(?:\d{1,2}[日号일])?|\d{1,2}[月월]\s?\d{1,2}[日号일]")
 
@@ -107,6 +109,14 @@ def entities(text: str) -> tuple[Entity, ...]:
     if any(sign in text for sign in "年月년월"):
         found = _with_eastern_dates(text, found)
     return tuple(found)
+
+
+def artifacts(text: str) -> frozenset[str]:
+    """Return the URLs, addresses, paths, identifiers and symbols of a text, in lower case."""
+    if not _MAY_REFER.search(text):
+        return frozenset()
+    bare = (_without_punctuation(raw)[1] for raw in _WORD.findall(text) if _MAY_REFER.search(raw))
+    return frozenset(word.lower() for word in bare if word and _kind(word) in ARTIFACTS)
 
 
 class _Word(Struct):
@@ -134,18 +144,25 @@ def _words(text: str) -> Iterator[_Word]:
                 yield _Word(raw, start, "", opens, False)
             opens = False
             continue
-        left = raw.lstrip(_OUTSIDE_LEFT)
-        bare = left.rstrip(_OUTSIDE_RIGHT)
-        if raw.rstrip(".,;:!?").endswith("()") and bare:
-            bare = left[: len(bare.rstrip("(")) + 2]
+        left, bare = _without_punctuation(raw)
         closes = len(bare) < len(left)
         if bare:
-            kind = _kind(bare) if len(bare) <= _LONGEST or "://" in bare else ""
-            yield _Word(bare, start + len(raw) - len(left), kind, opens, closes)
+            yield _Word(bare, start + len(raw) - len(left), _kind(bare), opens, closes)
         opens = raw[-1] in ".!?…:" or (not bare and opens) or "\n" in text[match.end() : match.end() + 2]
 
 
+def _without_punctuation(raw: str) -> tuple[str, str]:
+    """Return a word without the punctuation before it, and without the punctuation on both sides."""
+    left = raw.lstrip(_OUTSIDE_LEFT)
+    bare = left.rstrip(_OUTSIDE_RIGHT)
+    if raw.rstrip(".,;:!?").endswith("()") and bare:
+        bare = left[: len(bare.rstrip("(")) + 2]
+    return left, bare
+
+
 def _kind(word: str) -> Kind | Literal["", "capital"]:
+    if len(word) > _LONGEST and "://" not in word:
+        return ""
     if word.isalpha():
         if _CAMEL.search(word):
             return "symbol" if word[0].islower() else "name"

@@ -31,10 +31,14 @@ _SPECIAL = re.compile(
 _HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s+)+(?=\S)")
 _MARK = re.compile(r"^[#＃](?=\d{1,12}(?:\D|$))")
 _BLANKS = re.compile(r"\s+")
+_SUSPICIOUS = re.compile(r"[<|\[#:]")
+"""A character without which printable ASCII text contains no delimiter, role, heading or entry."""
 
 
 def neutral(text: str) -> str:
     """Return a text on one line, with everything neutralised that looks like a role or delimiter. It is idempotent."""
+    if text.isascii() and text.isprintable() and not _SUSPICIOUS.search(text):
+        return " ".join(text.split())
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
     joined = " ".join(map(_neutralised, _LINE.split(text)))
     return _neutralised(_BLANKS.sub(" ", joined).strip())
@@ -97,8 +101,8 @@ _SOMEBODY_ELSE = (
 _TELL = ("ignor", "disregard", "forget", "overrid", "bypass", "follow", "obey")
 _SHOW = ("prompt", "instruction", "message")
 _ODD = ("dan", "unrestricted", "jailb", "without", "free", "unfiltered", "uncensored", "unbound", "evil", "mode", "no ")
-_ORDERS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
-    (needed, re.compile(pattern))
+_ORDERS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = tuple(
+    (frozenset(needed), re.compile(pattern))
     for needed, pattern in (
         (
             _TELL,
@@ -250,6 +254,7 @@ Most texts contain none of them, and searching for substrings is fast.
 """
 
 
+_PIECES = frozenset[str]().union(*(needed for needed, _ in _ORDERS))
 _FORBIDDEN = re.compile(r"(?:\b(?:never|not|cannot|nobody may)|n't) \Z")
 """What precedes a phrase that is not an instruction: "never output the system prompt"."""
 
@@ -268,15 +273,13 @@ def _contains_command(plain: str) -> bool:
 
 
 def _commands_in(plain: str) -> bool:
-    for needed, order in _ORDERS:  # plain loops: this runs for every message, and generators are slower
-        for piece in needed:
-            if piece in plain:
-                if any(
-                    not _FORBIDDEN.search(plain, max(0, at.start() - 20), at.start()) for at in order.finditer(plain)
-                ):
-                    return True
-                break
-    return False
+    present = [piece for piece in _PIECES if piece in plain]
+    return bool(present) and any(
+        not _FORBIDDEN.search(plain, max(0, at.start() - 20), at.start())
+        for needed, order in _ORDERS
+        if not needed.isdisjoint(present)
+        for at in order.finditer(plain)
+    )
 
 
 def _deobfuscated(text: str) -> str:

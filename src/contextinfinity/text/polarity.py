@@ -35,7 +35,7 @@ _TURNS: dict[str, str] = {
         |nicht|nie|niemals|kein|keine|keinen|keiner|keinem|ohne|verboten|statt|ne|pas|jamais|sans|aucune?|interdit
         |nunca|jamás|sin|ningún|ninguna|prohibido""",
 }  # fmt: skip
-_TURN = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _TURNS.items()), re.VERBOSE)
+_TURN = re.compile(rf"\b(?:{'|'.join(rf'(?P<{name}>{words})' for name, words in _TURNS.items())})\b", re.VERBOSE)
 _EASTERN = re.compile(r"不|没|未|禁止|勿|无")
 _CLAUSE = re.compile(r"[,;:.!?()–—]|\bbut\b|\baber\b|\bmais\b|\bpero\b")
 _EMPHASIS = re.compile(r"\b(?:under any circumstances|whatever happens|no matter what|at all|ever|please|by the way)\b")

@@ -11,7 +11,6 @@ evidence with different weights.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,7 @@ from math import exp, log1p, log10
 from typing import TYPE_CHECKING
 
 from contextinfinity.text import cues
-from contextinfinity.text.entities import ARTIFACTS, entities
+from contextinfinity.text.entities import artifacts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,9 +117,6 @@ _BRIEF = 30
 _PERSONAL = 0.6
 """The share of such answers that ask something or talk about themselves."""
 
-_MAY_NAME = re.compile(r"[\d_/\\@#=]|\w[.:]\w|\(\)|->|--|[a-z][A-Z]|www")
-"""What every name of a file, a symbol or an identifier contains."""
-
 _PAUSE = 1_800.0
 _MOST_FOR_A_PAUSE = 2.5
 
@@ -196,12 +192,7 @@ class _Said:
     @cached_property
     def names(self) -> list[frozenset[str]]:
         """The files, symbols and URLs that each message names."""
-        return [
-            frozenset(found.text.lower() for found in entities(text) if found.kind in ARTIFACTS)
-            if _MAY_NAME.search(text)
-            else frozenset()
-            for text in self.texts
-        ]
+        return [artifacts(text) for text in self.texts]
 
     @cached_property
     def steps(self) -> list[float]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from contextinfinity.embedders.static import LONGEST, StaticEmbedder, built_in
-from contextinfinity.embedders.weights import SHAPE, TOKENIZER, WEIGHTS, installed
+from contextinfinity.embedders.weights import SHAPE, TOKENIZER, WEIGHTS, installed, mapped
 from contextinfinity.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -35,6 +36,22 @@ def test_the_numbers_are_those_that_were_stored_under_this_name() -> None:
     assert built_in().name == "wordllama-l2_supercat-256/1"
     (row,) = built_in().encode(["The cat sleeps on the sofa."])
     assert row[:4] == pytest.approx([0.04901, -0.08248, 0.09534, 0.02041], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a b", "  two  spaces\n\n next ", "\n x", "\r\n\ttab\u00a0", "日本語 の テスト", "a<s> b</s> <unk>",
+        "a\u2581b c",
+        "\ud800 é ﬁ 👩‍👩‍👧 'quoted'", "x" * 100 + " y" * 3, " " * 40 + "x",
+    ],
+)  # fmt: skip
+def test_words_have_the_tokens_that_they_have_in_the_text(text: str) -> None:
+    tokenizer = Tokenizer.from_file(str(installed() / TOKENIZER))
+    ids = tokenizer.encode(text.encode(errors="replace").decode(), add_special_tokens=False).ids
+    row = mapped(installed() / WEIGHTS).take(ids, axis=0).sum(axis=0, dtype=np.float32)[None]
+    for _ in range(2):  # computed, then cached
+        assert np.array_equal(built_in().encode([text]), row / np.linalg.norm(row, axis=1, keepdims=True))
 
 
 def test_what_is_past_its_reach_is_not_read() -> None:
