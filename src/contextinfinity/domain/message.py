@@ -89,6 +89,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def rendered_text(self) -> str:
         """The text of the message: its text blocks, concatenated."""
+        if len(self.blocks) == 1 and type(self.blocks[0]) is TextBlock:  # fast path for the usual message
+            return self.blocks[0].text
         return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
 
 

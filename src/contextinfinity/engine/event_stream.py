@@ -119,7 +119,7 @@ async def watch(
         running.readers += 1
     try:
         while True:
-            news = running.news.listen() if running else None
+            news = None if running is None else running.news.listen() if deltas else running.answer_news.listen()
             turn, step = _seen_here(running, place.index) or await _look(turns, turn_id, place.index)
             if deltas and step is not None:
                 if announced < place.index:

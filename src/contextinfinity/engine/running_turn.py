@@ -16,7 +16,7 @@ from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import RequestOptions, ToolSpec
 from contextinfinity.domain.session import Owner, Session
-from contextinfinity.domain.turn import NewStep, Turn, TurnEnd
+from contextinfinity.domain.turn import UNFINISHED, NewStep, Turn, TurnEnd
 from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.storage.journal import Journal
 from contextinfinity.telemetry.turn_metrics import note_turn
@@ -183,6 +183,8 @@ class RunningTurn:
         self.journal: Journal | None = None
         self.cancelled = Cancellation()
         self.news = TurnNotification()
+        self.answer_news = TurnNotification()
+        """Notified only when the turn is answered, and when it ends."""
         self.ended = False
         self.readers = 0
         """The number of watchers in this process."""
@@ -193,6 +195,8 @@ class RunningTurn:
             note_turn(turn)
         self.turn = turn
         self.news.notify()
+        if turn.phase not in UNFINISHED:
+            self.answer_news.notify()
 
     def answered(self, turn: Turn, end: TurnEnd) -> AnsweredTurn | None:
         """Return the input of the finished turn's jobs; None if it has to be read from the ledger."""
@@ -209,3 +213,4 @@ class RunningTurn:
         """Mark the turn as ended in this process and notify its watchers."""
         self.ended = True
         self.news.notify()
+        self.answer_news.notify()

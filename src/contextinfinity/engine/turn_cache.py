@@ -31,9 +31,8 @@ PAGE = 100
 IDLE_SECONDS = 600.0
 MOST_BYTES = 32_000_000
 """The maximum size of the cached turns, as JSON."""
-MOST_ANSWERED = 128
-LONGEST_ANSWERED = 20_000
-"""The maximum number of characters of an answered turn that is cached."""
+MOST_ANSWERED = 4_000_000
+"""The maximum number of characters of the cached answered turns: more turns than wait for their jobs."""
 MOST_TEXTS = 256
 MOST_UNSAVED = 4096
 """The maximum number of texts waiting to be stored; the oldest, left by failed turns, are dropped first."""
@@ -178,13 +177,14 @@ class AnsweredTurns:
 
     def __init__(self) -> None:
         self._turns: OrderedDict[TurnId, AnsweredTurn] = OrderedDict()
+        self._characters = 0
 
     def keep(self, answered: AnsweredTurn) -> None:
-        """Keep a turn that was just answered, unless it is long."""
-        if length(answered.turn) <= LONGEST_ANSWERED:
-            self._turns[answered.turn.id] = answered
-            if len(self._turns) > MOST_ANSWERED:
-                self._turns.popitem(last=False)
+        """Keep a turn that was just answered; the oldest ones are dropped beyond ``MOST_ANSWERED`` characters."""
+        self._turns[answered.turn.id] = answered
+        self._characters += _length_with_context(answered)
+        while self._characters > MOST_ANSWERED:
+            self._characters -= _length_with_context(self._turns.popitem(last=False)[1])
 
     def get(self, turn_id: TurnId | None) -> AnsweredTurn | None:
         """Return a turn as it was when it was answered; None if it is not cached."""
@@ -193,6 +193,11 @@ class AnsweredTurns:
     def forget(self) -> None:
         """Empty the cache."""
         self._turns.clear()
+        self._characters = 0
+
+
+def _length_with_context(answered: AnsweredTurn) -> int:
+    return sum(map(length, (answered.turn, *answered.earlier)))
 
 
 class TextCache:

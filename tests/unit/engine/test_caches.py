@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.turn_cache import MOST_BYTES, TurnCache
+from contextinfinity.engine.turn_cache import MOST_ANSWERED, MOST_BYTES, AnsweredTurns, TurnCache
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import exchange, new_branch
 from tests.ledgers import open_store
@@ -101,3 +102,20 @@ async def test_turns_that_no_window_holds_are_read_as_far_as_they_fit(store: Sql
     assert len(cache) == 0
     assert len(await read(cache, branch, room=10_000)) == 150
     assert len(await read(cache, branch, room=100)) == 100, "the same with the cache"
+
+
+async def test_answered_turns_are_kept_up_to_a_number_of_characters_the_newest_last(store: SqliteStore) -> None:
+    branch = await spoken(store, turns=200)
+    session = await store.sessions.get(branch.session_id)
+    assert session is not None
+    turns, cache = await store.turns.history(branch.id, limit=200), AnsweredTurns()
+    long = exchange("question", "x" * (MOST_ANSWERED // 2))
+    (large,) = await store.turns.record(branch.id, [long])
+    for turn in turns:
+        cache.keep(AnsweredTurn(turn=turn, session=session))
+    assert all(cache.get(turn.id) for turn in turns), "a crowd of short turns waits for its jobs"
+    cache.keep(AnsweredTurn(turn=large, session=session, earlier=(large,)))
+    assert cache.get(turns[0].id) is None
+    assert cache.get(large.id) is None, "larger than all that may be kept"
+    cache.keep(AnsweredTurn(turn=turns[0], session=session))
+    assert cache.get(turns[0].id) is not None

@@ -79,7 +79,7 @@ def forget(folder: Path) -> None:
 
 
 def _absolute(path: Path | str) -> str:
-    return os.path.normpath(Path(path).absolute())
+    return os.path.abspath(path)  # noqa: PTH100 - for every file that is opened
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

@@ -311,6 +311,8 @@ def _take_over(descriptor: int, path: Path) -> int:
     """Lock a file, truncate a torn end, and return the number of its last entry."""
     # The lock goes with the process that holds it. Two writers would number alike and cut each other's lines.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if os.fstat(descriptor).st_size == 0:
+        return 0
     lines = JournalReader(descriptor, path)
     while lines.next_block():
         pass
