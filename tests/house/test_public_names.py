@@ -14,7 +14,7 @@ from tests.cases import each
 NAMES = Path(__file__).with_name("public_names.txt").read_text(encoding="utf-8").split()
 
 # Each costs more to import than the package may take in all.
-HEAVY = ("apsw", "asyncio", "msgspec", "numpy", "rich", "tokenizers", "typer")
+HEAVY = ("apsw", "asyncio", "msgspec", "numpy", "pydantic", "rich", "tokenizers", "typer")
 
 PROBE = f"import sys; before = set(sys.modules); {{}}; print(*sorted((set(sys.modules) - before) & set({HEAVY!r})))"
 
@@ -45,6 +45,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded_by("import contextinfinity") == []
+
+
+def test_a_command_does_not_wait_for_pydantic() -> None:
+    assert "pydantic" not in loaded_by("import contextinfinity.cli.main")
 
 
 def test_a_heavy_import_would_be_noticed() -> None:
