@@ -75,6 +75,7 @@ ROUTERS = [
         mcp_routes,
         operations,
         page_routes,
+        rpc,
     )
 ]
 
@@ -113,10 +114,8 @@ def make_app(
         docs_url=None,  # those pages load scripts from other sites
         redoc_url=None,
     )
-    for router in ROUTERS:
-        app.include_router(router)
-    app.include_router(rpc.routes)
-    app.state.flat_routes = [route for router in ROUTERS for route in router.routes]
+    # Not ``include_router``: it builds every route once more, on the first request.
+    app.router.routes += [route for router in ROUTERS for route in router.routes]
     app.add_exception_handler(ContextInfinityError, problems.error_response)
     app.add_exception_handler(RequestValidationError, problems.parameters_response)
     app.add_exception_handler(HTTPException, problems.routing_response)

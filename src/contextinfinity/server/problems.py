@@ -159,9 +159,9 @@ async def routing_response(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> list[str]:
     """Return the methods that a path accepts, on any route."""
-    routes = [*request.app.state.flat_routes, *(each for each in request.app.routes if isinstance(each, Route))]
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
     fitting = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for route in fitting for method in route.methods})
+    return sorted({method for route in fitting for method in route.methods or ()})
 
 
 async def disconnected_response(request: Request, error: Exception) -> Response:
