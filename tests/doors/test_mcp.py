@@ -75,37 +75,86 @@ async def test_conversations_are_resources(server: Server) -> None:
 @pytest.mark.req("API-14")
 async def test_what_is_another_users_is_not_there(server: Server) -> None:
     turn = server.ask("The heron nests at the pier.", user_id=somebody())
-    thread = turn["thread_id"]
-    kept = server.post("/memories", {"content": "The user watches birds.", "user_id": server.whose(thread)["user_id"]})
+    whose = server.whose(turn["thread_id"])["user_id"]
+    kept = server.post("/memories", {"content": "The user watches birds.", "user_id": whose}).json()["id"]
     async with client_of(f"{server.url}/mcp?user_id={somebody()}") as client:
-        for tool, arguments in (
-            ("search", {"query": "heron", "thread_id": thread}),
-            ("recall_turn", {"turn_id": turn["turn_id"]}),
-            ("read_conversation", {"thread_id": thread}),
-            ("pin", {"thread_id": thread, "fact": "Mine."}),
-            ("remember", {"content": "The user likes it.", "thread_id": thread}),
-            ("forget", {"memory_id": kept.json()["id"]}),
-            ("context_of_turn", {"turn_id": turn["turn_id"]}),
-        ):
-            refused = await client.call_tool(tool, arguments)
-            assert refused.is_error, tool
-            assert "heron" not in str(refused.structured_content)
-        assert (await called(client, "search", query="heron"))["hits"] == []
-        assert (await called(client, "list_conversations"))["conversations"] == []
-        with pytest.raises(Exception, match="no conversation"):
-            await client.read_resource(f"conversation://{thread}")
+        await finds_nothing(client, turn, kept)
 
 
-def test_a_token_opens_what_is_its_users(tmp_path: Path) -> None:
+async def finds_nothing(client: Client, turn: dict[str, Any], memory_id: str) -> None:
+    """See that no tool and no resource gives or changes anything of another user's turn."""
+    thread = turn["thread_id"]
+    for tool, arguments in (
+        ("search", {"query": "heron", "thread_id": thread}),
+        ("recall_turn", {"turn_id": turn["turn_id"]}),
+        ("read_conversation", {"thread_id": thread}),
+        ("pin", {"thread_id": thread, "fact": "Mine."}),
+        ("remember", {"content": "The user likes it.", "thread_id": thread}),
+        ("forget", {"memory_id": memory_id}),
+        ("context_of_turn", {"turn_id": turn["turn_id"]}),
+    ):
+        refused = await client.call_tool(tool, arguments)
+        assert refused.is_error, tool
+        assert "heron" not in str(refused.structured_content)
+    assert (await called(client, "search", query="heron"))["hits"] == []
+    assert (await called(client, "list_conversations"))["conversations"] == []
+    assert (await called(client, "list_memories"))["memories"] == []
+    assert not (await client.list_resources()).resources
+    with pytest.raises(Exception, match="no conversation"):
+        await client.read_resource(f"conversation://{thread}")
+
+
+@pytest.mark.req("API-14", "API-9")
+async def test_a_token_opens_what_is_its_users(tmp_path: Path) -> None:
+    from mcp.client.streamable_http import streamable_http_client
+
     server, cix = Server(tmp_path), Cix(tmp_path)
-    token = cix.json("token", "create", "--user", "ann")["token"]
+    tokens = {user: cix.json("token", "create", "--user", user)["token"] for user in ("ann", "bob")}
+    as_ann, as_bob = ({"Authorization": f"Bearer {token}"} for token in tokens.values())
+    turn = server.post("/threads/new/messages", {"content": "The heron nests at the pier."}, **as_ann).json()
+    memory = server.post("/memories", {"content": "The user watches birds."}, **as_ann).json()
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_conversations"}}
     assert server.post("/mcp", call).status_code == 401
-    answered = server.post("/mcp", call, Authorization=f"Bearer {token}")
-    assert answered.json()["result"]["structuredContent"] == {"conversations": []}
-    elsewhere = {"Authorization": f"Bearer {token}"}
-    assert server.http.post("/mcp?user_id=bob", json=call, headers=elsewhere).status_code == 403
+    assert server.http.post("/mcp?user_id=ann", json=call, headers=as_bob).status_code == 403
+    for headers, is_hers in ((as_ann, True), (as_bob, False)):
+        async with httpx2.AsyncClient(trust_env=False, headers=headers) as http:
+            async with client_of(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client:
+                if not is_hers:
+                    await finds_nothing(client, turn, memory["id"])
+                    continue
+                [listed] = (await called(client, "list_conversations"))["conversations"]
+                assert listed["thread_id"] == turn["thread_id"]
+    kept = server.http.get("/memories", headers=as_ann).json()["memories"]
+    assert [each["id"] for each in kept] == [memory["id"]]
     server.stop()
+
+
+async def test_results_fit_an_assistants_window_and_a_long_turn_is_read_in_pages(server: Server) -> None:
+    user = somebody()
+    message = "".join(f"Heron {number} nests at the pier.\n" for number in range(1_500))
+    turn = server.ask(message, user_id=user)
+    for number in range(30):
+        server.ask(f"And {number}? " + "What about the reeds? " * 500, turn["thread_id"], user_id=user)
+    async with client_of(f"{server.url}/mcp?user_id={user}") as client:
+        for tool, arguments in (
+            ("search", {"query": "heron pier reeds", "limit": 50}),
+            ("read_conversation", {"thread_id": turn["thread_id"], "limit": 50}),
+            ("context_of_turn", {"turn_id": turn["turn_id"]}),
+            ("list_conversations", {}),
+        ):
+            assert len(json.dumps(await called(client, tool, **arguments))) < 70_000, tool
+        [listed] = (await called(client, "list_conversations"))["conversations"]
+        assert listed["opening"].endswith(f" of {len(message.strip()):,}]")
+        [text] = (await client.read_resource(f"conversation://{turn['thread_id']}")).contents
+        written = text.text  # type: ignore[union-attr]
+        assert len(written) < 70_000
+        assert "And 29?" in written
+        assert written.startswith("Earlier turns are left out")
+        pages, offset = "", 0
+        while offset is not None:
+            page = await called(client, "recall_turn", turn_id=turn["turn_id"], offset=offset)
+            pages, offset = pages + page["user"], page.get("next_offset")
+        assert pages == message
 
 
 async def test_the_client_of_the_older_handshake_is_served(server: Server) -> None:
@@ -148,3 +197,12 @@ async def test_an_assistant_starts_the_command(cix: Cix) -> None:
         assert listed["title"] == "The heron nests at the pier."
         await called(client, "remember", content="The user watches birds.")
     assert [memory["content"] for memory in cix.json("memories", "list")["memories"]] == ["The user watches birds."]
+
+
+def test_a_line_that_is_no_message_is_refused_and_the_next_one_is_answered(cix: Cix) -> None:
+    ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    deep = b'{"jsonrpc": "2.0", "id": 2, "method": "ping", "params": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    done = cix("mcp", stdin=b"\n".join([b"\xff\xfe", b"", b"\0" * 100, deep, b"\r", ping[:-1], ping]))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer.get("error", {}).get("code") for answer in answers] == [-32700] * 4 + [None]
+    assert answers[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}

@@ -14,10 +14,13 @@ from msgspec import Struct
 from contextinfinity.client.contract import Client, TurnTarget
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput
+from contextinfinity.mcp_server.result_size import MOST, bounded, cut
 
-MOST = 50
-LONGEST_TEXT = 4_000
-"""Characters of a message that a list of messages shows; ``recall_turn`` shows all of it."""
+PAGE = 5_000
+"""Characters of each message that one call of ``recall_turn`` shows."""
+CALLS = 10_000
+"""Bytes of a turn's tool calls that it shows."""
+LAST_OFFSET = 2**31
 
 Run: TypeAlias = Callable[[Client, "Arguments"], Awaitable[Json]]
 
@@ -42,11 +45,11 @@ class Arguments:
             raise InvalidInput(f"{name} must be a string.")
         return value
 
-    def number(self, name: str, default: int) -> int:
-        """Return an integer from 1 to ``MOST``."""
+    def number(self, name: str, default: int, *, least: int = 1, most: int = MOST) -> int:
+        """Return an integer from ``least`` to ``most``."""
         value = self._given.get(name, default)
-        if type(value) is not int or not 1 <= value <= MOST:
-            raise InvalidInput(f"{name} has to be an integer from 1 to {MOST}.")
+        if type(value) is not int or not least <= value <= most:
+            raise InvalidInput(f"{name} must be an integer from {least} to {most}.")
         return value
 
 
@@ -87,18 +90,29 @@ async def _search(client: Client, given: Arguments) -> Json:
 
 
 async def _recall_turn(client: Client, given: Arguments) -> Json:
-    return plain(await client.conversations.turn(given.text("turn_id")))
+    """Return a page of both messages; ``next_offset`` is where the next one begins, if there is more."""
+    turn = plain(await client.conversations.turn(given.text("turn_id")))
+    offset = given.number("offset", 0, least=0, most=LAST_OFFSET)
+    end = offset + PAGE
+    more = {"next_offset": end} if max(len(turn["user"]), len(turn["assistant"])) > end else {}
+    pages = {name: turn[name][offset:end] for name in ("user", "assistant")}
+    del turn["text"]
+    return {**turn, **pages, "calls": bounded(turn["calls"], CALLS), **more}
 
 
 async def _list_conversations(client: Client, given: Arguments) -> Json:
     threads = await client.threads.list(limit=given.number("limit", 20))
-    return {"conversations": [{**plain(thread), "title": thread.about[:200]} for thread in threads]}
+    shown = []
+    for thread in threads:
+        texts = {name: cut(text, 200) for name, text in (("opening", thread.opening), ("said", thread.said))}
+        shown.append({**plain(thread), **texts, "title": cut(thread.about, 200)})
+    return {"conversations": shown}
 
 
 async def _read_conversation(client: Client, given: Arguments) -> Json:
     shown = plain(await client.conversations.show(given.text("thread_id"), limit=given.number("limit", 20)))
     for turn in shown["turns"]:
-        turn["user"], turn["assistant"] = turn["user"][:LONGEST_TEXT], turn["assistant"][:LONGEST_TEXT]
+        turn["user"], turn["assistant"] = cut(turn["user"]), cut(turn["assistant"])
         del turn["text"]
     return shown
 
@@ -146,6 +160,12 @@ def _limit(default: int) -> Json:
     }
 
 
+_OFFSET: Json = {
+    "type": "integer",
+    "minimum": 0,
+    "default": 0,
+    "description": "The first character to read: the next_offset of the page before.",
+}
 _THREAD = _text("The id of a conversation.")
 _TURN = _text("The id of a turn, as search and recall return it.")
 
@@ -161,8 +181,8 @@ TOOLS = {
         ),
         McpTool(
             name="recall_turn",
-            description="Read one turn verbatim: the user's message and the answer.",
-            properties={"turn_id": _TURN},
+            description="Read one turn verbatim: the user's message and the answer. Long ones come in pages.",
+            properties={"turn_id": _TURN, "offset": _OFFSET},
             required=("turn_id",),
             run=_recall_turn,
         ),
@@ -211,7 +231,7 @@ TOOLS = {
         ),
         McpTool(
             name="context_of_turn",
-            description="Show exactly what the model saw when it answered a turn, and why.",
+            description="Show what the model saw when it answered a turn, and why. Long texts are cut.",
             properties={"turn_id": _TURN},
             required=("turn_id",),
             run=_context_of_turn,

@@ -19,6 +19,7 @@ from contextinfinity.domain.unicode import has_nul
 from contextinfinity.errors import ContextInfinityError, NotFound
 from contextinfinity.mcp_server import resources
 from contextinfinity.mcp_server.mcp_tools import TOOLS, Arguments
+from contextinfinity.mcp_server.result_size import bounded
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ async def _call_tool(client: Client, params: dict[str, Json]) -> Json:
 
 
 def _tool_result(result: Json, *, is_error: bool = False) -> Json:
+    result = bounded(result)
     text = msgspec.json.encode(result).decode()
     return {"content": [{"type": "text", "text": text}], "structuredContent": result, "isError": is_error}
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from contextinfinity.client.contract import Client
 from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput
+from contextinfinity.mcp_server.result_size import LARGEST, cut
 
 SCHEME = "conversation://"
 MARKDOWN = "text/markdown"
 PAGE = 50
 MOST_TURNS = 200
-"""Turns of a conversation that its resource shows: the newest."""
 TEMPLATES: list[Json] = [
     {
         "uriTemplate": SCHEME + "{thread_id}",
@@ -44,9 +46,19 @@ async def read(client: Client, uri: str) -> Json:
     if not uri.startswith(SCHEME):
         raise InvalidInput(f"{uri[:80]!r} is not the URI of a conversation.", hint=f"It begins with {SCHEME}.")
     shown = await client.conversations.show(uri.removeprefix(SCHEME), limit=MOST_TURNS)
-    text = "\n\n".join(map(_written, shown.turns))
-    return {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": text}]}
+    return {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": _written(shown.turns)}]}
 
 
-def _written(turn: ShownTurn) -> str:
-    return f"**user** ({turn.created_at.isoformat()}, turn {turn.turn_id}):\n{turn.user}\n\n**assistant**:\n{turn.text}"
+def _written(turns: Sequence[ShownTurn]) -> str:
+    """Write the newest turns that fit ``LARGEST`` bytes, oldest first."""
+    written = list[str]()
+    size = 0
+    for turn in reversed(turns):
+        who = f"**user** ({turn.created_at.isoformat()}, turn {turn.turn_id})"
+        text = f"{who}:\n{cut(turn.user)}\n\n**assistant**:\n{cut(turn.text)}"
+        size += len(text.encode())
+        if size > LARGEST:
+            written.append("Earlier turns are left out; the tools search and read_conversation find them.")
+            break
+        written.append(text)
+    return "\n\n".join(reversed(written))
