@@ -11,8 +11,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from contextinfinity import HistoryStore
 from tests.doors.cix import Cix
-from tests.doors.server import Server
+from tests.doors.server import Server, pause
 
 pytestmark = pytest.mark.req("API-8")
 
@@ -44,9 +45,15 @@ class Rpc:
     def raw(self, text: str) -> Any:
         """Send something and return the next message that is not a notification."""
         self._socket.send(text)
-        return self._answer()
+        return self.answer()
 
-    def _answer(self) -> Any:
+    def send(self, *requests: dict[str, Any]) -> None:
+        """Send requests without waiting for an answer."""
+        for request in requests:
+            self._socket.send(json.dumps(request))
+
+    def answer(self) -> Any:
+        """Return the next message that is not a notification."""
         while True:
             message = json.loads(self._socket.recv(timeout=30))
             if isinstance(message, list) or "method" not in message:
@@ -207,3 +214,59 @@ def test_a_connection_stays_open_files_change_as_one_and_images_come_back(worksp
             rpc.call("get_current_state")["messages"],
         ):
             assert [message["images"] for message in messages] == [[PICTURE], []]
+
+
+@pytest.mark.req("API-8", "HISTORY-3", "HISTORY-5", "HISTORY-6")
+def test_the_sessions_of_a_workspace_are_those_of_its_repository(workspace: Server, tmp_path: Path) -> None:
+    file = HistoryStore(tmp_path / "repo" / ".contextinfinity")
+    known = file.append_message(None, "user", "where is the lamp?", images=[PICTURE], files=["harbour.py"])[
+        "session_id"
+    ]
+    file.append_message(known, "assistant", "in the tower", files_modified=["tower.py"], edit_results=[{"ok": True}])
+    Cix(workspace.folder).ask("a conversation about something else")
+    with Rpc(workspace) as rpc:
+        state = rpc.call("get_current_state")
+        assert state["session_id"] == known
+        assert [message["content"] for message in state["messages"]] == ["where is the lamp?", "in the tower"]
+        assert [one["session_id"] for one in rpc.call("history_list_sessions")] == [known]
+        question, answer = rpc.call("history_get_session", known)
+        assert (question["images"], question["files"]) == ([PICTURE], ["harbour.py"])
+        assert (answer["files_modified"], answer["edit_results"]) == (["tower.py"], [{"ok": True}])
+        assert rpc.call("history_search", "TOWER", "assistant")[0]["session_id"] == known
+        assert rpc.call("history_search", "something else") == []
+        status = rpc.call("get_history_status")
+        assert (status["session_id"], status["message_count"]) == (known, 2)
+        new = rpc.call("history_new_session")["session_id"]
+        assert rpc.call("get_current_state")["messages"] == []
+        assert rpc.call("get_history_status")["message_count"] == 0
+        rpc.call("chat_streaming", request_id="n1", message="a new start")
+        rpc.until("streamComplete", request_id="n1")
+        assert rpc.call("load_session_into_context", known)["message_count"] == 2
+        assert rpc.call("chat_streaming", request_id="n2", message="and the lens?")["session_id"] == known
+        rpc.until("streamComplete", request_id="n2")
+    assert file.get_session_messages(known)[2]["content"] == "and the lens?"
+    assert file.get_session_messages(new)[0]["content"] == "a new start"
+
+
+def test_a_request_id_is_taken_from_the_moment_it_is_sent(server: Server) -> None:
+    with Rpc(server, "?user_id=rpc-six") as rpc:
+        asked = {
+            "jsonrpc": "2.0",
+            "method": "LLMService.chat_streaming",
+            "params": ["same", "hang on", None, None, "hangs"],
+        }
+        rpc.send({**asked, "id": 1}, {**asked, "id": 2})
+        answers = [rpc.answer() for _ in range(2)]
+        assert sorted("error" in answer for answer in answers) == [False, True]
+        assert rpc.call("cancel_streaming", "same")["status"] == "cancelled"
+
+
+def test_a_message_is_answered_although_its_connection_closes_at_once(server: Server) -> None:
+    with Rpc(server, "?user_id=rpc-seven") as rpc:
+        params = ["r7", "hang on", None, None, "hangs"]
+        rpc.send({"jsonrpc": "2.0", "id": 1, "method": "LLMService.chat_streaming", "params": params})
+    with Rpc(server, "?user_id=rpc-seven") as rpc:
+        while not (streams := rpc.call("get_current_state")["streams"]) or not streams[0]["content"]:
+            pause()
+        assert rpc.call("cancel_streaming", "r7")["status"] == "cancelled"
+        assert rpc.call("get_current_state")["messages"][0]["content"] == "hang on"

@@ -118,7 +118,7 @@ class WorkspaceConversations(LocalConversations):
     ) -> AsyncIterator[StampedEvent]:
         thread_id = self.store.new_session() if thread_id == NEW else thread_id
         how = {**self._how(how)}
-        session = await self._find_or_import(thread_id, how)
+        session = await self.find_or_import(thread_id, how)
         thread_id = thread_id if session is None else session.id
         name = thread_id if session is None else session.external_id or session.id
         turns = await self._turns(session, how, name)
@@ -129,7 +129,6 @@ class WorkspaceConversations(LocalConversations):
             opened = self.workspace.files.get_files()
         if dropped := [path for path in before if path not in opened]:
             self.warn(f"No longer in the context: {', '.join(dropped)}. The file is gone or can no longer be read.")
-        self.store.session_id = name
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
             if isinstance(stamped.event, TurnStarted):
                 register(self._data_dir, Registration(stamped.event.thread_id, self.store.folder, name))
@@ -161,8 +160,9 @@ class WorkspaceConversations(LocalConversations):
         images, self._images = tuple(self._images), []
         return Message(role="user", blocks=(*blocks, *images))
 
-    async def _find_or_import(self, thread_id: str, how: SendFields) -> Session | None:
+    async def find_or_import(self, thread_id: str, how: SendFields | None = None) -> Session | None:
         """Return the thread; one that only the history file contains is imported."""
+        how = self._how(how or {})
         named = how.get("user_id"), how.get("org_id")
         owner = Owner(user_id=named[0] or "local", org_id=named[1] or "") if any(named) else None
         try:

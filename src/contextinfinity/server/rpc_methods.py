@@ -1,15 +1,16 @@
-"""The methods of ``/rpc``: sessions, answers that stream, and the files of a workspace, for one owner."""
+"""The methods of ``/rpc``: sessions, answers that stream, and the files of a workspace, for one owner.
+
+With a workspace the sessions are those of its history file, otherwise all conversations of the owner.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +20,11 @@ import msgspec
 
 from contextinfinity.client.contract import Conversations, StampedEvent
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.results import ShownTurn
 from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.events import Delta, TurnDone, TurnStarted
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock
-from contextinfinity.domain.session import NewSession
 from contextinfinity.errors import FileRefused, InvalidInput, NotFound, Refused, TooLarge
+from contextinfinity.server.rpc_sessions import LedgerSessions, WorkspaceSessions
 from contextinfinity.settings import Server
 from contextinfinity.workspace.listing import NEVER
 
@@ -37,7 +37,7 @@ METHODS = frozenset(
         *("cancel_streaming", "set_selected_files", "get_selected_files", "get_context_breakdown"),
     }
 )
-PAGE, MOST_LISTED, PREVIEW = 500, 200, 100
+MOST_LISTED = 200
 CHUNK_SECONDS = 0.05
 """How often a growing answer is sent at most."""
 _IMAGE = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=]+)\Z")
@@ -50,8 +50,8 @@ class RpcStream:
     """An answer that is running."""
 
     request_id: str
-    session_id: str
-    turn_id: str
+    session_id: str = ""
+    turn_id: str = ""
     content: str = ""
 
 
@@ -70,6 +70,13 @@ class UserState:
         self.listeners.add(listener)
         return lambda: self.listeners.discard(listener)
 
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something that does not end with a connection."""
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
     def notify(self, method: str, **params: Any) -> None:
         """Notify every connection of the owner."""
         for listener in [*self.listeners]:
@@ -82,6 +89,9 @@ class LLMService:
     def __init__(self, client: LocalClient, state: UserState, server: Server) -> None:
         self.state = state
         self._client, self._root, self._longest = client, server.workspace, server.max_message_chars
+        self._sessions = (
+            WorkspaceSessions(client, state, self._workspace) if self._root else LedgerSessions(client, state)
+        )
 
     # --- sessions ---
 
@@ -90,65 +100,43 @@ class LLMService:
         if not query.strip():
             return []
         limit = max(1, min(limit, MOST_LISTED))
-        found = (await self._client.past.search(query, limit=limit)).hits
-        hits = [
-            {"session_id": hit.thread_id, "role": hit.role, "content": hit.text, "timestamp": hit.created_at}
-            for hit in found
-            if role in (None, hit.role)
-        ]
-        if hits:
+        if hits := await self._sessions.search(query, role, limit):
             return hits
-        needle = query.casefold()
-        messages = await self._messages(self.state.session_id) if self.state.session_id else []
+        needle, session_id = query.casefold(), await self._sessions.current()
+        messages = [] if session_id is None else await self.history_get_session(session_id)
         return [one for one in messages if needle in one["content"].casefold() and role in (None, one["role"])][:limit]
 
     async def history_get_session(self, session_id: str) -> list[dict[str, Any]]:
         """Return all messages of a session; none if it is unknown."""
         try:
-            return await self._messages(session_id)
+            return await self._sessions.messages(session_id)
         except NotFound:
             return []
 
     async def history_list_sessions(self, limit: int = 50) -> list[dict[str, Any]]:
         """Return the sessions, most recently used first."""
-        found = await self._client.threads.list(limit=max(1, min(limit, MOST_LISTED)))
-        return [
-            {
-                "session_id": one.thread_id,
-                "timestamp": one.updated_at,
-                "message_count": 2 * one.turns,
-                "preview": (one.opening or one.said)[:PREVIEW],
-                "first_role": "user",
-            }
-            for one in found
-        ]
+        return await self._sessions.newest(max(1, min(limit, MOST_LISTED)))
 
     async def history_new_session(self) -> dict[str, Any]:
         """Start a session."""
-        made = await self._client.threads.create(NewSession())
-        self.state.session_id = made.thread_id
-        return {"session_id": made.thread_id}
+        return {"session_id": await self._sessions.begin()}
 
     async def load_session_into_context(self, session_id: str) -> dict[str, Any]:
         """Continue a session; returns its messages."""
-        thread = await self._client.threads.get(session_id)
-        self.state.session_id = thread.thread_id
-        messages = await self._messages(thread.thread_id)
-        return {"session_id": thread.thread_id, "message_count": len(messages), "messages": messages}
+        messages = await self._sessions.messages(session_id)
+        session_id = await self._sessions.resume(session_id)
+        return {"session_id": session_id, "message_count": len(messages), "messages": messages}
 
     async def get_history_status(self) -> dict[str, Any]:
         """Return how full the history is: tokens, trigger, percent, session, messages."""
-        session_id = await self._restored()
-        if session_id is None:
-            return {"session_id": None, "message_count": 0, "history_tokens": 0, "trigger": 0, "percent": 0.0}
-        return await self._client.history_status(session_id)
+        return await self._sessions.status()
 
     async def get_current_state(self) -> dict[str, Any]:
         """Return the current session with its messages, the open files, and the answers that are running."""
-        session_id = await self._restored()
+        session_id = await self._sessions.current()
         return {
             "session_id": session_id,
-            "messages": [] if session_id is None else await self._messages(session_id),
+            "messages": [] if session_id is None else await self.history_get_session(session_id),
             "selected_files": await self.get_selected_files(),
             "streams": list(self.state.streams.values()),
         }
@@ -168,22 +156,30 @@ class LLMService:
             raise InvalidInput(f"The request {request_id} is running.", hint="Use a unique id for each request.")
         if len(message) > self._longest:
             raise TooLarge(f"The message has more than {self._longest} characters.")
-        if files is not None:
-            await self.set_selected_files(files)
-        session_id = await self._restored()
         content: tuple[ContentBlock, ...] = (TextBlock(text=message), *map(_image, images or ()))
-        events = self._running_answers().send(session_id or "new", content, model=model)
-        started = (await anext(events)).event
-        if not isinstance(started, TurnStarted):
-            raise Refused("The message was not accepted.", hint="Send it again.")
-        stream = RpcStream(request_id, started.thread_id, started.turn_id)
-        self.state.session_id = started.thread_id
-        self.state.streams[request_id] = stream
-        task = asyncio.ensure_future(self._pass_on(stream, events))
-        self.state.tasks.add(task)
-        task.add_done_callback(self.state.tasks.discard)
+        stream = self.state.streams[request_id] = RpcStream(request_id)
+        await asyncio.shield(self.state.run(self._start(stream, content, files, model)))
         shown = {"session_id": stream.session_id, "turn_id": stream.turn_id}
         return {"status": "started", "request_id": request_id, **shown}
+
+    async def _start(
+        self, stream: RpcStream, content: tuple[ContentBlock, ...], files: list[str] | None, model: str | None
+    ) -> None:
+        """Send a message and follow its answer; the connection that asked for it may close meanwhile."""
+        try:
+            if files is not None:
+                await self.set_selected_files(files)
+            stream.session_id = await self._sessions.current() or await self._sessions.begin()
+            conversations: Conversations = self._workspace() if self._root else self._client.conversations
+            events = conversations.send(stream.session_id, content, model=model)
+            started = (await anext(events)).event
+            if not isinstance(started, TurnStarted):
+                raise Refused("The message was not accepted.", hint="Send it again.")
+        except BaseException:
+            del self.state.streams[stream.request_id]
+            raise
+        stream.turn_id = started.turn_id
+        self.state.run(self._pass_on(stream, events))
 
     async def _pass_on(self, stream: RpcStream, events: AsyncIterator[StampedEvent]) -> None:
         """Send notifications as an answer grows; a new connection gets the whole text with the next chunk."""
@@ -205,7 +201,8 @@ class LLMService:
 
     async def cancel_streaming(self, request_id: str) -> dict[str, Any]:
         """Stop a running answer; what was shown of it is kept."""
-        if (stream := self.state.streams.get(request_id)) is None:
+        stream = self.state.streams.get(request_id)
+        if stream is None or not stream.turn_id:
             raise NotFound(f"No answer to {request_id} is running.", hint="It may have finished.")
         turn = await self._client.conversations.cancel(stream.turn_id)
         return {"status": turn.outcome, "request_id": request_id}
@@ -281,42 +278,6 @@ class LLMService:
         if owner is None or (owner.user_id, owner.org_id) == ("local", ""):
             return ""
         return f"users/{hashlib.sha256(f'{owner.org_id}/{owner.user_id}'.encode()).hexdigest()[:32]}"
-
-    def _running_answers(self) -> Conversations:
-        return self._workspace() if self._root else self._client.conversations
-
-    async def _restored(self) -> str | None:
-        """Return the current session; initially the most recently used one."""
-        if self.state.session_id is None:
-            newest = await self._client.threads.list(limit=1)
-            self.state.session_id = newest[0].thread_id if newest else None
-        return self.state.session_id
-
-    async def _messages(self, session_id: str) -> list[dict[str, Any]]:
-        turns: list[ShownTurn] = []
-        before = None
-        while page := (await self._client.conversations.show(session_id, limit=PAGE, before=before)).turns:
-            turns[:0] = page
-            before = page[0].turn_seq
-        return [
-            {"id": f"{turn.turn_id}-{role}", "session_id": turn.thread_id, "timestamp": turn.created_at, "role": role}
-            | {"content": content, "files": [], "images": images}
-            for turn in turns
-            for role, content, images in (
-                ("user", turn.user, await self._images_of(turn)),
-                ("assistant", turn.assistant, []),
-            )
-            if content or images
-        ]
-
-    async def _images_of(self, turn: ShownTurn) -> list[str]:
-        """Return the images of a message as data URIs."""
-        found = []
-        for number in range(1, turn.images + 1):
-            with suppress(NotFound):  # it was deleted
-                data, kind = await self._client.images.get(turn.turn_id, number)
-                found.append(f"data:{kind};base64,{base64.b64encode(data).decode()}")
-        return found
 
 
 def _image(uri: str) -> ImageBlock:
