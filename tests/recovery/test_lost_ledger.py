@@ -49,6 +49,13 @@ def overwrite(ledger: Path) -> None:
     ledger.write_bytes(b"<html>" * 1000)
 
 
+def of_another_program(ledger: Path) -> None:
+    ledger.unlink()
+    connection = apsw.Connection(str(ledger))
+    connection.execute("CREATE TABLE invoice (id INTEGER)")
+    connection.close()
+
+
 def content(ledger: Path) -> bytes | None:
     return ledger.read_bytes() if ledger.exists() else None
 
@@ -60,7 +67,7 @@ def restore(backup: Path, ledger: Path) -> None:
     shutil.copy(backup, ledger)
 
 
-LOSSES = [remove, empty, empty_database, replace, overwrite]
+LOSSES = [remove, empty, empty_database, replace, overwrite, of_another_program]
 Loss = Callable[[Path], None]
 
 

@@ -17,7 +17,8 @@ from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.doors.cix import Cix
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = (["sessions"], ["show", "last"], ["search", "heron"], ["context", "last"], ["ask", "hello"], ["doctor"])
+READING = (["sessions"], ["show", "last"], ["search", "heron"], ["context", "last"])
+COMMANDS = (*READING, ["ask", "hello"], ["pin", "last", "a fact"], ["doctor"])
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
@@ -86,13 +87,14 @@ def test_a_read_only_data_dir_is_listed_shown_and_searched(tmp_path: Path, left:
     if left == "with a log, without its index":
         (folder / "ledger.db-shm").unlink()
     before = sorted(folder.iterdir())
-    listed, shown, found, context, asked, looked = run_read_only(folder)
+    listed, shown, found, context, asked, pinned, looked = run_read_only(folder)
     assert [one["thread_id"] for one in json.loads(listed[1])["sessions"]] == [thread]
     assert json.loads(shown[1])["turns"][0]["user"] == "Where does the heron nest?"
     assert "heron" in json.loads(found[1])["hits"][0]["text"]
     assert "failed" not in found[2]
-    assert [one[0] for one in (listed, shown, found, context, asked)] == [0, 0, 0, 0, 1]
+    assert [one[0] for one in (listed, shown, found, context, asked, pinned)] == [0, 0, 0, 0, 1, 1]
     assert "cannot be written (Read-only file system)" in asked[2]
+    assert "cannot be written" in pinned[2]
     assert "ledger_unreadable" not in looked[1]
     assert sorted(folder.iterdir()) == before
 
@@ -143,12 +145,14 @@ def test_a_full_disk_can_be_read(tmp_path: Path, is_open: bool) -> None:
     full = tmp_path / "full"
     full.mkdir()
     done = run(FULL, str(cix.folder), sys.executable, FILL + PROGRAM, json.dumps(COMMANDS), str(full))
-    listed, shown, found, context, asked, _ = done
+    listed, shown, found, context, asked, pinned, _ = done
     assert [one["thread_id"] for one in json.loads(listed[1])["sessions"]] == [thread]
     assert json.loads(shown[1])["turns"][0]["user"] == "Where does the heron nest?"
     assert "heron" in json.loads(found[1])["hits"][0]["text"]
-    assert [one[0] for one in (listed, shown, found, context, asked)] == [0, 0, 0, 0, 1]
+    assert [one[0] for one in (listed, shown, found, context, asked, pinned)] == [0, 0, 0, 0, 1, 1]
     assert "the disk is full" in asked[2]
+    assert "the disk is full" in pinned[2]
+    assert "Make the folder" not in pinned[2]
 
 
 @pytest.mark.req("METRICS-3")

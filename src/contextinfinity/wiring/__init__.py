@@ -142,7 +142,7 @@ def open_store(settings: Settings, *, ends_soon: bool = False) -> Store:
         is_full = ends_soon and isinstance(error, LedgerFull)
         if (can_be_written and not is_full) or not path.is_file():
             raise
-        return SqliteStore(path, read_only=True, data_dir=settings.data_dir)
+        return SqliteStore(path, unwritable=error, data_dir=settings.data_dir)
 
 
 def _open_postgres(settings: Settings) -> Store:

@@ -31,6 +31,7 @@ from contextinfinity_testing.stores.index import IndexSuite
 from contextinfinity_testing.stores.lanes import LaneSuite
 from contextinfinity_testing.stores.logs import LogSuite
 from contextinfinity_testing.stores.memories import MemorySuite
+from contextinfinity_testing.stores.owners import OwnerSuite
 from contextinfinity_testing.stores.phases import PhaseSuite
 from contextinfinity_testing.stores.pins import PinSuite
 from contextinfinity_testing.stores.prefix_hashes import PrefixHashSuite
@@ -77,6 +78,7 @@ class StoreSuite(
     PrefixHashSuite,
     BrokenRequestSuite,
     RequestSuite,
+    OwnerSuite,
     RefusalSuite,
     ConcurrencySuite,
     ClosingSuite,
@@ -103,6 +105,7 @@ __all__ = [
     "LogSuite",
     "MemorySuite",
     "NamespaceSuite",
+    "OwnerSuite",
     "PhaseSuite",
     "PinSuite",
     "PrefixHashSuite",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain.ids import Position, new_id, now
 from contextinfinity.domain.memory import Memory, NewMemory, Recall, container_tags
@@ -41,14 +42,8 @@ async def contents(store: Store, branch: Branch, question: str = "", owner: Owne
         at=MOMENT + timedelta(days=30),
         oldest=MOMENT - timedelta(days=60),
     )
-    recalled = await store.memories.recall(_with(asked, more))
+    recalled = await store.memories.recall(replace(asked, **more))
     return [each.memory.content for each in (recalled.found if question else recalled.standing)]
-
-
-def _with(asked: Recall, more: dict[str, object]) -> Recall:
-    from msgspec.structs import replace
-
-    return replace(asked, **more)
 
 
 class MemorySuite:

@@ -49,7 +49,8 @@ OVERWRITE_SECONDS = 0.1
 class SqliteDatabase:
     """One ledger file: a writer and a few readers.
 
-    ``read_only``: it is on a read-only medium. ``data_dir``: the folder with the ledger's identity file.
+    ``unwritable``: the error that opening it for writing raised; then it is only read, and every write raises this
+    error. ``data_dir``: the folder with the ledger's identity file.
     """
 
     def __init__(
@@ -58,10 +59,11 @@ class SqliteDatabase:
         *,
         vfs: str | None = None,
         patience: float = BUSY_SECONDS,
-        read_only: bool = False,
+        unwritable: LedgerError | None = None,
         data_dir: Path | None = None,
     ) -> None:
         self.path = path
+        self._unwritable = unwritable
         self._vfs = vfs
         self._data_dir = data_dir
         self.writing_waits, self.reading_waits = BusyWaits(), BusyWaits()
@@ -70,8 +72,8 @@ class SqliteDatabase:
         refuse_lost(path, known)
         self._writer: Writer | None = None
         self._place: LedgerFile | None = None
-        """The check that the open file is still at its path; None if it is read-only."""
-        if read_only:
+        """The check that the open file is still at its path; None if it is only read."""
+        if unwritable is not None:
             self._refuse_unreadable(known)
         else:
             connection = self._open(known, vfs, patience)
@@ -86,7 +88,7 @@ class SqliteDatabase:
 
         def for_reading(is_patient: bool) -> apsw.Connection:
             waits = (patience, self.reading_waits) if is_patient else (0.0, None)
-            if read_only:
+            if unwritable is not None:
                 return connect_unwritable(path, patience=waits[0], waits=waits[1])
             self.check_place()
             return connect(name, vfs=vfs, read_only=True, patience=waits[0], waits=waits[1])
@@ -181,7 +183,7 @@ class SqliteDatabase:
     @property
     def refused(self) -> LedgerError | None:
         """Why the last write failed, or the next one will; None if there is no such reason."""
-        return self._unwritable() if self._writer is None else self._writer.refused or self._full()
+        return self._unwritable if self._writer is None else self._writer.refused or self._full()
 
     def _full(self) -> LedgerFull | None:
         """Return an error if the disk is full: small writes may still fit into the log, the next message may not."""
@@ -204,9 +206,7 @@ class SqliteDatabase:
         self._place = None
 
     def _writing(self) -> Writer:
-        if self._writer is None:
-            raise self._unwritable()
+        if self._unwritable is not None:
+            raise type(self._unwritable)(self._unwritable.message, hint=self._unwritable.hint)
+        assert self._writer is not None  # noqa: S101 - only a ledger that cannot be written has no writer
         return self._writer
-
-    def _unwritable(self) -> LedgerReadOnly:
-        return LedgerReadOnly(f"The ledger {self.path} is read-only.")

@@ -16,9 +16,10 @@ from pathlib import Path
 import apsw
 
 from contextinfinity.domain.ids import now
-from contextinfinity.errors import LedgerLost, LedgerReadOnly, LedgerUnlocked
+from contextinfinity.errors import LedgerError, LedgerForeign, LedgerLost, LedgerReadOnly, LedgerUnlocked
 from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.sqlite.connection import open_database
+from contextinfinity.storage.sqlite.migrate import version_of
 
 FRONT_BYTES = 65_536
 """The identity is within this many bytes at the start of the file: ``schema_version`` is its first table."""
@@ -56,14 +57,14 @@ def identity_of(connection: apsw.Connection) -> str:
 
 
 def refuse_lost(path: Path, known: str | None) -> None:
-    """Raise ``LedgerLost`` if a ledger was here and its file is missing, empty or not a database.
+    """Raise ``LedgerLost`` if a ledger was here and its file is missing, empty or no ledger.
 
     Call this before SQLite opens the file, because SQLite deletes the log of an empty file. A non-empty log or a spool
     also proves that there was a ledger.
     """
     had_log = _size(Path(f"{path}-wal")) > 0  # first: a new ledger's file is written before its log
     if _size(path) > 0:
-        if known is not None and not _is_database(path):
+        if known is not None and not _is_ledger(path):
             raise LedgerLost(f"The file {path} is not a ledger any more: it was overwritten or damaged.")
         return
     if known is None and not had_log and not any(Path(f"{path}-spool").glob("*.spool")):
@@ -227,18 +228,18 @@ def _file(name: str, least: int) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino) if found.st_size >= least else None
 
 
-def _is_database(path: Path) -> bool:
-    """Return whether SQLite can read a file; False only if it is not a database.
+def _is_ledger(path: Path) -> bool:
+    """Return whether a file is a ledger; False only if it is no database, or a database of another program.
 
     The file is opened with SQLite, since closing it any other way would drop this process's locks on it; and as
     immutable, so that no log or index is created.
     """
     try:
         with closing(open_database(path, flags=apsw.SQLITE_OPEN_READONLY, parameters="immutable=1")) as connection:
-            connection.execute("PRAGMA schema_version").fetchall()
-    except apsw.NotADBError:
+            version_of(connection, str(path))
+    except (apsw.NotADBError, LedgerForeign):
         return False
-    except apsw.Error:  # opening it later reports the error
+    except (apsw.Error, LedgerError):  # opening it later reports the error
         return True
     return True
 

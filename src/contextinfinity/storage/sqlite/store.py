@@ -23,8 +23,8 @@ class SqliteStore(LedgerStore):
     """``Store`` on a SQLite file; without a path in memory, for this process and until it is closed.
 
     ``vfs`` names a SQLite VFS; tests use it to inject disk faults. ``patience`` is the lock timeout in seconds, after
-    which ``LedgerBusy`` is raised. With ``read_only`` every write raises ``LedgerReadOnly``. ``data_dir`` is the folder
-    with the ledger's identity file.
+    which ``LedgerBusy`` is raised. ``unwritable``: why the ledger can only be read; every write raises it. ``data_dir``
+    is the folder with the ledger's identity file.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SqliteStore(LedgerStore):
         *,
         vfs: str | None = None,
         patience: float = BUSY_SECONDS,
-        read_only: bool = False,
+        unwritable: LedgerError | None = None,
         data_dir: Path | None = None,
     ) -> None:
         self.database: SqliteDatabase
@@ -45,7 +45,9 @@ class SqliteStore(LedgerStore):
         else:
             self._use = None if data_dir is None else _use(data_dir)
             try:
-                self.database = SqliteDatabase(path, vfs=vfs, patience=patience, read_only=read_only, data_dir=data_dir)
+                self.database = SqliteDatabase(
+                    path, vfs=vfs, patience=patience, unwritable=unwritable, data_dir=data_dir
+                )
             except BaseException:
                 self._end_use()
                 raise
