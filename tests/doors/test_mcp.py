@@ -117,13 +117,13 @@ async def test_a_token_opens_what_is_its_users(tmp_path: Path) -> None:
     assert server.post("/mcp", call).status_code == 401
     assert server.http.post("/mcp?user_id=ann", json=call, headers=as_bob).status_code == 403
     for headers, is_hers in ((as_ann, True), (as_bob, False)):
-        async with httpx2.AsyncClient(trust_env=False, headers=headers) as http:
-            async with client_of(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client:
-                if not is_hers:
-                    await finds_nothing(client, turn, memory["id"])
-                    continue
-                [listed] = (await called(client, "list_conversations"))["conversations"]
-                assert listed["thread_id"] == turn["thread_id"]
+        http = httpx2.AsyncClient(trust_env=False, headers=headers)
+        async with http, client_of(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client:
+            if not is_hers:
+                await finds_nothing(client, turn, memory["id"])
+                continue
+            [listed] = (await called(client, "list_conversations"))["conversations"]
+            assert listed["thread_id"] == turn["thread_id"]
     kept = server.http.get("/memories", headers=as_ann).json()["memories"]
     assert [each["id"] for each in kept] == [memory["id"]]
     server.stop()
