@@ -45,8 +45,9 @@ def fold(
 
 def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix fold --undo") -> None:
     """Print what a fold does or did; ``by`` and ``undone_by`` are the commands to name."""
-    from contextinfinity.cli.output import remark
+    from contextinfinity.cli.output import console, remark
     from contextinfinity.text.terminal.control_characters import printable
+    from contextinfinity.text.terminal.summary_diff import side_by_side
 
     if shown.case == "none":
         covered = shown.covers_turn_seq
@@ -54,7 +55,7 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
         return remark(f"Nothing to fold: {others} stay verbatim.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays)):
         typer.echo(printable(line))
-    _print_summaries(shown)
+    console().print(side_by_side(shown.summary_before, shown.summary))
     for line in _turns("retired", shown.retired):
         typer.echo(printable(line))
     if shown.notice:
@@ -64,24 +65,6 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
 
 def _turns(verb: str, lines: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{verb}  {line}" for line in lines)
-
-
-def _print_summaries(shown: ShownFold) -> None:
-    """Print the old and the new summary side by side; new lines are marked with a plus."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from contextinfinity.cli.output import console
-    from contextinfinity.text.terminal.control_characters import printable
-
-    old, new = shown.summary_before.splitlines(), shown.summary.splitlines()
-    known = {*old}
-    table = Table("summary before", "summary after", box=None, pad_edge=False, expand=True)
-    left = [printable(line) for line in old] or ["(none)"]
-    right = [("  " if line in known else "+ ") + printable(line) for line in new]
-    for place in range(max(len(left), len(right))):
-        table.add_row(*(Text(side[place] if place < len(side) else "") for side in (left, right)))
-    console().print(table)
 
 
 def _spent(shown: ShownFold) -> str:

@@ -103,7 +103,7 @@ async def test_a_fold_is_previewed_made_and_undone(own_example: Path) -> None:
         await bench.sees("Preview: the summary covers turns up to", "Turns to fold")
         states = bench.header("state")
         await bench.press("end")
-        await bench.sees("+#12 user: The budget is 450 EUR")
+        await bench.sees("summary before", "summary after", "+ #12 user: The budget is 450")
         assert bench.header("state") == states, "a preview changes nothing"
         await bench.press("f")
         await bench.until(lambda: bench.header("state") > states)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import unified_diff
 from typing import ClassVar
 
 from rich.console import Group, RenderableType
@@ -11,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from contextinfinity.client.results import ShownFold
 from contextinfinity.text.terminal.control_characters import printable
+from contextinfinity.text.terminal.summary_diff import one_column, side_by_side
 from contextinfinity.tui.panels.panel import TextPanel
 from contextinfinity.tui.turn_view import tokens
 
@@ -68,16 +68,18 @@ class FoldsPanel(TextPanel):
         return self._shown(await conversation.call(undo))
 
     def _shown(self, fold: ShownFold) -> None:
-        self.show(fold_view(fold))
+        self.show(fold_view(fold, plain=self.look.plain))
         if fold.committed:
             self.post_message(self.ConversationChanged())
 
 
-def fold_view(fold: ShownFold) -> Group:
-    """Draw a fold: what it does, the turns that leave, and the summary as a diff."""
+def fold_view(fold: ShownFold, *, plain: bool) -> Group:
+    """Draw a fold: what it does, the turns that leave, and the summary before and after it."""
+    before, after = fold.summary_before, fold.summary
+    summaries = one_column(before, after) if plain else [side_by_side(before, after)]
     if fold.case == "none":
         covered = f"The summary covers the turns up to {fold.covers_turn_seq}:\n" if fold.covers_turn_seq else ""
-        return Group(Text("Nothing to fold: the newest turns stay verbatim."), Text(covered), *_diff(fold))
+        return Group(Text("Nothing to fold: the newest turns stay verbatim."), Text(covered + printable(after)))
     done = {"unfold": "Undone"}.get(fold.case, "Folded" if fold.committed else "Preview")
     parts: list[RenderableType] = [
         Text(f"{done}: the summary covers turns up to {fold.covers_turn_seq} (before: {fold.covered}).", style="bold"),
@@ -98,12 +100,4 @@ def fold_view(fold: ShownFold) -> Group:
         if lines:
             parts.append(Text(f"\n{title}", style="bold"))
             parts.extend(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines[-LISTED:])
-    parts += [Text("\nSummary", style="bold"), *_diff(fold)]
-    return Group(*parts)
-
-
-def _diff(fold: ShownFold) -> list[Text]:
-    before, after = printable(fold.summary_before).splitlines(), printable(fold.summary).splitlines()
-    styles = {"+": "green", "-": "red"}
-    lines = [*unified_diff(before, after, lineterm="", n=len(after) + len(before))][3:]  # without the file names
-    return [Text(line, style=styles.get(line[:1], "")) for line in lines or [f"  {line}" for line in after]]
+    return Group(*parts, Text("\nSummary", style="bold"), *summaries)
