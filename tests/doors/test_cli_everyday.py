@@ -98,7 +98,7 @@ def test_a_persona_gives_a_new_conversation_its_instructions(cix: Cix) -> None:
     assert "Answer as a pirate." in str(cix.json("context", cix.turns()[-1]["turn_id"]))
 
 
-@pytest.mark.req("CLI-1", "CLI-2", "SAFE-3")
+@pytest.mark.req("CLI-1", "CLI-2", "SAFE-3", "SAFE-4")
 def test_the_chat_takes_dropped_files_and_messages_from_an_editor(
     cix: Cix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,3 +124,9 @@ def test_the_chat_takes_dropped_files_and_messages_from_an_editor(
     assert "image" in str(cix.json("context", cix.turns()[0]["turn_id"]))
     assert second == "begun and more\nlines"
     assert list(cix.folder.glob("chat_history.*")) == []
+    typed = cix.folder / "chat_history"
+    assert b"what are these" in typed.read_bytes()
+    for turn in (1, 2):
+        cix.json("delete", "last", "--turn", str(turn), "--yes")
+    assert not [words for words in (b"what are these", b"begun") if words in typed.read_bytes()]
+    assert b"/nowhere/at/all.txt" in typed.read_bytes(), "lines that are in no deleted message stay"

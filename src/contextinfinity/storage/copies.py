@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +41,10 @@ LOOK_SECONDS, BACKUP_SECONDS = 0.05, 10.0
 """Polling interval and longest wait of a deletion for a backup that another process is writing."""
 LEFT_SECONDS = 86_400.0
 """Age from which an unfinished journal of an unknown step is removed; two ledgers may share a data_dir."""
+
+
+_COMMAND = re.compile(r"\A/\w*")
+"""How a typed line begins that is a command; a message that begins with a slash is typed with two."""
 
 
 class Copy(Protocol):
@@ -218,11 +223,14 @@ class TypedLines:
             unfinished.unlink(missing_ok=True)
 
     async def clear_turn(self, turn: Turn) -> None:
-        """Remove lines of the session with the words of the turn."""
-        said = turn.user_message.rendered_text.strip()
-        await asyncio.to_thread(
-            typed_lines.keep_only, self._file, lambda line: line.session != turn.session_id or line.text.strip() != said
-        )
+        """Remove lines whose words the turn's message contains: attachments follow them, a command may precede them."""
+        said = turn.user_message.rendered_text
+
+        def is_kept(line: typed_lines.TypedLine) -> bool:
+            words = _COMMAND.sub("", line.text).strip()
+            return line.session not in (None, turn.session_id) or not words or words not in said
+
+        await asyncio.to_thread(typed_lines.keep_only, self._file, is_kept)
 
 
 class RefusedSpools:
