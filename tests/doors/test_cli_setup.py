@@ -55,7 +55,7 @@ def test_a_setup_keeps_what_is_in_the_file_and_asks_nothing_without_a_terminal(
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     before = (config := cix.folder / "config.toml").read_text("utf-8")
     assert "--vendor" in cix("setup").stderr
-    assert "no vendor" in cix("setup", "--vendor", "acme").stderr
+    assert "no vendor" in cix("setup", "--vendor", "nobody").stderr
     done = cix.json("setup", "--vendor", "anthropic", "--model-id", "claude-sonnet-5", "--name", "claude", "--no-test")
     assert (done["model"], done["tested"]) == ("claude", False)
     assert before.strip() in config.read_text("utf-8")

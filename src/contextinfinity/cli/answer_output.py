@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from contextinfinity.cli.output import remark
+from contextinfinity.cli.output import print_notice
 from contextinfinity.cli.thread_choice import place
 from contextinfinity.errors import InvalidInput
 
@@ -91,11 +91,11 @@ class PlainAnswer:
             say(event.question)
             self.in_line = True
         elif isinstance(event, ToolCalled | Retrying):
-            remark(f"\n{aside(event)}" if self.in_line else aside(event))
+            print_notice(f"\n{describe_event(event)}" if self.in_line else describe_event(event))
             self.in_line = False
 
 
-def aside(event: ToolCalled | Retrying) -> str:
+def describe_event(event: ToolCalled | Retrying) -> str:
     """Describe a tool call or retry in one line."""
     from contextinfinity.cli.output import one_line
     from contextinfinity.domain.events import Retrying
@@ -108,18 +108,18 @@ def aside(event: ToolCalled | Retrying) -> str:
     return one_line(f"[{event.name} {'failed' if event.is_error else 'done'}]")
 
 
-def way(
-    work: EngineThread, means: CommonOptions, session: str, branch: str | None, model: str | None
+def conversation_and_options(
+    work: EngineThread, options: CommonOptions, session: str, branch: str | None, model: str | None
 ) -> tuple[str, SendFields]:
     """Return (conversation, send options) for a question."""
     if model is not None:
         check_model(model, work.do(work.client.conversations.models()))
-    fields: SendFields = {"user_id": means.named_user, "model": model}
+    fields: SendFields = {"user_id": options.named_user, "model": model}
     if session == NEW:
         if branch is not None:
             raise InvalidInput("A new conversation has no branches to choose from.", hint="Name one with --session.")
         return NEW, fields
-    thread_id, fields["branch_id"] = place(work, means, session, branch)
+    thread_id, fields["branch_id"] = place(work, options, session, branch)
     return thread_id, fields
 
 
@@ -135,16 +135,16 @@ def why_incomplete(work: EngineThread, turn_id: TurnId) -> str:
     return f"The answer is incomplete: {REASONS.get(reason, reason or 'the provider gave no reason')}."
 
 
-def remark_on(work: EngineThread, turn: FinishedTurn) -> None:
+def print_outcome(work: EngineThread, turn: FinishedTurn) -> None:
     """Print how a turn ended, if its text does not show it."""
     if turn.error is not None:
-        remark(f"{turn.error.message} {turn.error.hint}".rstrip())
+        print_notice(f"{turn.error.message} {turn.error.hint}".rstrip())
     elif turn.outcome == "cancelled":
-        remark("[stopped]")
+        print_notice("[stopped]")
     elif turn.outcome == "incomplete":
-        remark(f"[{why_incomplete(work, turn.turn_id)}]")
+        print_notice(f"[{why_incomplete(work, turn.turn_id)}]")
     elif turn.outcome == "paused":
-        remark("[the model waits for its tools]")
+        print_notice("[the model waits for its tools]")
 
 
 def check_model(model: str, known: tuple[str, ...]) -> None:

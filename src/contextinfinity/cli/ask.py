@@ -12,7 +12,7 @@ import typer
 from contextinfinity.cli.attachments import content_of, read_file, read_image
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
 from contextinfinity.cli.new_conversation import Files, Images, PersonaName, System, instructions_of
-from contextinfinity.cli.output import remark
+from contextinfinity.cli.output import print_notice
 from contextinfinity.cli.workspace_option import Folder, question_target
 from contextinfinity.errors import InvalidInput
 
@@ -47,7 +47,7 @@ NO_MATERIAL = AskInput()
 
 @command
 def ask(
-    means: CommonOptions,
+    options: CommonOptions,
     question: Question = None,
     session: Session = "new",
     branch: Branch = None,
@@ -55,29 +55,29 @@ def ask(
     material: AskInput = NO_MATERIAL,
 ) -> None:
     """Ask one question and print the answer."""
-    from contextinfinity.cli.answer_output import NEW, Answer, PlainAnswer, has_failed, remark_on
+    from contextinfinity.cli.answer_output import NEW, Answer, PlainAnswer, has_failed, print_outcome
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json, say
     from contextinfinity.cli.weights_download import prepare
 
     files = [*map(read_file, material.file or ()), *map(read_image, material.image or ())]
     content = content_of(_with_standard_input(question), files)
-    new = instructions_of(means, session, material.system, material.persona, model)
+    new = instructions_of(options, session, material.system, material.persona, model)
     model = new.model
-    prepare(means, model, creates=session == NEW)
-    with working(means, creates=session == NEW) as work:
-        thread, fields = question_target(work, means, material.workspace, session, branch, model)
-        thread = new.begin(work, means, thread)
+    prepare(options, model, creates=session == NEW)
+    with working(options, creates=session == NEW) as work:
+        thread, fields = question_target(work, options, material.workspace, session, branch, model)
+        thread = new.begin(work, options, thread)
         fields["attach"] = tuple(material.attach or ())
-        turn = Answer(work, thread, content, fields).wait(None if means.as_json else PlainAnswer().on_event)
-        if means.as_json:
+        turn = Answer(work, thread, content, fields).wait(None if options.as_json else PlainAnswer().on_event)
+        if options.as_json:
             print_json(turn)
         elif turn.text:
             say("" if turn.text.endswith("\n") else "\n")
-        if not means.as_json:
-            remark_on(work, turn)
+        if not options.as_json:
+            print_outcome(work, turn)
             if session == NEW:
-                remark(f"conversation {turn.thread_id}; continue with --session last")
+                print_notice(f"conversation {turn.thread_id}; continue with --session last")
     if has_failed(turn) or turn.outcome == "cancelled":
         raise typer.Exit(1)
 
@@ -103,7 +103,7 @@ def _standard_input() -> str:
     if sys.stdin is None:  # it is closed
         return ""
     waiting = "Reading standard input until it ends; press Ctrl-D to end it, or use `< /dev/null` for no input."
-    notice = threading.Timer(NOTICE_SECONDS, remark, [waiting])
+    notice = threading.Timer(NOTICE_SECONDS, print_notice, [waiting])
     notice.daemon = True
     notice.start()
     try:

@@ -16,18 +16,18 @@ File = Annotated[
 
 
 @command_for_all_users
-def backup(means: CommonOptions, file: File) -> None:
+def backup(options: CommonOptions, file: File) -> None:
     """Back up the ledger to a file. It is a consistent snapshot; a server may keep running."""
     import asyncio
 
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.cli.progress import bar
     from contextinfinity.domain.ids import now
     from contextinfinity.storage.copies import note_external_backup
     from contextinfinity.storage.sqlite.backup import back_up
     from contextinfinity.storage.sqlite.purge import purge_deleted
 
-    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    settings = settings_for(options.config, options.data_dir, creates=False).settings
     ledger = settings.ledger_path
     if ledger is None:
         raise InvalidInput("This ledger is not a file.", hint="Back it up with the tools of its database.")
@@ -47,7 +47,7 @@ def backup(means: CommonOptions, file: File) -> None:
             file.name,
         )
     note_external_backup(settings.data_dir / "backups", file)
-    if means.as_json:
+    if options.as_json:
         print_json({"file": str(file), "bytes": file.stat().st_size})
     else:
-        remark(f"Wrote {file.stat().st_size:,} bytes to {file}.")
+        print_notice(f"Wrote {file.stat().st_size:,} bytes to {file}.")

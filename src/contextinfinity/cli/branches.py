@@ -25,34 +25,34 @@ AtState = Annotated[int | None, typer.Option("--state", metavar="N", min=0, help
 
 
 @command
-def branches(means: CommonOptions, thread: Thread) -> None:
+def branches(options: CommonOptions, thread: Thread) -> None:
     """List the branches of a conversation."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        found = work.do(work.client.threads.branches(place(work, means, thread)[0]))
-    if means.as_json:
+    with working(options) as work:
+        found = work.do(work.client.threads.branches(place(work, options, thread)[0]))
+    if options.as_json:
         print_json({"thread_id": found[0].thread_id, "branches": found})
     else:
         _print_branches(found)
 
 
 @command
-def switch(means: CommonOptions, thread: Thread, branch: BranchName) -> None:
+def switch(options: CommonOptions, thread: Thread, branch: BranchName) -> None:
     """Make another branch the active one."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        thread_id, wanted = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, wanted = place(work, options, thread, branch)
         active = work.do(work.client.threads.switch(thread_id, str(wanted)))
-    _print_branch(means, active, "is active now")
+    _print_branch(options, active, "is active now")
 
 
 @command
-def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = None, branch: Branch = None) -> None:
+def fork(options: CommonOptions, thread: Thread, at: At = None, state: AtState = None, branch: Branch = None) -> None:
     """Create a branch; the active one stays active. It begins at a turn (current pins) or a state (its pins)."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
@@ -61,37 +61,39 @@ def fork(means: CommonOptions, thread: Thread, at: At = None, state: AtState = N
         raise InvalidInput(
             "--at and --state cannot be used together.", hint="Use one of them, or none to fork at the end."
         )
-    with working(means) as work:
-        thread_id, origin = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, origin = place(work, options, thread, branch)
         made = work.do(work.client.threads.fork(thread_id, at=at, state=state, branch_id=origin))
-    _print_branch(means, made, f"goes on after turn {made.fork_seq}; write to it with --branch")
+    _print_branch(options, made, f"goes on after turn {made.fork_seq}; write to it with --branch")
 
 
 @command
-def rollback(means: CommonOptions, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None) -> None:
+def rollback(
+    options: CommonOptions, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None
+) -> None:
     """Go back to an earlier turn or state on a new branch. --to keeps the current pins; --state restores its own."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
     if (to is None) == (state is None):
         raise InvalidInput("A rollback needs exactly one target.", hint="Name it with --to SEQ or --state N.")
-    with working(means) as work:
-        thread_id, origin = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, origin = place(work, options, thread, branch)
         made = work.do(work.client.threads.rollback(thread_id, to=to, state=state, branch_id=origin))
-    _print_branch(means, made, f"is active now and goes on after turn {made.fork_seq}")
+    _print_branch(options, made, f"is active now and goes on after turn {made.fork_seq}")
 
 
 @command
-def commit(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
+def commit(options: CommonOptions, thread: Thread, branch: Branch = None) -> None:
     """Commit answered turns now. Otherwise background jobs commit them a moment later."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        thread_id, branch_id = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, branch_id = place(work, options, thread, branch)
         committed = work.do(work.client.threads.commit(thread_id, branch_id=branch_id))
-    if means.as_json:
+    if options.as_json:
         print_json(committed)
     else:
         left = f"; {counted(committed.pending, 'turn')} still pending" if committed.pending else ""
@@ -100,17 +102,17 @@ def commit(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
         raise typer.Exit(1)
 
 
-def _print_branch(means: CommonOptions, branch: ShownBranch, what: str) -> None:
+def _print_branch(options: CommonOptions, branch: ShownBranch, what: str) -> None:
     from contextinfinity.cli.output import print_json
 
-    if means.as_json:
+    if options.as_json:
         print_json(branch)
     else:
         typer.echo(f"branch {branch.branch_id} {what}")
 
 
 def _print_branches(branches: tuple[ShownBranch, ...]) -> None:
-    from contextinfinity.cli.output import moment, print_table, shown_id
+    from contextinfinity.cli.output import local_time, print_table, shown_id
 
     rows = (
         (
@@ -118,7 +120,7 @@ def _print_branches(branches: tuple[ShownBranch, ...]) -> None:
             shown_id(branch.branch_id),
             str(branch.last_turn_seq),
             str(branch.state),
-            moment(branch.created_at),
+            local_time(branch.created_at),
             " ".join(filter(None, (branch.label, _origin(branch)))),
         )
         for branch in branches

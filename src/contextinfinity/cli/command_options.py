@@ -113,33 +113,33 @@ def command(function: Callable[Concatenate[CommonOptions, P], None]) -> Callable
 
     A parameter that is a dataclass declares several options: its fields.
     """
-    return _with(_SHARED, function)
+    return _with_options(_SHARED, function)
 
 
 def command_here(function: Callable[Concatenate[CommonOptions, P], None]) -> Callable[..., None]:
     """Make a command that works on this machine only: with ``--server`` it says so."""
-    return _with(_SHARED | {"server": (NoServer, None)}, function)
+    return _with_options(_SHARED | {"server": (NoServer, None)}, function)
 
 
 def command_for_all_users(function: Callable[Concatenate[CommonOptions, P], None]) -> Callable[..., None]:
     """Make a command that works on this machine only and takes no ``--user``."""
     options = _SHARED | {"server": (NoServer, None)}
     del options["user"]
-    return _with(options, function)
+    return _with_options(options, function)
 
 
 def command_without_owner(function: Callable[Concatenate[CommonOptions, P], None]) -> Callable[..., None]:
     """Make a command that works on this machine only and belongs to no user's conversations."""
     own = {name: option for name, option in _SHARED.items() if name not in ("user", "begin_new")}
-    return _with(own | {"server": (NoServer, None)}, function)
+    return _with_options(own | {"server": (NoServer, None)}, function)
 
 
 def command_for(user: Any) -> Callable[[Callable[Concatenate[CommonOptions, P], None]], Callable[..., None]]:
     """Make a command that works on this machine only and needs the user: ``user`` declares the option."""
-    return partial(_with, _SHARED | {"server": (NoServer, None), "user": (user, inspect.Parameter.empty)})
+    return partial(_with_options, _SHARED | {"server": (NoServer, None), "user": (user, inspect.Parameter.empty)})
 
 
-def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None]) -> Callable[..., None]:
+def _with_options(options: dict[str, tuple[Any, object]], function: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(function, eval_str=True)
     plain = list(signature.parameters.values())[1:]
     groups: dict[str, Any] = {
@@ -153,14 +153,14 @@ def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None])
 
     @wraps(function)
     def run(**given: Any) -> None:
-        means = CommonOptions(**{name: given.pop(name) for name in options})
+        common_options = CommonOptions(**{name: given.pop(name) for name in options})
         many = {
             name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
         }
         with errors_on_stderr():
-            if means.begin_new and means.server is None:
-                start_over(means.config, means.data_dir)
-            function(means, **given, **many)  # what is left are the function's own
+            if common_options.begin_new and common_options.server is None:
+                start_over(common_options.config, common_options.data_dir)
+            function(common_options, **given, **many)  # what is left are the function's own
 
     run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *shared]}
@@ -194,15 +194,16 @@ def errors_on_stderr() -> Iterator[None]:
         raise typer.Exit(1) from error  # the terminal is gone
 
 
-def give_to_all(context: typer.Context, **given: object) -> None:
+def apply_global_options(context: typer.Context, **given: object) -> None:
     """Apply options given before the command's name to the command; options after the name take precedence."""
     given_options = {name: value for name, value in given.items() if value not in (None, False)}
-    context.default_map = _for_each(context.command, given_options)
+    context.default_map = _default_map(context.command, given_options)
 
 
-def _for_each(group: Any, said: dict[str, object]) -> dict[str, Any]:
+def _default_map(group: Any, said: dict[str, object]) -> dict[str, Any]:
     return {
-        name: _for_each(one, said) if hasattr(one, "commands") else dict(said) for name, one in group.commands.items()
+        name: _default_map(one, said) if hasattr(one, "commands") else dict(said)
+        for name, one in group.commands.items()
     }
 
 

@@ -26,21 +26,21 @@ Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as 
 
 @command
 def context(
-    means: CommonOptions, turn: TurnRef = LAST, compare: Other = None, step: Step = None, body: Whole = False
+    options: CommonOptions, turn: TurnRef = LAST, compare: Other = None, step: Step = None, body: Whole = False
 ) -> None:
     """Show what the model saw, part by part. The last line says whether it matches the request that was sent."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
-    with working(means) as work:
+    with working(options) as work:
         explained = work.do(
             work.client.conversations.explain(
-                _turn(work, means, turn),
+                _turn(work, options, turn),
                 step_index=step,
-                compare=None if compare is None else _turn(work, means, compare),
+                compare=None if compare is None else _turn(work, options, compare),
             )
         )
-    if means.as_json:
+    if options.as_json:
         print_json(explained)
     elif body:
         print_json(explained.body)
@@ -48,41 +48,41 @@ def context(
         print_explained(explained, compared=compare is not None)
 
 
-def _turn(work: EngineThread, means: CommonOptions, reference: str) -> str:
+def _turn(work: EngineThread, options: CommonOptions, reference: str) -> str:
     """Return a turn's id; ``last`` and parts of an id are those of a turn of the last conversation."""
     from contextinfinity.cli.thread_choice import place
-    from contextinfinity.client.references import fits, the_one
+    from contextinfinity.client.references import fits, only_match
     from contextinfinity.domain.ids import is_id
     from contextinfinity.errors import NotFound
 
     if is_id(reference):
         return reference
-    thread_id, branch_id = place(work, means, LAST, None)
+    thread_id, branch_id = place(work, options, LAST, None)
     turns = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=NEWEST)).turns
     if reference == LAST and not turns:
         raise NotFound("The last conversation has no turns yet.")
     fitting = [turn.turn_id for turn in turns if fits(turn.turn_id, reference)]
     hint = "`cix show` prints the ids of turns; for an earlier conversation use the full id."
-    return turns[-1].turn_id if reference == LAST else the_one("turn", reference, fitting, hint=hint)
+    return turns[-1].turn_id if reference == LAST else only_match("turn", reference, fitting, hint=hint)
 
 
 def print_explained(explained: Explained, *, compared: bool = False) -> None:
     """Print for people what a request held."""
-    from contextinfinity.cli.output import print_table, remark
+    from contextinfinity.cli.output import print_notice, print_table
 
     plan = explained.plan
     rows = [(section.name, str(section.tokens), _source(section.name, section.source)) for section in plan.sections]
     print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
     for artifact in explained.quoted:
         place = f"turn {artifact.turn_seq}" if artifact.turn_seq else "another conversation"
-        remark(f"artifact from {place}, score {artifact.score:.2f}, chunk {artifact.chunk_id}")
+        print_notice(f"artifact from {place}, score {artifact.score:.2f}, chunk {artifact.chunk_id}")
     for left in dict.fromkeys(f"{left.what}: {left.reason}" for left in plan.left_out):
-        remark(f"left out: {left}")
+        print_notice(f"left out: {left}")
     for step in plan.shrink_steps:
-        remark(f"shrunk: {step}")
+        print_notice(f"shrunk: {step}")
     for hidden in explained.redactions:
-        remark(f"redacted: {hidden.section}, text {hidden.text}, characters {hidden.start}–{hidden.end}")
-    remark(_facts(explained, compared))
+        print_notice(f"redacted: {hidden.section}, text {hidden.text}, characters {hidden.start}–{hidden.end}")
+    print_notice(_facts(explained, compared))
 
 
 def _source(name: str, source: object) -> str:

@@ -16,28 +16,28 @@ Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL"
 
 
 @command
-def copy(means: CommonOptions, thread: Thread = "last", branch: Branch = None, turn: TurnNumber = None) -> None:
+def copy(options: CommonOptions, thread: Thread = "last", branch: Branch = None, turn: TurnNumber = None) -> None:
     """Copy an answer to the clipboard."""
     from contextinfinity.cli.clipboard import copy_to_clipboard
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        thread_id, branch_id = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, branch_id = place(work, options, thread, branch)
         before = None if turn is None else turn + 1
         shown = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=1, before=before)).turns
     if not shown or turn not in (None, shown[-1].turn_seq) or not shown[-1].assistant:
         raise NotFound("There is no such answer.", hint="`cix show ID` lists the turns of a conversation.")
     where = copy_to_clipboard(shown[-1].assistant)
-    if means.as_json:
+    if options.as_json:
         print_json({"turn_seq": shown[-1].turn_seq, "characters": len(shown[-1].assistant), "clipboard": where})
     else:
-        remark(f"Copied the answer of turn {shown[-1].turn_seq} ({len(shown[-1].assistant):,} characters).")
+        print_notice(f"Copied the answer of turn {shown[-1].turn_seq} ({len(shown[-1].assistant):,} characters).")
 
 
 @command_for_all_users
-def completion(means: CommonOptions, shell: Shell) -> None:
+def completion(options: CommonOptions, shell: Shell) -> None:
     """Print a script that lets a shell complete commands. Use it with eval "$(cix completion bash)"."""
     from typer._completion_shared import get_completion_script
 

@@ -29,7 +29,7 @@ Time = Annotated[
 
 @command
 def delete(
-    means: CommonOptions,
+    options: CommonOptions,
     thread: Which = None,
     turn: OneTurn = None,
     all_of_user: All = False,
@@ -42,29 +42,29 @@ def delete(
 
     if (thread is not None) + all_of_user + everything != 1 or (turn is not None and thread is None):
         raise InvalidInput("Say what to delete.", hint="cix delete ID [--turn TURN], cix delete --all or --everything.")
-    if everything and means.server is not None:
+    if everything and options.server is not None:
         raise InvalidInput("--everything works on this machine only.", hint="Run it where the ledger is.")
-    with working(means) as work:
-        deleted = _delete(work, means, thread, turn, everything=everything, yes=yes)
-    if means.server is not None:
-        _forget_typed_here(means, deleted)
-    if means.as_json:
+    with working(options) as work:
+        deleted = _delete(work, options, thread, turn, everything=everything, yes=yes)
+    if options.server is not None:
+        _forget_typed_here(options, deleted)
+    if options.as_json:
         print_json(deleted)
     else:
         _print(deleted)
 
 
 def _delete(
-    work: EngineThread, means: CommonOptions, thread: str | None, turn: str | None, *, everything: bool, yes: bool
+    work: EngineThread, options: CommonOptions, thread: str | None, turn: str | None, *, everything: bool, yes: bool
 ) -> Deleted:
     from contextinfinity.cli.thread_choice import place
 
     threads = work.client.threads
     if thread is None:
-        what = "Everything of all users" if everything else f"All conversations and memories of {means.user}"
+        what = "Everything of all users" if everything else f"All conversations and memories of {options.user}"
         _confirm(what, yes)
-        return work.do(threads.delete_all(None if everything else means.owner, scan=True))
-    thread_id, branch_id = place(work, means, thread)
+        return work.do(threads.delete_all(None if everything else options.owner, scan=True))
+    thread_id, branch_id = place(work, options, thread)
     if turn is None:
         _confirm(f"Conversation {thread_id}", yes)
         return work.do(threads.delete(thread_id, scan=True))
@@ -82,11 +82,11 @@ def _confirm(what: str, yes: bool) -> None:
         raise InvalidInput(f"{what} would be deleted permanently.", hint="Add --yes to confirm.")
 
 
-def _forget_typed_here(means: CommonOptions, deleted: Deleted) -> None:
+def _forget_typed_here(options: CommonOptions, deleted: Deleted) -> None:
     """Remove what was typed on this machine into a conversation that a server deleted."""
     from contextinfinity.storage import typed_lines
 
-    file = settings_for(means.config, means.data_dir).settings.data_dir / "chat_history"
+    file = settings_for(options.config, options.data_dir).settings.data_dir / "chat_history"
     if deleted.user_id is not None:  # which conversations were whose is not known here
         typed_lines.keep_only(file, lambda _: False)
     elif deleted.thread_id is not None:
@@ -94,34 +94,36 @@ def _forget_typed_here(means: CommonOptions, deleted: Deleted) -> None:
 
 
 def _print(deleted: Deleted) -> None:
-    from contextinfinity.cli.output import print_table, remark
+    from contextinfinity.cli.output import print_notice, print_table
 
     what = deleted.turn_id or deleted.thread_id or counted(deleted.conversations, "conversation")
     memories = f", memories: {deleted.memories:,}" if deleted.memories else ""
-    remark(f"Deleted {what}: {counted(deleted.turns, 'turn')}{memories}.")
+    print_notice(f"Deleted {what}: {counted(deleted.turns, 'turn')}{memories}.")
     if deleted.places:
         rows = ((one.place, one.scanned, str(one.found), one.note) for one in deleted.places)
         print_table(("place", "searched", "found", ""), rows, whole=True)
     for sentence in deleted.remaining:
-        remark(sentence)
+        print_notice(sentence)
 
 
 @command
-def retention(means: CommonOptions, thread: Thread, time: Time = None) -> None:
+def retention(options: CommonOptions, thread: Thread, time: Time = None) -> None:
     """Show or set how long turns are kept."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
 
     hours = _hours(time)
-    with working(means) as work:
-        found = work.do(work.client.threads.find(thread, means.owner))
+    with working(options) as work:
+        found = work.do(work.client.threads.find(thread, options.owner))
         if time is not None:
             found = work.do(work.client.threads.retain(found.thread_id, hours))
     kept = "for ever" if found.ttl_hours is None else f"for {found.ttl_hours:g} hours"
-    if means.as_json:
+    if options.as_json:
         print_json({"thread_id": found.thread_id, "ttl_hours": found.ttl_hours})
     else:
-        remark(f"Turns of {found.thread_id} are kept {kept}; retention.hours in config.toml limits all conversations.")
+        print_notice(
+            f"Turns of {found.thread_id} are kept {kept}; retention.hours in config.toml limits all conversations."
+        )
 
 
 def _hours(time: str | None) -> float | None:
@@ -136,21 +138,21 @@ def _hours(time: str | None) -> float | None:
 
 
 @command_here
-def cleanup(means: CommonOptions) -> None:
+def cleanup(options: CommonOptions) -> None:
     """Delete turns past their time to live. A running engine does this every few hours."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
 
-    with working(means) as work:
+    with working(options) as work:
         result = work.do(work.client.threads.clean_up())
-    if means.as_json:
+    if options.as_json:
         print_json(result)
     else:
         sessions, turns = counted(result.sessions_deleted, "conversation"), counted(result.turns_deleted, "turn")
-        remark(f"Deleted {sessions} and {turns} in {result.execution_time:.1f} s.")
+        print_notice(f"Deleted {sessions} and {turns} in {result.execution_time:.1f} s.")
         for error in result.errors:
-            remark(f"Not done: {error}")
+            print_notice(f"Not done: {error}")
         for sentence in result.remaining:
-            remark(sentence)
+            print_notice(sentence)
     if result.errors:
         raise typer.Exit(1)

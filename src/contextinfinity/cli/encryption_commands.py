@@ -30,35 +30,35 @@ Yes = Annotated[bool, typer.Option("--yes", help="Confirm; without this option n
 
 @command_for_all_users
 def encrypt(
-    means: CommonOptions, key_file: KeyFile = None, key_env: KeyVariable = None, keyring: Keyring = False
+    options: CommonOptions, key_file: KeyFile = None, key_env: KeyVariable = None, keyring: Keyring = False
 ) -> None:
     """Encrypt everything in data_dir. That includes conversations, journals, index, history and backups."""
     from contextinfinity.upkeep.data_encryption import encrypt as encrypt_data_dir
 
-    settings = settings_for(means.config, means.data_dir).settings
+    settings = settings_for(options.config, options.data_dir).settings
     source = _source(settings, key_file, key_env, keyring)
     with bar("Encrypting") as progress:
         done = encrypt_data_dir(settings, source, _key_for(source), progress)
-    _report(means, "Encrypted", done)
-    _remark_key(source)
+    _report(options, "Encrypted", done)
+    _print_key_location(source)
 
 
 @command_for_all_users
-def decrypt(means: CommonOptions, yes: Yes = False) -> None:
+def decrypt(options: CommonOptions, yes: Yes = False) -> None:
     """Decrypt everything in data_dir."""
     from contextinfinity.upkeep.data_encryption import decrypt as decrypt_data_dir
 
-    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    settings = settings_for(options.config, options.data_dir, creates=False).settings
     if not yes:
         raise InvalidInput(f"Everything in {settings.data_dir} would be readable without a key.", hint="Add --yes.")
     with bar("Decrypting") as progress:
         done = decrypt_data_dir(settings, progress)
-    _report(means, "Decrypted", done)
+    _report(options, "Decrypted", done)
 
 
 @command_for_all_users
 def rekey(
-    means: CommonOptions,
+    options: CommonOptions,
     key_file: KeyFile = None,
     key_env: KeyVariable = None,
     keyring: Keyring = False,
@@ -67,10 +67,10 @@ def rekey(
     ] = False,
 ) -> None:
     """Change the key of an encrypted data_dir. It takes a moment; servers may keep running."""
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.upkeep import data_encryption
 
-    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    settings = settings_for(options.config, options.data_dir, creates=False).settings
     known = data_encryption.is_encrypted(settings)  # first of all: nothing is made with a wrong key
     if known is None:
         raise Refused(f"{settings.data_dir} is not encrypted.", hint="`cix encrypt` encrypts it.")
@@ -78,14 +78,14 @@ def rekey(
     if reencrypt:
         with bar("Encrypting") as progress:
             done = data_encryption.reencrypt(settings, source, _key_for(source), progress)
-        _report(means, "Encrypted", done)
+        _report(options, "Encrypted", done)
     else:
         data_encryption.rekey(settings, source, _key_for(source))
-        if means.as_json:
+        if options.as_json:
             print_json({"source": str(source)})
         else:
-            remark(f"The key of {settings.data_dir} was changed. Backups outside of it keep the key they had.")
-    _remark_key(source)
+            print_notice(f"The key of {settings.data_dir} was changed. Backups outside of it keep the key they had.")
+    _print_key_location(source)
 
 
 def _source(
@@ -123,22 +123,24 @@ def _key_for(source: KeySource) -> str:
         return key
 
 
-def _report(means: CommonOptions, word: str, done: Conversion) -> None:
-    from contextinfinity.cli.output import print_json, remark
+def _report(options: CommonOptions, word: str, done: Conversion) -> None:
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.text.plurals import counted
 
-    if means.as_json:
+    if options.as_json:
         print_json(done)
         return
-    remark(f"{word} {counted(done.files, 'file')} ({done.size / 2**20:,.1f} MiB).")
+    print_notice(f"{word} {counted(done.files, 'file')} ({done.size / 2**20:,.1f} MiB).")
     for path in done.left:
-        remark(f"Not changed, because ContextInfinity did not write it: {path}")
+        print_notice(f"Not changed, because ContextInfinity did not write it: {path}")
     for note in done.notes:
-        remark(note)
+        print_notice(note)
 
 
-def _remark_key(source: KeySource) -> None:
-    from contextinfinity.cli.output import remark
+def _print_key_location(source: KeySource) -> None:
+    from contextinfinity.cli.output import print_notice
     from contextinfinity.storage.encryption.header import HEADER
 
-    remark(f"The key is in {source}. Keep a copy of it and of {HEADER}: without both nothing can be read any more.")
+    print_notice(
+        f"The key is in {source}. Keep a copy of it and of {HEADER}: without both nothing can be read any more."
+    )

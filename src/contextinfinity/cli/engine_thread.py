@@ -22,7 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from contextinfinity.cli.command_options import CommonOptions, Terminated, settings_for
-from contextinfinity.cli.output import remark
+from contextinfinity.cli.output import print_notice
 from contextinfinity.errors import LedgerError
 from contextinfinity.telemetry.repeats import RepeatLimit
 from contextinfinity.wiring import holds_ledger, open_client, open_standby
@@ -54,9 +54,9 @@ LOOK_SECONDS = 0.2
 
 
 @contextmanager
-def working(means: CommonOptions, *, creates: bool = False) -> Iterator[EngineThread]:
+def working(options: CommonOptions, *, creates: bool = False) -> Iterator[EngineThread]:
     """Run an engine inside a ``with`` block; a ledger is created only with ``creates``."""
-    make = _maker(means, creates=creates)
+    make = _client_factory(options, creates=creates)
     with _warning_in_words(), _ending_raises(), LoopInThread() as loop:
         work = EngineThread(loop, loop.do(_opened(make)))
         patience = ANSWER_SECONDS
@@ -70,13 +70,13 @@ def working(means: CommonOptions, *, creates: bool = False) -> Iterator[EngineTh
 
 
 @contextmanager
-def opening(means: CommonOptions) -> Iterator[tuple[Callable[[], Future[Client]], Begin]]:
+def opening(options: CommonOptions) -> Iterator[tuple[Callable[[], Future[Client]], Begin]]:
     """Yield a function that starts to open an engine in a thread, and one that runs coroutines there.
 
     The caller chooses when the engine is opened, for example after it has drawn its screen. Errors of opening are
     raised by the future. Leaving the block closes the engine if it was opened.
     """
-    make, opened = _maker(means, creates=True), list[Future["Client"]]()
+    make, opened = _client_factory(options, creates=True), list[Future["Client"]]()
 
     def start() -> Future[Client]:
         opened.append(loop.begin(_opened(make)))
@@ -92,18 +92,18 @@ def opening(means: CommonOptions) -> Iterator[tuple[Callable[[], Future[Client]]
                     _close(EngineThread(loop, client.result()), ANSWER_SECONDS)
 
 
-def _maker(means: CommonOptions, *, creates: bool) -> Callable[[], Client]:
+def _client_factory(options: CommonOptions, *, creates: bool) -> Callable[[], Client]:
     """Return a function that creates the client: of a server if one is named, else of an engine in this process.
 
     If there is no ledger and none may be created, the engine uses an empty one in memory.
     """
-    if means.server is not None:
+    if options.server is not None:
         from contextinfinity.client.remote import RemoteClient
 
-        client = RemoteClient(means.server, token=os.environ.get(TOKEN) or None)
+        client = RemoteClient(options.server, token=os.environ.get(TOKEN) or None)
         # Without --user the server takes the token's user.
-        return lambda: client if means.named_user is None else client.acting_for(means.owner)
-    settings = settings_for(means.config, means.data_dir, creates=creates).settings
+        return lambda: client if options.named_user is None else client.acting_for(options.owner)
+    settings = settings_for(options.config, options.data_dir, creates=creates).settings
     if creates or holds_ledger(settings):
         return partial(open_client, settings, ends_soon=not creates)
     _print_no_ledger(settings)
@@ -111,33 +111,35 @@ def _maker(means: CommonOptions, *, creates: bool) -> Callable[[], Client]:
 
 
 def _print_no_ledger(settings: Settings) -> None:
-    remark(f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder.")
+    print_notice(
+        f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder."
+    )
 
 
-def listed_threads(means: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
+def listed_threads(options: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
     """List conversations, most recently used first; for a local ledger without starting an engine.
 
     Without ``--user`` a local ledger lists those of all users: the end users of a server without tokens.
     """
-    if means.server is not None:
-        with working(means) as work:
-            return work.do(work.client.threads.list(means.owner, limit=limit))
-    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    if options.server is not None:
+        with working(options) as work:
+            return work.do(work.client.threads.list(options.owner, limit=limit))
+    settings = settings_for(options.config, options.data_dir, creates=False).settings
     if not holds_ledger(settings):
         _print_no_ledger(settings)
         return ()
     with _warning_in_words(), _ending_raises():
-        return asyncio.run(_listed(settings, means, limit))
+        return asyncio.run(_list_threads(settings, options, limit))
 
 
-async def _listed(settings: Settings, means: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
+async def _list_threads(settings: Settings, options: CommonOptions, limit: int) -> tuple[ShownThread, ...]:
     from contextinfinity.client.thread_listing import list_threads
 
     store = open_standby(settings, ends_soon=True)
     try:
         with suppress(LedgerError):
             await store.land_left()  # what was said while the ledger was away is listed too
-        return await list_threads(store, None if means.named_user is None else means.owner, limit)
+        return await list_threads(store, None if options.named_user is None else options.owner, limit)
     finally:
         await store.close()
 
@@ -171,11 +173,11 @@ class LoopInThread:
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *ENDING))
         try:
             with asyncio.Runner() as runner:
-                runner.run(self._stay())
+                runner.run(self._keep_loop_running())
         except OSError as error:  # no file descriptors are left for the loop
             self._ready.set_exception(error)
 
-    async def _stay(self) -> None:
+    async def _keep_loop_running(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._ready.set_result(None)
@@ -286,7 +288,7 @@ class _InWords(logging.Handler):
     """Prints a log record as one line on stderr, without a traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        remark(f"cix: {record.getMessage()}")
+        print_notice(f"cix: {record.getMessage()}")
 
 
 @contextmanager

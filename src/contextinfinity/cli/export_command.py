@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from contextinfinity.cli.command_options import CommonOptions, command
-from contextinfinity.cli.output import remark
+from contextinfinity.cli.output import print_notice
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -34,40 +34,40 @@ Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=S
 
 @command
 def export(
-    means: CommonOptions, file: File, form: Form = None, session: Home = None, all_users: AllUsers = False
+    options: CommonOptions, file: File, form: Form = None, session: Home = None, all_users: AllUsers = False
 ) -> None:
     """Export conversations to a file or folder. By default all of a user; --session or --all-users select others."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
     known = format_of(form, file)
-    with working(means) as work:
+    with working(options) as work:
         if all_users:
-            written = _of_all_users(work, means, file, known, session)
+            written = _of_all_users(work, options, file, known, session)
         else:
-            written = _written(work, means, file, known, session)
-    if means.as_json and file != STDOUT:
+            written = _written(work, options, file, known, session)
+    if options.as_json and file != STDOUT:
         print_json({"format": known, "files": [{"file": name, "bytes": size} for name, size in written.items()]})
     elif file != STDOUT:
-        remark(
+        print_notice(
             f"Wrote {sum(written.values()):,} bytes to {file}" + (f", {len(written)} files." if file.is_dir() else ".")
         )
 
 
 def _written(
-    work: EngineThread, means: CommonOptions, file: Path, form: ExportFormat, session: str | None
+    work: EngineThread, options: CommonOptions, file: Path, form: ExportFormat, session: str | None
 ) -> dict[str, int]:
-    thread = None if session is None else work.do(work.client.threads.find(session, means.owner)).thread_id
+    thread = None if session is None else work.do(work.client.threads.find(session, options.owner)).thread_id
     if file.is_dir():
-        return _to_folder(work, means, file, form, thread)
-    return {str(file): write_export(work, means, file, form, thread)}
+        return _to_folder(work, options, file, form, thread)
+    return {str(file): write_export(work, options, file, form, thread)}
 
 
 def _of_all_users(
-    work: EngineThread, means: CommonOptions, folder: Path, form: ExportFormat, session: str | None
+    work: EngineThread, options: CommonOptions, folder: Path, form: ExportFormat, session: str | None
 ) -> dict[str, int]:
     """Write a file for each user, with all conversations and memories: an import of one is that user's again."""
-    if session is not None or means.server is not None or not folder.is_dir():
+    if session is not None or options.server is not None or not folder.is_dir():
         raise InvalidInput(
             "--all-users writes a file for each user into a folder, where the ledger is.",
             hint="Name a folder that exists, without --session and --server.",
@@ -78,7 +78,7 @@ def _of_all_users(
     written: dict[str, int] = {}
     for owner in work.do(work.client.exports.owners()):
         path = folder / user_file_name(owner, form, taken)
-        written[str(path)] = write_export(work, means, path, form, None, owner)
+        written[str(path)] = write_export(work, options, path, form, None, owner)
     return written
 
 
@@ -95,31 +95,31 @@ def format_of(form: str | None, file: Path) -> ExportFormat:
 
 
 def _to_folder(
-    work: EngineThread, means: CommonOptions, folder: Path, form: ExportFormat, thread: str | None
+    work: EngineThread, options: CommonOptions, folder: Path, form: ExportFormat, thread: str | None
 ) -> dict[str, int]:
     """Write a file for each conversation."""
     from contextinfinity.cli.engine_thread import listed_threads
     from contextinfinity.exchange.exporter import file_name
 
-    threads = [work.do(work.client.threads.get(thread, means.owner))] if thread else listed_threads(means, 10**9)
+    threads = [work.do(work.client.threads.get(thread, options.owner))] if thread else listed_threads(options, 10**9)
     taken: set[str] = set()
     written: dict[str, int] = {}
     for one in threads:
         path = folder / file_name(one.title or one.opening, one.created_at, form, taken)
-        written[str(path)] = write_export(work, means, path, form, one.thread_id)
+        written[str(path)] = write_export(work, options, path, form, one.thread_id)
     return written
 
 
 def write_export(
     work: EngineThread,
-    means: CommonOptions,
+    options: CommonOptions,
     file: Path,
     form: ExportFormat,
     thread: str | None,
     owner: Owner | None = None,
 ) -> int:
     """Write an export atomically and return its size; ``owner``: another user than ``--user``."""
-    pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=owner or means.owner))
+    pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=owner or options.owner))
     if file == STDOUT:
         sys.stdout.flush()
         return work.do(_write(pieces, sys.stdout.buffer.write))

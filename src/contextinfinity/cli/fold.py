@@ -19,7 +19,7 @@ Undo = Annotated[bool, typer.Option("--undo", help="Go back to the summary befor
 
 @command
 def fold(
-    means: CommonOptions, thread: Thread, preview: Preview = False, undo: Undo = False, branch: Branch = None
+    options: CommonOptions, thread: Thread, preview: Preview = False, undo: Undo = False, branch: Branch = None
 ) -> None:
     """Fold old turns into the summary now. --preview shows the result first; the turns themselves are kept."""
     from contextinfinity.cli.engine_thread import working
@@ -28,8 +28,8 @@ def fold(
 
     if preview and undo:
         raise InvalidInput("--preview and --undo cannot be used together.", hint="Use one of them.")
-    with working(means) as work:
-        thread_id, branch_id = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, branch_id = place(work, options, thread, branch)
         folds = work.client.folds
         doing = (
             folds.undo(thread_id, branch_id=branch_id)
@@ -37,7 +37,7 @@ def fold(
             else folds.fold(thread_id, preview=preview, branch_id=branch_id)
         )
         shown = work.do(doing)
-    if means.as_json:
+    if options.as_json:
         print_json(shown)
     else:
         print_fold(shown)
@@ -45,22 +45,22 @@ def fold(
 
 def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix fold --undo") -> None:
     """Print what a fold does or did; ``by`` and ``undone_by`` are the commands to name."""
-    from contextinfinity.cli.output import console, remark
+    from contextinfinity.cli.output import console, print_notice
     from contextinfinity.text.terminal.control_characters import printable
     from contextinfinity.text.terminal.summary_diff import side_by_side
 
     if shown.case == "none":
         covered = shown.covers_turn_seq
         others = f"the summary covers {span(1, covered)}; the other turns" if covered else "all turns"
-        return remark(f"Nothing to fold: {others} stay verbatim.")
+        return print_notice(f"Nothing to fold: {others} stay verbatim.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays)):
         typer.echo(printable(line))
     console().print(side_by_side(shown.summary_before, shown.summary))
     for line in _turns("retired", shown.retired):
         typer.echo(printable(line))
     if shown.notice:
-        remark(printable(shown.notice))
-    return remark(_described(shown, by, undone_by) + _spent(shown))
+        print_notice(printable(shown.notice))
+    return print_notice(_described(shown, by, undone_by) + _spent(shown))
 
 
 def _turns(verb: str, lines: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from contextinfinity.cli.command_options import CommonOptions, command
-from contextinfinity.cli.output import remark
+from contextinfinity.cli.output import print_notice
 from contextinfinity.cli.progress import bar
 from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
 
@@ -40,20 +40,20 @@ Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=S
 
 
 @command
-def import_(means: CommonOptions, file: File, form: Form = "auto", session: Home = None) -> None:
+def import_(options: CommonOptions, file: File, form: Form = "auto", session: Home = None) -> None:
     """Import conversations from a file. A second import adds only new messages. Exits with 1 if lines were skipped."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
     known = _known(form)
-    with working(means, creates=True) as work:
-        home = None if session is None else _home(work, means, session)
+    with working(options, creates=True) as work:
+        home = None if session is None else _home(work, options, session)
         with _bar(file) as progress:
-            loading = work.client.imports.load(file, form=known, thread_id=home, owner=means.owner, progress=progress)
+            loading = work.client.imports.load(file, form=known, thread_id=home, owner=options.owner, progress=progress)
             imported = work.do(loading)
-        if means.server is None:
+        if options.server is None:
             _index(work, imported)
-    if means.as_json:
+    if options.as_json:
         print_json(imported)
     else:
         _print(imported)
@@ -65,13 +65,13 @@ def _index(work: EngineThread, imported: Imported) -> None:
     """Index imported messages for semantic search; large imports are indexed in the background."""
     added = sum(one.added for one in imported.sessions)
     if added > INDEXED_AT_ONCE:
-        return remark("Keyword search finds it now; semantic search after indexing, or after `cix reindex`.")
+        return print_notice("Keyword search finds it now; semantic search after indexing, or after `cix reindex`.")
     if added:
         try:
             with bar("indexing") as progress:
                 work.do(work.client.past.complete_index(progress=progress))
         except ContextInfinityError as error:
-            remark(f"Keyword search finds it, semantic search does not yet: {error}")
+            print_notice(f"Keyword search finds it, semantic search does not yet: {error}")
     return None
 
 
@@ -84,12 +84,12 @@ def _known(form: str) -> Format:
     raise InvalidInput(f"There is no format {form!r}.", hint=f"There are {', '.join(get_args(Format))}.")
 
 
-def _home(work: EngineThread, means: CommonOptions, session: str) -> str:
+def _home(work: EngineThread, options: CommonOptions, session: str) -> str:
     """Return the named conversation; an unknown name becomes the name of a new one."""
     from contextinfinity.domain.ids import is_id
 
     try:
-        return work.do(work.client.threads.find(session, means.owner)).thread_id
+        return work.do(work.client.threads.find(session, options.owner)).thread_id
     except NotFound:
         if is_id(session) or session in ("last", "new"):  # words of other commands, no names
             raise
@@ -97,10 +97,10 @@ def _home(work: EngineThread, means: CommonOptions, session: str) -> str:
 
 
 def _print(imported: Imported) -> None:
-    from contextinfinity.cli.output import print_table, remark
+    from contextinfinity.cli.output import print_notice, print_table
 
     if not imported.sessions:
-        return remark("The file holds no messages.")
+        return print_notice("The file holds no messages.")
     heads = ("conversation", "messages", "added", "there before", "bad")
     counts = [(one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
     rows = [(one.thread_id, *counted) for one, counted in zip(imported.sessions, counts, strict=True)]
@@ -110,9 +110,9 @@ def _print(imported: Imported) -> None:
     print_table(heads, ([str(cell) for cell in row] for row in rows))
     invalid = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: (bad.file, bad.line))
     for bad in invalid[:MOST_SHOWN]:
-        remark(f"{bad.place}: left out, {bad.reason}")
+        print_notice(f"{bad.place}: left out, {bad.reason}")
     more = sum(bad.count for bad in invalid[MOST_SHOWN:])
-    return remark(f"{more} more were left out; `--json` lists them.") if more else None
+    return print_notice(f"{more} more were left out; `--json` lists them.") if more else None
 
 
 @contextmanager

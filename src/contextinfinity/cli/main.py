@@ -16,7 +16,7 @@ from contextinfinity.cli.ask import ask
 from contextinfinity.cli.backup_command import backup
 from contextinfinity.cli.branches import branches, commit, fork, rollback, switch
 from contextinfinity.cli.chat.chat import chat
-from contextinfinity.cli.command_options import Config, DataDir, Json, Server, give_to_all
+from contextinfinity.cli.command_options import Config, DataDir, Json, Server, apply_global_options
 from contextinfinity.cli.config import config
 from contextinfinity.cli.context_command import context
 from contextinfinity.cli.copy_command import COMPLETE, completion, copy
@@ -111,4 +111,4 @@ def _cix(
     ] = False,
 ) -> None:
     """Endless, durable conversations with language models."""
-    give_to_all(context, data_dir=data_dir, config=config, as_json=as_json, server=server)
+    apply_global_options(context, data_dir=data_dir, config=config, as_json=as_json, server=server)

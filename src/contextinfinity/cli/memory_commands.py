@@ -33,107 +33,107 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, h
 
 @memories.command("list")
 @command
-def list_memories(means: CommonOptions, about: Question = None, tag: Tag = None, limit: Limit = 50) -> None:
+def list_memories(options: CommonOptions, about: Question = None, tag: Tag = None, limit: Limit = 50) -> None:
     """List memories, newest first."""
     from contextinfinity.cli.engine_thread import working
 
     if tag is not None and len(tag) > 1:
         raise InvalidInput("A list takes at most one --tag.")
-    owner = _owner(means, tag or ())
-    with working(means) as work:
+    owner = _owner(options, tag or ())
+    with working(options) as work:
         query = work.client.memories.list(owner, tag=tag[0] if tag else None, q=about, limit=limit)
         found = work.do(query)
-    _print(means, found)
+    _print(options, found)
 
 
 @memories.command("edit")
 @command
-def edit(means: CommonOptions, memory_id: Reference, fact: Fact) -> None:
+def edit(options: CommonOptions, memory_id: Reference, fact: Fact) -> None:
     """Replace the text of a memory. The old text is deleted permanently."""
     from contextinfinity.cli.engine_thread import working
 
-    with working(means) as work:
-        known = work.do(work.client.memories.find(memory_id, means.owner))
-        edited = work.do(work.client.memories.edit(known.id, fact, owner=means.owner))
-    _print(means, [edited])
+    with working(options) as work:
+        known = work.do(work.client.memories.find(memory_id, options.owner))
+        edited = work.do(work.client.memories.edit(known.id, fact, owner=options.owner))
+    _print(options, [edited])
 
 
 @memories.command("export")
 @command
-def export(means: CommonOptions) -> None:
+def export(options: CommonOptions) -> None:
     """Print all memories as JSON lines, including superseded ones."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
-    with working(means) as work:
-        found = work.do(work.client.memories.export(means.owner))
+    with working(options) as work:
+        found = work.do(work.client.memories.export(options.owner))
     for memory in found:
         print_json(memory, indent=None)
 
 
 @memories.command("audit")
 @command
-def audit(means: CommonOptions) -> None:
+def audit(options: CommonOptions) -> None:
     """Find memories that their turn does not support, duplicates, and expired ones."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, print_table, remark, shown_id
+    from contextinfinity.cli.output import print_json, print_notice, print_table, shown_id
 
-    with working(means) as work:
-        found = work.do(work.client.memories.audit(means.owner))
-    if means.as_json:
+    with working(options) as work:
+        found = work.do(work.client.memories.audit(options.owner))
+    if options.as_json:
         print_json({"findings": found})
     elif found:
         print_table(
             ("memory", "trouble", "why"), ((shown_id(one.memory_id), one.trouble, one.why) for one in found), whole=True
         )
     else:
-        remark("No problems: every memory is supported by its turn, current and unique.")
+        print_notice("No problems: every memory is supported by its turn, current and unique.")
 
 
 @command
-def remember(means: CommonOptions, fact: Fact, tag: Tag = None) -> None:
+def remember(options: CommonOptions, fact: Fact, tag: Tag = None) -> None:
     """Remember a fact in all conversations, or in one."""
     from contextinfinity.cli.engine_thread import working
 
-    with working(means, creates=True) as work:
-        kept = work.do(work.client.memories.add(fact, tags=tag or (), owner=_owner(means, tag or ())))
-    _print(means, [kept])
+    with working(options, creates=True) as work:
+        kept = work.do(work.client.memories.add(fact, tags=tag or (), owner=_owner(options, tag or ())))
+    _print(options, [kept])
 
 
 @command
-def forget(means: CommonOptions, memory_id: Reference) -> None:
+def forget(options: CommonOptions, memory_id: Reference) -> None:
     """Delete a memory permanently. No prompt contains it any more, and earlier turns cannot restore it."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
 
-    with working(means) as work:
-        known = work.do(work.client.memories.find(memory_id, means.owner))
-        work.do(work.client.memories.forget(known.id, owner=means.owner))
-    if means.as_json:
+    with working(options) as work:
+        known = work.do(work.client.memories.find(memory_id, options.owner))
+        work.do(work.client.memories.forget(known.id, owner=options.owner))
+    if options.as_json:
         print_json({"forgotten": known.id})
     else:
-        remark("The memory is deleted. The conversation that it came from is unchanged.")
+        print_notice("The memory is deleted. The conversation that it came from is unchanged.")
 
 
-def _owner(means: CommonOptions, tags: Sequence[str]) -> Owner:
+def _owner(options: CommonOptions, tags: Sequence[str]) -> Owner:
     """Return the owner of the memories, from a tag or --user."""
     from contextinfinity.domain.session import Owner
 
     named = [tag.removeprefix("user:") for tag in tags if tag.startswith("user:")]
-    return Owner(user_id=named[0]) if named and means.user == LOCAL else means.owner
+    return Owner(user_id=named[0]) if named and options.user == LOCAL else options.owner
 
 
-def _print(means: CommonOptions, found: Sequence[ShownMemory]) -> None:
-    from contextinfinity.cli.output import moment, print_json, print_table, remark, shown_id
+def _print(options: CommonOptions, found: Sequence[ShownMemory]) -> None:
+    from contextinfinity.cli.output import local_time, print_json, print_notice, print_table, shown_id
 
-    if means.as_json:
+    if options.as_json:
         print_json({"memories": found})
     elif found:
-        rows = ((shown_id(one.id), moment(one.created_at), _shelf(one), one.content) for one in found)
+        rows = ((shown_id(one.id), local_time(one.created_at), _scope_name(one), one.content) for one in found)
         print_table(("memory", "since", "of", "fact"), rows, whole=True)
     else:
-        remark("There are no memories.")
+        print_notice("There are no memories.")
 
 
-def _shelf(memory: ShownMemory) -> str:
+def _scope_name(memory: ShownMemory) -> str:
     return "thread" if len(memory.tags) > 1 else "user"

@@ -19,14 +19,14 @@ Target = Annotated[str, typer.Option("--to", metavar="URL", help="The ledger to 
 
 
 @command_for_all_users
-def migrate_store(means: CommonOptions, source: Source, target: Target) -> None:
+def migrate_store(options: CommonOptions, source: Source, target: Target) -> None:
     """Copy everything to another ledger. The hash of each conversation is compared; run it again to continue."""
     import asyncio
 
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.cli.progress import bar
 
-    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    settings = settings_for(options.config, options.data_dir, creates=False).settings
     start, end = _at(settings, source), _at(settings, target)
     if start.ledger_url == end.ledger_url:
         raise InvalidInput("--from and --to name the same ledger.")
@@ -34,10 +34,10 @@ def migrate_store(means: CommonOptions, source: Source, target: Target) -> None:
         raise NotFound(f"There is no ledger {file}.")
     with bar("conversations") as progress:
         done = asyncio.run(_move(start, end, progress))
-    if means.as_json:
+    if options.as_json:
         print_json(done)
     else:
-        remark(f"Copied {done.copied}, already present {done.there_before}, memories added {done.memories}.")
+        print_notice(f"Copied {done.copied}, already present {done.there_before}, memories added {done.memories}.")
     if done.different:
         raise InvalidInput(
             f"{len(done.different)} conversations differ in the two ledgers: {', '.join(done.different[:5])}.",

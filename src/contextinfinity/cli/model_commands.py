@@ -24,14 +24,14 @@ YES_NO: dict[object, str] = {True: "yes", False: "no", None: ""}
 
 @model.command("get")
 @command_without_owner
-def get(means: CommonOptions, name: Name = "built-in") -> None:
+def get(options: CommonOptions, name: Name = "built-in") -> None:
     """Download a model's weights with pip, if they are missing, and verify them."""
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.weights_download import fetch
 
-    weights, settings = _weights(name), settings_for(means.config, means.data_dir).settings
+    weights, settings = _weights(name), settings_for(options.config, options.data_dir).settings
     path = fetch(weights, settings.models_dir)
-    if means.as_json:
+    if options.as_json:
         print_json({"name": name, "path": str(path), "sha256": weights.sha256})
     else:
         typer.echo(f"{name} is ready: {path}")
@@ -39,36 +39,36 @@ def get(means: CommonOptions, name: Name = "built-in") -> None:
 
 @model.command("list")
 @command_without_owner
-def list_models(means: CommonOptions) -> None:
+def list_models(options: CommonOptions) -> None:
     """List the models, the default first, with their state and whether they support tools."""
-    from contextinfinity.cli.output import print_json, print_table, remark
+    from contextinfinity.cli.output import print_json, print_notice, print_table
     from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE
     from contextinfinity.settings import BUILT_IN
 
-    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    settings = settings_for(options.config, options.data_dir, creates=False).settings
     rows = [_built_in(settings), *(_named(name, entry) for name, entry in settings.models.items()), _minilm(settings)]
     default = settings.general.default_model
     rows.sort(key=lambda row: row["name"] != default)
-    if means.as_json:
+    if options.as_json:
         print_json({"models": [{**row, "default": row["name"] == default} for row in rows]})
         return
     lines = ([str(cell) if cell not in YES_NO else YES_NO[cell] for cell in row.values()] for row in rows)
     print_table(("model", "provider", "which", "tools", "state"), lines, whole=True)
     if default == BUILT_IN:
-        remark(BUILT_IN_NOTE)
+        print_notice(BUILT_IN_NOTE)
 
 
 @model.command("remove")
 @command_without_owner
-def remove(means: CommonOptions, name: Name = "built-in") -> None:
+def remove(options: CommonOptions, name: Name = "built-in") -> None:
     """Delete a model's weights. They can be downloaded again."""
     from contextinfinity.cli.output import print_json
     from contextinfinity.providers.local import weights_file as files
 
-    weights, settings = _weights(name), settings_for(means.config, means.data_dir).settings
+    weights, settings = _weights(name), settings_for(options.config, options.data_dir).settings
     if not files.remove(weights, settings.models_dir):
         raise NotFound(f"There are no weights of {name} in {settings.models_dir}.", hint="Nothing was deleted.")
-    if means.as_json:
+    if options.as_json:
         print_json({"name": name, "freed": weights.room})
     else:
         typer.echo(f"The weights of {name} are gone; {files.megabytes(weights.room)} are free again.")

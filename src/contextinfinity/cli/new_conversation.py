@@ -32,17 +32,17 @@ class Instructions:
     system: str | None = None
     model: str | None = None
 
-    def begin(self, work: EngineThread, means: CommonOptions, thread: str) -> str:
+    def begin(self, work: EngineThread, options: CommonOptions, thread: str) -> str:
         """Create the conversation if it has instructions; return where to send the first question."""
         if self.system is None:
             return thread
         from contextinfinity.domain.session import NewSession
 
-        return work.do(work.client.threads.create(NewSession(owner=means.owner, system=self.system))).thread_id
+        return work.do(work.client.threads.create(NewSession(owner=options.owner, system=self.system))).thread_id
 
 
 def instructions_of(
-    means: CommonOptions, session: str, system: str | None, persona: str | None, model: str | None
+    options: CommonOptions, session: str, system: str | None, persona: str | None, model: str | None
 ) -> Instructions:
     """Return the instructions that ``--system`` or ``--persona`` give a new conversation."""
     if system is None and persona is None:
@@ -56,7 +56,7 @@ def instructions_of(
         return Instructions(system=system, model=model)
     if system is not None:
         raise InvalidInput("--system and --persona cannot be used together.", hint="Use one of them.")
-    known = settings_for(means.config, means.data_dir).settings.general.personas
+    known = settings_for(options.config, options.data_dir).settings.general.personas
     if persona not in known:
         raise InvalidInput(
             f"There is no persona {persona!r}; there are: {', '.join(known) or 'none'}.",

@@ -33,14 +33,14 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def remark(text: str) -> None:
+def print_notice(text: str) -> None:
     """Print a remark on stderr."""
     lines = printable(text).split("\n")
     sys.stderr.write("\n".join(map(_broken, lines) if sys.stderr.isatty() else lines) + "\n")
     sys.stderr.flush()
 
 
-def folded(line: str) -> str:
+def wrapped(line: str) -> str:
     """Wrap a line to the width of the terminal; a pipe gets it unwrapped."""
     return _broken(line) if sys.stdout.isatty() else line
 
@@ -107,6 +107,6 @@ def one_line(text: str, longest: int = 200) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def moment(time: datetime) -> str:
+def local_time(time: datetime) -> str:
     """Format a time in the local time zone."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -16,45 +16,45 @@ Number = Annotated[int, typer.Argument(metavar="N", help="The number that `cix p
 
 
 @command
-def pin(means: CommonOptions, thread: Thread, fact: Fact, branch: Branch = None) -> None:
+def pin(options: CommonOptions, thread: Thread, fact: Fact, branch: Branch = None) -> None:
     """Pin a fact: the model sees it in every request."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        thread_id, branch_id = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, branch_id = place(work, options, thread, branch)
         pinned = work.do(work.client.pins.add(thread_id, fact, branch_id=branch_id))
-    _print(means, pinned)
+    _print(options, pinned)
 
 
 @command
-def pins(means: CommonOptions, thread: Thread, branch: Branch = None) -> None:
+def pins(options: CommonOptions, thread: Thread, branch: Branch = None) -> None:
     """List the pinned facts."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        thread_id, branch_id = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, branch_id = place(work, options, thread, branch)
         pinned = work.do(work.client.pins.list(thread_id, branch_id=branch_id))
-    _print(means, pinned)
+    _print(options, pinned)
 
 
 @command
-def unpin(means: CommonOptions, thread: Thread, number: Number, branch: Branch = None) -> None:
+def unpin(options: CommonOptions, thread: Thread, number: Number, branch: Branch = None) -> None:
     """Remove a pinned fact."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        thread_id, branch_id = place(work, means, thread, branch)
+    with working(options) as work:
+        thread_id, branch_id = place(work, options, thread, branch)
         pinned = work.do(work.client.pins.remove(thread_id, number, branch_id=branch_id))
-    _print(means, pinned)
+    _print(options, pinned)
 
 
-def _print(means: CommonOptions, pinned: Pins) -> None:
+def _print(options: CommonOptions, pinned: Pins) -> None:
     from contextinfinity.cli.output import print_json
 
-    if means.as_json:
+    if options.as_json:
         print_json(pinned)
     else:
         print_pins(pinned)
@@ -62,9 +62,9 @@ def _print(means: CommonOptions, pinned: Pins) -> None:
 
 def print_pins(pinned: Pins) -> None:
     """Print the pinned facts for people."""
-    from contextinfinity.cli.output import print_table, remark
+    from contextinfinity.cli.output import print_notice, print_table
 
     if pinned.pins:
         print_table(("n", "fact"), ((str(pin.n), pin.fact) for pin in pinned.pins), whole=True)
     else:
-        remark("Nothing is pinned.")
+        print_notice("Nothing is pinned.")

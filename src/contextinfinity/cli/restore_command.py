@@ -16,19 +16,19 @@ Replace = Annotated[
 
 
 @command_for_all_users
-def restore(means: CommonOptions, file: BackupFile, replace: Replace = False) -> None:
+def restore(options: CommonOptions, file: BackupFile, replace: Replace = False) -> None:
     """Restore a backup. The file is checked before anything is changed."""
     from contextinfinity.cli.doctor import progress_bar
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.text.plurals import counted
     from contextinfinity.upkeep.backups import restore as restore_backup
 
-    settings = settings_for(means.config, means.data_dir).settings
+    settings = settings_for(options.config, options.data_dir).settings
     with progress_bar() as progress:
         done = restore_backup(settings, file, replace=replace, progress=progress)
-    if means.as_json:
+    if options.as_json:
         print_json(done)
         return
-    remark(f"Restored {counted(done.turns, 'turn')} to {done.ledger}.")
+    print_notice(f"Restored {counted(done.turns, 'turn')} to {done.ledger}.")
     if done.kept is not None:
-        remark(f"The previous ledger is kept as {done.kept}.")
+        print_notice(f"The previous ledger is kept as {done.kept}.")

@@ -53,13 +53,13 @@ class Filters:
     until: Until = None
     limit: Limit = 10
 
-    def where(self, work: EngineThread, means: CommonOptions) -> TurnTarget:
+    def where(self, work: EngineThread, options: CommonOptions) -> TurnTarget:
         """Return the filters as a search target."""
         from contextinfinity.cli.thread_choice import place
         from contextinfinity.domain.chunk import ChunkSide, ChunkType
 
         where: TurnTarget = {
-            "user_id": means.named_user,
+            "user_id": options.named_user,
             "limit": self.limit,
             "types": _each("--type", self.type_, get_args(ChunkType)),
             "roles": _each("--role", self.role, get_args(ChunkSide)),
@@ -69,51 +69,51 @@ class Filters:
         if self.branch is not None and self.session is None:
             raise InvalidInput("--branch needs --session.", hint="A branch belongs to a conversation.")
         if self.session is not None:
-            where["thread_id"], where["branch_id"] = place(work, means, self.session, self.branch)
+            where["thread_id"], where["branch_id"] = place(work, options, self.session, self.branch)
         return where
 
 
 @command
-def search(means: CommonOptions, words: Words, filters: Filters, budget: Budget = None) -> None:
+def search(options: CommonOptions, words: Words, filters: Filters, budget: Budget = None) -> None:
     """Search all conversations, or one."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
 
-    with working(means) as work:
-        where = filters.where(work, means)
+    with working(options) as work:
+        where = filters.where(work, options)
         where["budget"] = budget
         hits = work.do(work.client.past.search(words, **where))
-    if means.as_json:
+    if options.as_json:
         print_json(hits)
     else:
         print_hits(hits)
 
 
 @command_here
-def reindex(means: CommonOptions) -> None:
+def reindex(options: CommonOptions) -> None:
     """Complete the search index. Adds missing chunks and vectors, also after the embedder was changed."""
-    _bring(means, rebuild=False)
+    _bring(options, rebuild=False)
 
 
 @command_here
-def rebuild(means: CommonOptions) -> None:
+def rebuild(options: CommonOptions) -> None:
     """Rebuild the search index. Its source is the conversations; search keeps working meanwhile."""
-    _bring(means, rebuild=True)
+    _bring(options, rebuild=True)
 
 
-def _bring(means: CommonOptions, *, rebuild: bool) -> None:
+def _bring(options: CommonOptions, *, rebuild: bool) -> None:
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
 
-    with working(means) as work, bar("indexing") as progress:
+    with working(options) as work, bar("indexing") as progress:
         brought = work.do(work.client.past.complete_index(rebuild=rebuild, progress=progress))
-    if means.as_json:
+    if options.as_json:
         print_json(brought)
     elif not brought.turns and not brought.vectors:
-        remark("Nothing is missing.")
+        print_notice("Nothing is missing.")
     else:
         turns, vectors = counted(brought.turns, "turn"), counted(brought.vectors, "further vector")
-        remark(f"{turns} indexed, {vectors} made.")
+        print_notice(f"{turns} indexed, {vectors} made.")
 
 
 def _each(option: str, given: list[str] | None, known: tuple[Known, ...]) -> tuple[Known, ...]:
@@ -142,15 +142,15 @@ def print_hits(hits: Hits, *, numbered: bool = False) -> None:
 
     In a ``numbered`` list hits are named by their numbers, so the ids are short.
     """
-    from contextinfinity.cli.output import folded, moment, one_line, remark, say
+    from contextinfinity.cli.output import local_time, one_line, print_notice, say, wrapped
     from contextinfinity.client.references import short
 
     for number, hit in enumerate(hits.hits, start=1):
         front = f"{number}. " if numbered else ""
-        say(folded(f"{front}{one_line(hit.text, SHOWN)}") + "\n")
+        say(wrapped(f"{front}{one_line(hit.text, SHOWN)}") + "\n")
         thread, chunk = (short(hit.thread_id), "") if numbered else (hit.thread_id, f", chunk {hit.chunk_id}")
-        facts = f"{hit.score:.2f}, {hit.speaker or hit.role}, {moment(hit.created_at)}"
-        say(folded(f"   {facts}, turn {hit.turn_seq} of {thread}{chunk}") + "\n")
+        facts = f"{hit.score:.2f}, {hit.speaker or hit.role}, {local_time(hit.created_at)}"
+        say(wrapped(f"   {facts}, turn {hit.turn_seq} of {thread}{chunk}") + "\n")
     for what in hits.missing:
-        remark(f"There may be more: {what}")
-    remark(f"{len(hits.hits)} found, {counted(hits.tokens, 'token')}" if hits.hits else "Nothing was found.")
+        print_notice(f"There may be more: {what}")
+    print_notice(f"{len(hits.hits)} found, {counted(hits.tokens, 'token')}" if hits.hits else "Nothing was found.")

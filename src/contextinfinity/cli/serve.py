@@ -33,26 +33,26 @@ class ListenAddress:
 
 
 @command_for_all_users
-def serve(means: CommonOptions, listening: ListenAddress, log: Log = None) -> None:
+def serve(options: CommonOptions, listening: ListenAddress, log: Log = None) -> None:
     """Run the HTTP server until it is stopped. Missing options are taken from [server] of the settings."""
     import asyncio
 
     from msgspec.structs import replace
 
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.server import serving
     from contextinfinity.wiring import open_client, open_store
 
     form = _log_format(log)
-    settings = settings_for(means.config, means.data_dir).settings
+    settings = settings_for(options.config, options.data_dir).settings
     asyncio.run(open_store(settings).close())  # a ledger that cannot be opened is reported before anything listens
     given = {name: value for name, value in asdict(listening).items() if value is not None}
 
     def on_address(address: str) -> None:
-        if means.as_json:
+        if options.as_json:
             print_json({"url": address}, indent=None)
         else:
-            remark(f"Serving at {address}; Ctrl-C ends it.")
+            print_notice(f"Serving at {address}; Ctrl-C ends it.")
 
     changed = replace(settings, server=replace(settings.server, **given))
     serving.serve(changed, open_client, on_address=on_address, log_format=form)

@@ -21,53 +21,55 @@ NewTitle = Annotated[str, typer.Argument(metavar="TITLE", help="The new title.",
 
 
 @command
-def sessions(means: CommonOptions, limit: ListLimit = 50) -> None:
+def sessions(options: CommonOptions, limit: ListLimit = 50) -> None:
     """List conversations, most recently used first. On this machine those of all users, unless --user names one."""
     from contextinfinity.cli.engine_thread import listed_threads
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
 
-    found = listed_threads(means, limit + 1)
-    if means.as_json:
+    found = listed_threads(options, limit + 1)
+    if options.as_json:
         print_json({"sessions": found[:limit]})
     elif not found:
-        remark('There are no conversations yet. Begin one with `cix ask "…"` or `cix chat`.')
+        print_notice('There are no conversations yet. Begin one with `cix ask "…"` or `cix chat`.')
     else:
         _print_threads(found[:limit])
         if len(found) > limit:
-            remark(f"There are more; --limit {limit * 2} shows them.")
+            print_notice(f"There are more; --limit {limit * 2} shows them.")
 
 
 @command
-def show(means: CommonOptions, thread: Thread, branch: Branch = None, limit: ShowLimit = None) -> None:
+def show(options: CommonOptions, thread: Thread, branch: Branch = None, limit: ShowLimit = None) -> None:
     """Show the messages of a conversation."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.output import print_json
     from contextinfinity.cli.thread_choice import place
 
-    with working(means) as work:
-        conversation = _whole(work, *place(work, means, thread, branch), limit)
-    if means.as_json:
+    with working(options) as work:
+        conversation = _read_newest_turns(work, *place(work, options, thread, branch), limit)
+    if options.as_json:
         print_json(conversation)
     else:
         _print_conversation(conversation)
 
 
 @command
-def rename(means: CommonOptions, thread: Thread, title: NewTitle) -> None:
+def rename(options: CommonOptions, thread: Thread, title: NewTitle) -> None:
     """Set the title of a conversation; an empty title removes it."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
 
-    with working(means) as work:
-        found = work.do(work.client.threads.find(thread, means.owner))
+    with working(options) as work:
+        found = work.do(work.client.threads.find(thread, options.owner))
         renamed = work.do(work.client.threads.rename(found.thread_id, title.strip() or None))
-    if means.as_json:
+    if options.as_json:
         print_json(renamed)
     else:
-        remark(f"{renamed.thread_id} is called {renamed.title!r} now." if renamed.title else "It has no title now.")
+        print_notice(
+            f"{renamed.thread_id} is called {renamed.title!r} now." if renamed.title else "It has no title now."
+        )
 
 
-def _whole(work: EngineThread, thread_id: str, branch_id: str | None, limit: int | None) -> Conversation:
+def _read_newest_turns(work: EngineThread, thread_id: str, branch_id: str | None, limit: int | None) -> Conversation:
     """Read a conversation page by page, the newest first, until there is enough."""
     from msgspec.structs import replace
 
@@ -88,13 +90,13 @@ def _whole(work: EngineThread, thread_id: str, branch_id: str | None, limit: int
 
 
 def _print_threads(threads: tuple[ShownThread, ...]) -> None:
-    from contextinfinity.cli.output import moment, one_line, print_table, shown_id
+    from contextinfinity.cli.output import local_time, one_line, print_table, shown_id
 
     several = len({thread.user_id for thread in threads}) > 1
     rows = (
         (
             shown_id(thread.thread_id),
-            moment(thread.updated_at),
+            local_time(thread.updated_at),
             str(thread.turns),
             *((one_line(thread.user_id),) if several else ()),
             one_line(thread.about),
@@ -116,11 +118,11 @@ def _print_conversation(conversation: Conversation) -> None:
 def _print_turn(turn: ShownTurn) -> None:
     from rich.text import Text
 
-    from contextinfinity.cli.output import console, moment
+    from contextinfinity.cli.output import console, local_time
     from contextinfinity.text.terminal.control_characters import printable
 
     screen = console()
-    head = [f"#{turn.turn_seq}", moment(turn.created_at), turn.model, turn.outcome or turn.phase, turn.turn_id]
+    head = [f"#{turn.turn_seq}", local_time(turn.created_at), turn.model, turn.outcome or turn.phase, turn.turn_id]
     screen.print(Text("\n" + " · ".join(part for part in head if part), style="dim"), soft_wrap=True)
     screen.print(Text(f"> {printable(turn.user)}", style="bold"), soft_wrap=True)
     if turn.assistant:

@@ -58,7 +58,7 @@ FROM_ENVIRONMENT = SetupKey()
 
 @command_without_owner
 def setup(
-    means: CommonOptions,
+    options: CommonOptions,
     vendor: VendorOption = None,
     model_id: ModelId = None,
     name: Name = None,
@@ -66,7 +66,7 @@ def setup(
     given: SetupKey = FROM_ENVIRONMENT,
 ) -> None:
     """Connect a vendor. Asks for its key, tests it, and writes config.toml."""
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
     from contextinfinity.providers.vendor_keys import keep_vendor_key
     from contextinfinity.settings.config_editing import read_text, with_model, write_private
 
@@ -81,7 +81,7 @@ def setup(
         "api_key_env": variable if base_url else None,
     }
     table = {field: value for field, value in fields.items() if value}
-    file = _config_file(means)
+    file = _config_file(options)
     text = with_model(
         read_text(file), called, table | ({"api_key_keyring": True} if given.keyring else {}), default=True
     )
@@ -90,14 +90,14 @@ def setup(
         keep_vendor_key(variable, os.environ[variable])
     write_private(file, text)
     is_default = default == called
-    if means.as_json:
+    if options.as_json:
         print_json({"file": str(file), "model": called, "tested": not given.no_test, "default": is_default})
         return
-    remark(f"{called} ({wanted}) {'is set up' if given.no_test else 'answers'}; wrote {file}.")
+    print_notice(f"{called} ({wanted}) {'is set up' if given.no_test else 'answers'}; wrote {file}.")
     if not is_default:
-        remark(f"{default} stays the default; --model {called} chooses this one.")
+        print_notice(f"{default} stays the default; --model {called} chooses this one.")
     if is_new and not given.keyring:
-        remark(f"The key is not stored. Set it in your shell's profile: export {variable}=…")
+        print_notice(f"The key is not stored. Set it in your shell's profile: export {variable}=…")
 
 
 def _vendor(name: str) -> str:
@@ -138,15 +138,15 @@ def _key(vendor: str, base_url: str | None, given: SetupKey) -> tuple[str, bool]
     return variable, True
 
 
-def _config_file(means: CommonOptions) -> Path:
+def _config_file(options: CommonOptions) -> Path:
     from contextinfinity.settings.loading import CONFIG_NAME, CONFIG_VARIABLE
 
-    named = means.config or os.environ.get(CONFIG_VARIABLE)
+    named = options.config or os.environ.get(CONFIG_VARIABLE)
     if named:
         return Path(named).expanduser().absolute()
     from contextinfinity.cli.command_options import settings_for
 
-    return settings_for(None, means.data_dir).settings.data_dir / CONFIG_NAME
+    return settings_for(None, options.data_dir).settings.data_dir / CONFIG_NAME
 
 
 def _check(text: str, model: str, *, tries: bool) -> str:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def place(
-    work: EngineThread, means: CommonOptions, thread: str, branch: str | None = None
+    work: EngineThread, options: CommonOptions, thread: str, branch: str | None = None
 ) -> tuple[SessionId, BranchId | None]:
     """Return the ids of a conversation and, if one is named, its branch."""
     threads = work.client.threads
-    thread_id = work.do(threads.find(thread, means.owner)).thread_id
+    thread_id = work.do(threads.find(thread, options.owner)).thread_id
     if branch is None:
         return thread_id, None
     return thread_id, work.do(threads.find_branch(thread_id, branch)).branch_id

@@ -43,73 +43,73 @@ TokenIdArgument = Annotated[
 
 @token.command("create")
 @command_for(ForUser)
-def create(means: CommonOptions, org: Org = "", scope: Scope = "user", expires: Expires = None) -> None:
+def create(options: CommonOptions, org: Org = "", scope: Scope = "user", expires: Expires = None) -> None:
     """Create a token and print it once. As soon as one exists, servers require a valid token with every request."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import moment, print_json, remark
+    from contextinfinity.cli.output import local_time, print_json, print_notice
     from contextinfinity.domain.session import Owner
 
     if scope not in ("user", "app"):
         raise InvalidInput(f"--scope is {scope!r}; it may be user or app.")
     known: TokenScope = "app" if scope == "app" else "user"
     ends = None if expires is None else _moment_after(expires)
-    with working(means, creates=True) as work:
-        owner = Owner(user_id=means.user, org_id=org)
+    with working(options, creates=True) as work:
+        owner = Owner(user_id=options.user, org_id=org)
         made = work.do(work.client.tokens.create(owner, scope=known, expires_at=ends))
-    if means.as_json:
+    if options.as_json:
         print_json(made)
         return
     typer.echo(made.token)
-    until = "" if made.expires_at is None else f" It expires on {moment(made.expires_at)}."
-    remark(f"This is token {made.id} of {means.user}. It is not shown again.{until}")
+    until = "" if made.expires_at is None else f" It expires on {local_time(made.expires_at)}."
+    print_notice(f"This is token {made.id} of {options.user}. It is not shown again.{until}")
 
 
 @token.command("list")
 @command_without_owner
-def list_tokens(means: CommonOptions) -> None:
+def list_tokens(options: CommonOptions) -> None:
     """List all tokens, including revoked and expired ones."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import moment, print_json, print_table, remark, shown_id
+    from contextinfinity.cli.output import local_time, print_json, print_notice, print_table, shown_id
     from contextinfinity.domain.ids import now
 
-    with working(means) as work:
+    with working(options) as work:
         tokens = work.do(work.client.tokens.list())
-    if means.as_json:
+    if options.as_json:
         print_json({"tokens": tokens})
     elif not tokens:
-        remark("There are no tokens: a server on this machine accepts every request.")
+        print_notice("There are no tokens: a server on this machine accepts every request.")
     else:
         rows = [
             (
-                *(shown_id(one.id), one.owner.user_id, one.owner.org_id, one.scope, moment(one.created_at)),
-                *("never" if one.expires_at is None else moment(one.expires_at), one.state(now())),
+                *(shown_id(one.id), one.owner.user_id, one.owner.org_id, one.scope, local_time(one.created_at)),
+                *("never" if one.expires_at is None else local_time(one.expires_at), one.state(now())),
             )
             for one in tokens
         ]
         print_table(("id", "user", "org", "scope", "created", "expires", "state"), rows)
         if all(one.state(now()) != "valid" for one in tokens):
-            remark(CLOSED)
+            print_notice(CLOSED)
 
 
 @token.command("revoke")
 @command_without_owner
-def revoke(means: CommonOptions, token_id: TokenIdArgument) -> None:
+def revoke(options: CommonOptions, token_id: TokenIdArgument) -> None:
     """Revoke a token in every running server at once; its streams end within two seconds."""
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, remark
-    from contextinfinity.client.references import fits, the_one
+    from contextinfinity.cli.output import print_json, print_notice
+    from contextinfinity.client.references import fits, only_match
 
-    with working(means) as work:
+    with working(options) as work:
         fitting = [one.id for one in work.do(work.client.tokens.list()) if token_id == one.id or fits(one.id, token_id)]
-        known = the_one("token", token_id, fitting, hint="`cix token list` lists the tokens.")
+        known = only_match("token", token_id, fitting, hint="`cix token list` lists the tokens.")
         revoked = work.do(work.client.tokens.revoke(known))
         is_closed = work.do(work.client.tokens.closed())
-    if means.as_json:
+    if options.as_json:
         print_json(revoked)
     else:
         typer.echo(f"Token {revoked.id} of {revoked.owner.user_id} is revoked.")
     if is_closed:
-        remark(CLOSED)
+        print_notice(CLOSED)
 
 
 def _moment_after(expires: str) -> datetime:

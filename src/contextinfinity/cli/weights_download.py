@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextinfinity.cli.command_options import CommonOptions, settings_for
-from contextinfinity.cli.output import remark
+from contextinfinity.cli.output import print_notice
 
 if TYPE_CHECKING:
     from contextinfinity.providers.local.weights_file import Progress, WeightsFile
 
 
-def prepare(means: CommonOptions, model: str | None, *, greet: bool = False, creates: bool = False) -> None:
+def prepare(options: CommonOptions, model: str | None, *, greet: bool = False, creates: bool = False) -> None:
     """Fetch and load the built-in model if it is the one that answers, and say what to expect of it.
 
     It is loaded while everything else is opened; the process has one of it, so the engine finds it there. A server has
     its own.
     """
-    if means.server is not None:
+    if options.server is not None:
         return
     from contextinfinity.settings import BUILT_IN
 
-    settings = settings_for(means.config, means.data_dir, creates=creates).settings
+    settings = settings_for(options.config, options.data_dir, creates=creates).settings
     if (model or settings.general.default_model) != BUILT_IN:
         return
     from contextinfinity.providers.local.llama import check_runtime
@@ -37,7 +37,7 @@ def prepare(means: CommonOptions, model: str | None, *, greet: bool = False, cre
         fetch(SMOLLM2, settings.models_dir)
     built_in_provider(settings).begin(SMOLLM2.model_id)
     if greet:
-        remark(BUILT_IN_NOTE)
+        print_notice(BUILT_IN_NOTE)
 
 
 def fetch(weights: WeightsFile, folder: Path) -> Path:
@@ -46,7 +46,7 @@ def fetch(weights: WeightsFile, folder: Path) -> Path:
 
     if are_there(weights, folder):
         return get(weights, folder)  # which looks whether they are whole
-    remark(f"Fetching {weights.model_id} ({megabytes(weights.download)}, once) with pip into {folder} …")
+    print_notice(f"Fetching {weights.model_id} ({megabytes(weights.download)}, once) with pip into {folder} …")
     with _bar(weights) as progress:
         return get(weights, folder, progress)
 

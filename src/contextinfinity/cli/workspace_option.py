@@ -21,15 +21,15 @@ Folder = Annotated[
 
 
 def question_target(
-    work: EngineThread, means: CommonOptions, folder: Path | None, session: str, branch: str | None, model: str | None
+    work: EngineThread, options: CommonOptions, folder: Path | None, session: str, branch: str | None, model: str | None
 ) -> tuple[str, SendFields]:
     """Find out where a question goes and how; in a workspace ``last`` is its own last session."""
-    from contextinfinity.cli.answer_output import check_model, way
+    from contextinfinity.cli.answer_output import check_model, conversation_and_options
 
     if folder is None:
-        return way(work, means, session, branch, model)
+        return conversation_and_options(work, options, session, branch, model)
     from contextinfinity.cli.chat.workspace_commands import last_session
-    from contextinfinity.cli.output import remark
+    from contextinfinity.cli.output import print_notice
     from contextinfinity.client.local import LocalClient
 
     if not isinstance(work.client, LocalClient):
@@ -37,7 +37,7 @@ def question_target(
     if model is not None:
         check_model(model, work.do(work.client.conversations.models()))
     workspace = work.client.open_workspace(folder, model=model)
-    workspace.warn = remark
+    workspace.warn = print_notice
     if session == "last":
-        return last_session(workspace), {"user_id": means.named_user, "model": model}
-    return way(work, means, session, branch, model)
+        return last_session(workspace), {"user_id": options.named_user, "model": model}
+    return conversation_and_options(work, options, session, branch, model)

@@ -32,7 +32,7 @@ from contextinfinity.client.contract import (
 from contextinfinity.client.drop_in import DropIn
 from contextinfinity.client.image_client import ImageClient
 from contextinfinity.client.memory_client import LocalMemories
-from contextinfinity.client.references import LAST, fits, the_one
+from contextinfinity.client.references import LAST, fits, only_match
 from contextinfinity.client.resource import ClientResource
 from contextinfinity.client.results import (
     Committed,
@@ -254,7 +254,7 @@ class LocalThreads(ClientResource):
                 raise
         fitting = [session.id async for session in self._all(owner) if fits(session.id, reference)]
         return await self.get(
-            the_one("conversation", reference, fitting, hint="`cix sessions` lists the conversations."), owner
+            only_match("conversation", reference, fitting, hint="`cix sessions` lists the conversations."), owner
         )
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
@@ -306,7 +306,7 @@ class LocalThreads(ClientResource):
         branches = {branch.branch_id: branch for branch in await self.branches(thread_id)}
         labelled = [branch.branch_id for branch in branches.values() if branch.label == reference]
         fitting = labelled or [name for name in branches if name == reference or fits(name, reference)]
-        return branches[the_one("branch", reference, fitting, hint="`cix branches` lists the branches.")]
+        return branches[only_match("branch", reference, fitting, hint="`cix branches` lists the branches.")]
 
     async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
         """Make a branch the active one."""

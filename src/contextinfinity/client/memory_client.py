@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextinfinity.client.contract import LOCAL
-from contextinfinity.client.references import fits, the_one
+from contextinfinity.client.references import fits, only_match
 from contextinfinity.client.resource import ClientResource
 from contextinfinity.client.results import ShownMemory, shown_memory
 from contextinfinity.domain.ids import MemoryId, Position, is_id
@@ -44,7 +44,7 @@ class LocalMemories(ClientResource):
         if is_id(reference) and reference not in found:
             raise NotFound(f"There is no memory {reference}.", hint=HINT)
         fitting = [name for name in found if name == reference or fits(name, reference)]
-        return shown_memory(found[the_one("memory", reference, fitting, hint=HINT)])
+        return shown_memory(found[only_match("memory", reference, fitting, hint=HINT)])
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
         """Keep a fact. Tags are ``user:ID`` of the owner and ``thread:ID`` of one of their threads."""

@@ -30,7 +30,7 @@ def fits(identifier: str, part: str) -> bool:
     return len(part) >= SHORTEST and (identifier.startswith(part) or identifier.endswith(part))
 
 
-def the_one(kind: str, part: str, fitting: Sequence[str], *, hint: str) -> str:
+def only_match(kind: str, part: str, fitting: Sequence[str], *, hint: str) -> str:
     """Return the only id that fits."""
     if not fitting:
         use_more = f"Use at least {SHORTEST} characters of the id; " if len(part) < SHORTEST else ""

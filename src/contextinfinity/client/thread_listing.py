@@ -41,7 +41,7 @@ async def list_threads(
     while (wanted := limit - len(found)) > 0:
         sessions = await store.sessions.list(owner, limit=wanted, after=after)
         listed = (session for session in sessions if not session.metadata.get(SIDE))
-        shown = await asyncio.gather(*(_still_there(store, session) for session in listed))
+        shown = await asyncio.gather(*(_shown_or_none(store, session) for session in listed))
         found += [each for each in shown if each is not None]
         if len(sessions) < wanted:
             break
@@ -97,7 +97,7 @@ async def read_branch(store: Store, branch_id: BranchId) -> Branch:
     return branch
 
 
-async def _still_there(store: Store, session: Session) -> ShownThread | None:
+async def _shown_or_none(store: Store, session: Session) -> ShownThread | None:
     """Show one of a list; None if it was deleted since."""
     try:
         return await show_thread(store, session)

@@ -60,7 +60,7 @@ class TopicMessage(Struct, frozen=True, kw_only=True):
 
 def find_topic_boundary(messages: Iterable[object]) -> TopicBoundary:
     """Return the start of the newest topic; ``SAFE_BOUNDARY`` if there is only one."""
-    topic_messages = spoken(messages)
+    topic_messages = checked_messages(messages)
     if len(topic_messages) < 2:
         return SAFE_BOUNDARY
     scores = _scores(topic_messages)
@@ -76,7 +76,7 @@ def find_topic_boundary(messages: Iterable[object]) -> TopicBoundary:
     )
 
 
-def spoken(messages: Iterable[object]) -> list[TopicMessage]:
+def checked_messages(messages: Iterable[object]) -> list[TopicMessage]:
     """Read the last messages of a list; raise ``InvalidInput`` if it is not a list of messages."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise InvalidInput(

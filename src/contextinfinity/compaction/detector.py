@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from contextinfinity.compaction.boundary import SAFE_BOUNDARY, TopicBoundary, TopicMessage, spoken
+from contextinfinity.compaction.boundary import SAFE_BOUNDARY, TopicBoundary, TopicMessage, checked_messages
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.auxiliary_model import AuxiliaryModel
@@ -69,7 +69,7 @@ _SUMMARY = re.compile("summary" + _SENTENCE, re.I)
 
 async def detect(adviser: AuxiliaryModel, messages: Iterable[object]) -> TopicBoundary:
     """Ask a model where the newest topic begins; return ``SAFE_BOUNDARY`` if it fails."""
-    topic_messages = spoken(messages)
+    topic_messages = checked_messages(messages)
     if len(topic_messages) < 2:
         return SAFE_BOUNDARY
     try:

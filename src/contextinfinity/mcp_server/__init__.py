@@ -1,5 +1,5 @@
-"""The Model Context Protocol: other assistants search, recall, pin and remember here.
+"""The Model Context Protocol server: other assistants search, read, pin and remember.
 
-``protocol`` answers JSON-RPC messages of any transport; ``tools`` and ``resources`` are what it offers. Everything
-goes through a client that acts for one owner.
+``protocol`` answers JSON-RPC messages for any transport; ``mcp_tools`` and ``resources`` are what it offers. They use a
+client that acts for one owner.
 """

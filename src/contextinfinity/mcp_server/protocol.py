@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 as the Model Context Protocol uses it: one message in, at most one message out.
 
-No state is kept between messages, so any number of processes can answer the requests of one client. Revisions of the
-protocol that begin with ``initialize`` are spoken; newer clients fall back to them.
+No state is kept between messages, so any number of processes can answer the requests of one client. Protocol
+revisions with ``initialize`` are supported; newer clients fall back to them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class InvalidMessage(Exception):
 
 
 async def answer(client: Client, written: bytes) -> Json:
-    """Answer a message; None where nothing is to be sent back, because it is a notification or a response."""
+    """Answer a message; return None for a notification or a response, which gets no answer."""
     try:
         message = msgspec.json.decode(written)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -96,7 +96,7 @@ async def _list_tools(client: Client, params: dict[str, Json]) -> Json:
 
 
 async def _call_tool(client: Client, params: dict[str, Json]) -> Json:
-    """Run a tool. What it cannot do is part of its result, so that the assistant reads it and tries otherwise."""
+    """Run a tool. An error becomes its result, so that the assistant can read it and try something else."""
     name, given = params.get("name"), params.get("arguments") or {}
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None or not isinstance(given, dict):

@@ -25,7 +25,7 @@ _FREE = frozenset(("user", "call", "am"))
 """Words of the claim that need not occur in the clause."""
 
 
-def says(fact: str, sentence: str, start: int, end: int) -> bool:
+def states_fact(fact: str, sentence: str, start: int, end: int) -> bool:
     """Return whether the clause around a quotation states the fact about its speaker."""
     first, last = clause_start(sentence, start), clause_end(sentence, end)
     clause = sentence[first:last]

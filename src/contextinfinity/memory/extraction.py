@@ -21,7 +21,7 @@ from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.rendering import as_said
 from contextinfinity.memory.requests import is_off_record, is_order, request_in, unwanted_in
 from contextinfinity.memory.table import TABLE, Row
-from contextinfinity.memory.third_person import LONGEST, of_the_user, sentence, thing
+from contextinfinity.memory.third_person import LONGEST, sentence, thing, to_third_person
 
 LONGEST_TALK = 1_500
 """A longer message may be pasted text, so that only the phrase table is applied to it."""
@@ -132,8 +132,8 @@ def _facts_of_match(row: Row, match: re.Match[str]) -> Iterator[StatedFact]:
                 continue
         if not part or len(part.split()) > _LONGEST_THING or row.never.search(part) or _CLAIMS.search(part):
             continue
-        forms = {name: of_the_user(thing(value)) for name, value in named.items()}
-        forms["x"] = _capitalised_place(of_the_user(part), row)
+        forms = {name: to_third_person(thing(value)) for name, value in named.items()}
+        forms["x"] = _capitalised_place(to_third_person(part), row)
         forms["n"] = named.get("n", "").lower()
         forms["p"] = named.get("p", "").lower().replace("favorite", "favourite").replace("color", "colour")
         forms["v"] = "smoke" if forms.get("v") == "smok" else forms.get("v", "")

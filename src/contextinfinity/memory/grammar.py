@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.memory import MemoryKind
 from contextinfinity.memory.memory_findings import StatedFact, key_of
-from contextinfinity.memory.third_person import LONGEST, of_the_user, sentence, thing
+from contextinfinity.memory.third_person import LONGEST, sentence, thing, to_third_person
 from contextinfinity.text.keywords import stem
 from contextinfinity.text.vocabulary import phrases, words
 
@@ -209,7 +209,7 @@ def _state(clause: _Clause) -> ParsedStatement | None:
         return None
     if not _LASTING.match(clause.words) and (clause.together or not _is_trait(clause)):
         return None
-    rest = of_the_user(thing(clause.words))
+    rest = to_third_person(thing(clause.words))
     return "self", f"The user is {f'{clause.denied} ' if clause.denied else ''}{rest}", f"is:{key_of(rest)}"
 
 
@@ -230,7 +230,7 @@ def _perfect(clause: _Clause) -> ParsedStatement | None:
     lasts = is_long or clause.first in _W["perfect_lasting"] or _BEEN.match(clause.words)
     if clause.together or not (lasts or (clause.denied and clause.after)) or (clause.points and not is_long):
         return None
-    rest = of_the_user(clause.words)
+    rest = to_third_person(clause.words)
     return "self", f"The user has {clause.denied} {rest}", f"been:{key_of(rest)}"
 
 
@@ -242,7 +242,7 @@ def _possession(clause: _Clause) -> ParsedStatement | None:
     head = [word.lower().strip(",.") for word in clause.words[counted.end() :].split()[:4]]
     if not head or not _W["not_had"].isdisjoint(head) or (clause.together and _W["owned"].isdisjoint(head)):
         return None
-    rest = of_the_user(thing(clause.words.removeprefix("got ")))
+    rest = to_third_person(thing(clause.words.removeprefix("got ")))
     return "self", f"The user {'does not have' if clause.denied else 'has'} {rest}", f"has:{key_of(rest)}"
 
 
@@ -256,12 +256,12 @@ def _habit(clause: _Clause) -> ParsedStatement | None:
     if _is_deictic(rest) or (clause.together and verb not in _W["preferences"] and verb not in _TOGETHER):
         return None
     if ended := _ENDED.match(clause.words):
-        left = of_the_user(thing(ended["rest"] or ""))
+        left = to_third_person(thing(ended["rest"] or ""))
         said = f"The user {ended['how'].lower()} {ended['verb']}ing {left}"
         return "self", said, f"{stem(ended['verb'] + 'ing')}:{key_of(left)}"
     if verb in _W["past"] or verb in _W["irregular_past"] or verb.endswith("ed"):
         lived = verb in _NEVER if clause.denied == "never" else _PAST_NEEDS.match(clause.words) and not clause.denied
-        said = f"The user {clause.denied} {of_the_user(clause.words)}"
+        said = f"The user {clause.denied} {to_third_person(clause.words)}"
         return ("self", said, f"{verb}:{key_of(rest)}") if lived else None
     if (
         verb in _W["at_hand"]
@@ -270,7 +270,7 @@ def _habit(clause: _Clause) -> ParsedStatement | None:
         or _NOT_HABITS.match(clause.words)
     ):
         return None
-    return _verb_phrase(verb, of_the_user(thing(rest)) if rest else "", clause.denied)
+    return _verb_phrase(verb, to_third_person(thing(rest)) if rest else "", clause.denied)
 
 
 def _refers_to_conversation(rest: str) -> bool:
@@ -280,7 +280,7 @@ def _refers_to_conversation(rest: str) -> bool:
 
 
 def _verb_phrase(verb: str, rest: str, denied: str) -> ParsedStatement | None:
-    does = f"does not {verb}" if denied == "not" else f"{denied} {third(verb)}".lstrip()
+    does = f"does not {verb}" if denied == "not" else f"{denied} {third_person_verb(verb)}".lstrip()
     if verb not in _W["preferences"]:
         return "self", f"The user {does} {rest}", f"{stem(verb)}:{key_of(rest)}"
     if not rest or _NOT_LIKED.match(rest):
@@ -293,7 +293,7 @@ def _ability(able: re.Match[str], together: bool) -> ParsedStatement | None:
     verb, rest = able["verb"].lower(), able["rest"] or ""
     if together or verb not in _W["abilities"] or _is_deictic(rest) or (verb == "do" and not rest):
         return None
-    rest = of_the_user(thing(rest))
+    rest = to_third_person(thing(rest))
     if verb == "stand":
         return ("preference", f"The user cannot stand {rest}", f"like:{key_of(rest)}") if rest else None
     return (
@@ -328,7 +328,7 @@ def _possessive(text: str) -> ParsedStatement | None:
     says = f"{verb} {rest}".lstrip()
     is_single = verb == "is" and (favoured or named[-1] in _W["single"])
     about = f"my:{what.lower()}" if is_single else f"my:{what.lower()}:{key_of(says)}"
-    return "self", f"The user's {of_the_user(what)} {of_the_user(says)}", about
+    return "self", f"The user's {to_third_person(what)} {to_third_person(says)}", about
 
 
 def _favourite(match: re.Match[str]) -> ParsedStatement | None:
@@ -336,10 +336,10 @@ def _favourite(match: re.Match[str]) -> ParsedStatement | None:
     what, rest = match["what"], match["rest"].rstrip(".! ")
     if rest.split()[0].lower() not in _W["favourite_of"] or _is_deictic(what) or _is_deictic(rest):
         return None
-    return "preference", f"{what} {match['verb']} the user's {of_the_user(rest)}", f"my:{rest.lower()}"
+    return "preference", f"{what} {match['verb']} the user's {to_third_person(rest)}", f"my:{rest.lower()}"
 
 
-def third(verb: str) -> str:
+def third_person_verb(verb: str) -> str:
     """Return the third-person form of a verb: "watches", "studies", "has"."""
     if verb in ("have", "do", "go"):
         return {"have": "has", "do": "does", "go": "goes"}[verb]

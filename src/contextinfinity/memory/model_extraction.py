@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.memory import MemoryKind
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
-from contextinfinity.memory.claims import says
+from contextinfinity.memory.claims import states_fact
 from contextinfinity.memory.extraction import MOST, about_of, draw
 from contextinfinity.memory.guards import Stated, statements
 from contextinfinity.memory.memory_findings import ExtractedMemories, StatedFact, When, key_of
@@ -115,7 +115,7 @@ class ModelExtractor:
             if place is None or not fact.startswith("The user") or gives_orders(fact):
                 continue
             at = place.text.index(quote)
-            if not says(fact, place.text, at, at + len(quote)) or self._opposed(fact, quote):
+            if not states_fact(fact, place.text, at, at + len(quote)) or self._opposed(fact, quote):
                 continue
             start, end = place.span(at, at + len(quote))
             about = about_of(fact) or f"note:{key_of(fact)}"

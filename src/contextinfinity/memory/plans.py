@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from contextinfinity.memory.guards import is_meant
 from contextinfinity.memory.memory_findings import StatedFact, StatedPeriod, When, key_of
-from contextinfinity.memory.third_person import of_the_user, sentence, thing
+from contextinfinity.memory.third_person import sentence, thing, to_third_person
 from contextinfinity.text.vocabulary import patterns
 
 _PATTERNS: Final = patterns("statements")
@@ -95,7 +95,7 @@ def _cancelled(text: str, said_at: datetime) -> StatedFact | None:
                 how, where = match["how"].lower(), match["where"]
                 fact = _plan_fact(match, f"The user is not {how} to {where}", f"{how} {where}", until)
                 return replace(fact, ends=("plan",), named=tuple(key_of(where).split()))
-            what = of_the_user(_event(match["what"]))
+            what = to_third_person(_event(match["what"]))
             return replace(_plan_fact(match, f"The user's {what} was cancelled", what, until), vague=True)
     return None
 
@@ -132,10 +132,10 @@ def _plan_of(match: re.Match[str], text: str, span: Days) -> StatedFact:
         where = named.get("where") or ""
         what = " ".join(f"{named['how'].lower()} {'to ' if where else ''}{where}{named.get('what') or ''}".split())
         about = f"{'moving' if named['how'].lower() == 'moving' else 'flying'} {where}" if where else what
-        return _plan_fact(match, f"The user is {of_the_user(_event(what))} ({day})", about, span.end)
+        return _plan_fact(match, f"The user is {to_third_person(_event(what))} ({day})", about, span.end)
     what = _event(named["what"])
     due = "due " if named.get("due") else ""
-    fact = _plan_fact(match, f"The user's {of_the_user(what)}: {due}{day}", what, span.end)
+    fact = _plan_fact(match, f"The user's {to_third_person(what)}: {due}{day}", what, span.end)
     return replace(fact, vague=match.re is not _HAVE)
 
 

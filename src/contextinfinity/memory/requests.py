@@ -7,7 +7,7 @@ from typing import Final
 
 from contextinfinity.domain.memory import LONGEST_MEMORY
 from contextinfinity.memory.memory_findings import ForgetRequest, StatedFact, key_of
-from contextinfinity.memory.third_person import of_the_user, sentence
+from contextinfinity.memory.third_person import sentence, to_third_person
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.vocabulary import patterns
 
@@ -52,7 +52,7 @@ def request_in(text: str) -> StatedFact | None:
     if match is None or '"' in match["x"] or len(terms(match["x"])) < 1 or _orders(match["x"]):
         return None
     words = match["x"]
-    content = sentence(f"The user said: {of_the_user(words)}")
+    content = sentence(f"The user said: {to_third_person(words)}")
     if len(content) > LONGEST_MEMORY:
         return None
     about = ""

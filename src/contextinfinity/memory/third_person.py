@@ -46,7 +46,7 @@ def thing(text: str) -> str:
     return text
 
 
-def of_the_user(text: str) -> str:
+def to_third_person(text: str) -> str:
     """Replace the first person by the third: "my kids" becomes "their kids"."""
     theirs = _WORD.sub(lambda word: _MINE.get(word[0].lower(), word[0]), text)
     return theirs.replace("they was ", "they were ")

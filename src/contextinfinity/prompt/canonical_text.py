@@ -4,8 +4,8 @@ Until nothing changes: remove invisible characters and combining marks, replace 
 decode references and escapes (HTML, percent, quoted-printable, UTF-7, those of programming languages). Then collapse
 white space. Disguises are undone in any order of nesting.
 
-``revealed`` maps every character of the canonical form to its source span, so that a tag that is found in the canonical
-form can be changed in the source.
+Every character of the canonical form has its source span, so that a tag that is found in the canonical form can be
+changed in the source.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CanonicalText(Struct, frozen=True):
         return self.spans[start][0], self.spans[end - 1][1]
 
 
-def revealed(text: str, alike: Callable[[str], str]) -> CanonicalText | None:
+def canonical_form(text: str, alike: Callable[[str], str]) -> CanonicalText | None:
     """Return the canonical form of a text, or None if it equals the text.
 
     ``alike`` replaces each character by the ASCII character that it looks like.

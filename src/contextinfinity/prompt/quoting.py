@@ -16,7 +16,7 @@ import unicodedata
 from functools import lru_cache
 
 from contextinfinity.domain.plan import LAYOUT_VERSION
-from contextinfinity.prompt.canonical_text import revealed
+from contextinfinity.prompt.canonical_text import canonical_form
 
 BAR = "|"
 
@@ -99,7 +99,7 @@ def harmless(text: str, layout: int = LAYOUT_VERSION) -> str:
     """Remove invisible characters, and replace the first character of anything like a delimiter by a round bracket."""
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
     text = _with_round_brackets(text, [found.span() for found in _BORDER.finditer(_skeleton(text))])
-    if layout == 1 or (plain := revealed(text, _skeleton)) is None:
+    if layout == 1 or (plain := canonical_form(text, _skeleton)) is None:
         return text
     found = _BORDER.finditer(plain.text)
     return _with_round_brackets(text, [plain.source(match.start(), match.end()) for match in found])

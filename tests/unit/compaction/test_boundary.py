@@ -14,7 +14,7 @@ import pytest
 import contextinfinity
 from benchmarks.topics import Chat, assistant_chats
 from contextinfinity import find_topic_boundary
-from contextinfinity.compaction.boundary import LOOKED_AT, SAFE_BOUNDARY, TopicBoundary, spoken
+from contextinfinity.compaction.boundary import LOOKED_AT, SAFE_BOUNDARY, TopicBoundary, checked_messages
 from contextinfinity.domain.message import Message, TextBlock, ToolUseBlock, say
 from contextinfinity.errors import InvalidInput
 from contextinfinity.threads import Turn
@@ -97,7 +97,7 @@ def test_the_last_fifty_messages_are_looked_at_by_their_real_indices() -> None:
     long_ago = [message for _, message in zip(range(400), cycle(LASAGNE), strict=False)]
     assert LOOKED_AT == 50
     assert index_of([*long_ago, *TAXES]) == 400
-    assert [one.index for one in spoken(long_ago)] == list(range(350, 400))
+    assert [one.index for one in checked_messages(long_ago)] == list(range(350, 400))
 
 
 def test_what_lies_further_back_than_fifty_messages_is_not_looked_at() -> None:
@@ -133,7 +133,7 @@ def test_calls_and_their_results_are_not_what_was_said() -> None:
 
 def test_the_text_of_several_blocks_is_taken_together() -> None:
     message = Message(role="user", blocks=(TextBlock(text="one"), TextBlock(text="two")))
-    assert [one.text for one in spoken([message])] == ["one\ntwo"]
+    assert [one.text for one in checked_messages([message])] == ["one\ntwo"]
 
 
 @each(
@@ -175,7 +175,7 @@ AT = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
     ],
 )
 def test_a_time_may_have_any_common_form(name: str, when: Any) -> None:
-    (one,) = spoken([{"role": "user", "content": "hello", name: when}])
+    (one,) = checked_messages([{"role": "user", "content": "hello", name: when}])
     assert one.seconds == AT.timestamp()
 
 
@@ -183,13 +183,13 @@ def test_a_time_may_have_any_common_form(name: str, when: Any) -> None:
 def test_a_time_that_is_none_is_passed_over(when: Any) -> None:
     messages = [message | {"created_at": when} for message in [*LASAGNE, *TAXES]]
     assert index_of(messages) == OPENED
-    assert [one.seconds for one in spoken(messages)] == [None] * len(messages)
+    assert [one.seconds for one in checked_messages(messages)] == [None] * len(messages)
 
 
 def test_a_time_without_a_zone_is_meant_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
     time.tzset()
-    (one,) = spoken([{"role": "user", "content": "hello", "created_at": "2026-05-01T12:00:00"}])
+    (one,) = checked_messages([{"role": "user", "content": "hello", "created_at": "2026-05-01T12:00:00"}])
     monkeypatch.undo()
     time.tzset()
     assert one.seconds == AT.timestamp()

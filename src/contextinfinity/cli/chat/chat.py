@@ -38,7 +38,7 @@ NOTHING = ChatInput()
 
 @command
 def chat(
-    means: CommonOptions,
+    options: CommonOptions,
     session: Session = "new",
     branch: Branch = None,
     model: Model = None,
@@ -49,41 +49,41 @@ def chat(
     from contextinfinity.cli.answer_output import NEW
 
     files = [*map(read_file, begins.file or ()), *map(read_image, begins.image or ())]
-    new = instructions_of(means, session, begins.system, begins.persona, model)
+    new = instructions_of(options, session, begins.system, begins.persona, model)
     model = new.model
 
     def entered(work: EngineThread) -> tuple[str, SendFields]:
-        thread, how = question_target(work, means, begins.workspace, session, branch, model)
-        return new.begin(work, means, thread), how
+        thread, how = question_target(work, options, begins.workspace, session, branch, model)
+        return new.begin(work, options, thread), how
 
-    if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:
+    if sys.stdin.isatty() and sys.stdout.isatty() and not options.as_json:
         from contextinfinity.cli.chat.keyboard import keyboard_held
 
-        with keyboard_held() as release, _opened(means, model, creates=session == NEW) as work:
+        with keyboard_held() as release, _opened(options, model, creates=session == NEW) as work:
             from contextinfinity.cli.chat.chat_session import ChatSession
 
             try:
-                talk = ChatSession(work, means, *entered(work), plain=plain)
+                talk = ChatSession(work, options, *entered(work), plain=plain)
                 talk.files += files
-                talk.go_on()
+                talk.run()
             finally:
                 release()  # before the engine closes: a Ctrl-C then ends the process at once
         return
     from contextinfinity.cli.chat.piped_chat import PipedChat
 
-    with _opened(means, model, creates=session == NEW) as work:
-        lines = PipedChat(work, *entered(work), as_json=means.as_json, files=files)
-        lines.go_on()
+    with _opened(options, model, creates=session == NEW) as work:
+        lines = PipedChat(work, *entered(work), as_json=options.as_json, files=files)
+        lines.run()
     if lines.failures:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _opened(means: CommonOptions, model: str | None, *, creates: bool) -> Iterator[EngineThread]:
+def _opened(options: CommonOptions, model: str | None, *, creates: bool) -> Iterator[EngineThread]:
     """Load the built-in model if it is the one that answers, and start the engine."""
     from contextinfinity.cli.engine_thread import working
     from contextinfinity.cli.weights_download import prepare
 
-    prepare(means, model, greet=not means.as_json, creates=creates)
-    with working(means, creates=creates) as work:
+    prepare(options, model, greet=not options.as_json, creates=creates)
+    with working(options, creates=creates) as work:
         yield work

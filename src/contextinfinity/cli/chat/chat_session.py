@@ -42,11 +42,13 @@ RECALLED = (6, 40)
 class ChatSession:
     """A conversation with its current place, and whether it was left (``left``)."""
 
-    def __init__(self, work: EngineThread, means: CommonOptions, thread: str, how: SendFields, *, plain: bool) -> None:
-        settings = settings_for(means.config, means.data_dir).settings
+    def __init__(
+        self, work: EngineThread, options: CommonOptions, thread: str, how: SendFields, *, plain: bool
+    ) -> None:
+        settings = settings_for(options.config, options.data_dir).settings
         self.client = work.client
         self.folder = settings.data_dir
-        self.means = means
+        self.options = options
         self.thread = thread
         self.how = how
         self.left = False
@@ -60,7 +62,7 @@ class ChatSession:
         self._changing: ShownTurn | None = None
         self.face = choose(plain=plain, history=settings.data_dir / "chat_history", offers=self._offers)
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         """Read and handle lines until the user leaves."""
         self.face.note(GREETING)
         self.recall()
@@ -69,7 +71,7 @@ class ChatSession:
             self._read_lines()
         finally:
             folds.cancel()
-            self._part()
+            self._print_how_to_continue()
 
     def _read_lines(self) -> None:
         leaving = InterruptToLeave()
@@ -82,7 +84,7 @@ class ChatSession:
                 if self.thread != NEW:
                     self.face.keep_typed(self.thread)
                 try:
-                    self._follow(line)
+                    self._handle_line(line)
                 finally:
                     self.face.keep_typed(None if self.thread == NEW else self.thread)
             except KeyboardInterrupt:  # at the prompt, or a moment after an answer it was meant for
@@ -93,7 +95,7 @@ class ChatSession:
             except ContextInfinityError as error:
                 self.face.note(str(error))
 
-    def _follow(self, line: str) -> None:
+    def _handle_line(self, line: str) -> None:
         """Handle a line: a command begins with one slash, a message with anything else, or with two slashes."""
         changing, self._changing = self._changing, None
         if changing is None and not line.startswith("//") and (file := dragged_file(line)) is not None:
@@ -131,7 +133,7 @@ class ChatSession:
         if (notice := offer(turn)) is not None:
             self.face.note(notice)
         if (took := account(turn, monotonic() - began)) is not None:
-            self.face.kept(took)
+            self.face.show_cost(took)
 
     def attach(self, file: Path) -> None:
         """Attach a file to the next question."""
@@ -142,7 +144,7 @@ class ChatSession:
         """Export the conversation to a file, in the format that its name ends with; return its size."""
         from contextinfinity.cli.export_command import format_of, write_export
 
-        return write_export(self._work, self.means, file, format_of(None, file), self.here()[0])
+        return write_export(self._work, self.options, file, format_of(None, file), self.here()[0])
 
     def change(self, turn: ShownTurn) -> None:
         """Put an earlier question into the prompt; the edited message replaces it on a new branch."""
@@ -181,7 +183,7 @@ class ChatSession:
             return
         thread, branch = self.here()
         shown = self.do(self.client.conversations.show(thread, branch_id=branch, limit=len(RECALLED)))
-        one = self.do(self.client.threads.get(thread, self.means.owner))
+        one = self.do(self.client.threads.get(thread, self.options.owner))
         named = next(b for b in self.do(self.client.threads.branches(thread)) if b.branch_id == shown.branch_id)
         turns = counted(named.last_turn_seq, "turn")
         title = f"“{one_line(one.title)}”, " if one.title else ""
@@ -197,7 +199,7 @@ class ChatSession:
         except ContextInfinityError:
             return ()
 
-    def _part(self) -> None:
+    def _print_how_to_continue(self) -> None:
         """Print how to continue later."""
         if self.thread == NEW:
             return

@@ -18,7 +18,7 @@ from contextinfinity.cli.attachments import dragged_file
 from contextinfinity.cli.chat import workspace_commands as workspace
 from contextinfinity.cli.context_command import print_explained
 from contextinfinity.cli.fold import print_fold
-from contextinfinity.cli.output import moment, one_line, print_table
+from contextinfinity.cli.output import local_time, one_line, print_table
 from contextinfinity.cli.pins import print_pins
 from contextinfinity.cli.search_command import print_hits
 from contextinfinity.client.references import short
@@ -51,7 +51,7 @@ def _model(chat: ChatSession, name: str) -> None:
         now = chat.how.get("model") or models[0]
         return chat.face.note("\n".join(f"{'*' if model == now else ' '} {model}" for model in models))
     check_model(name, models)
-    prepare(chat.means, name, greet=True)
+    prepare(chat.options, name, greet=True)
     chat.how["model"] = name
     return chat.face.note(f"{name} answers from now on.")
 
@@ -63,10 +63,10 @@ def _new(chat: ChatSession, _: str) -> None:
 
 def _sessions(chat: ChatSession, reference: str) -> None:
     if reference:
-        chat.go(chat.do(chat.client.threads.find(reference, chat.means.owner)).thread_id)
+        chat.go(chat.do(chat.client.threads.find(reference, chat.options.owner)).thread_id)
         return chat.recall()
-    found = chat.do(chat.client.threads.list(chat.means.owner, limit=LISTED))
-    rows = ((short(one.thread_id), moment(one.updated_at), str(one.turns), one_line(one.about)) for one in found)
+    found = chat.do(chat.client.threads.list(chat.options.owner, limit=LISTED))
+    rows = ((short(one.thread_id), local_time(one.updated_at), str(one.turns), one_line(one.about)) for one in found)
     return print_table(("id", "last", "turns", "title"), rows)
 
 
@@ -127,7 +127,7 @@ def _pin(chat: ChatSession, fact: str) -> None:
     if not fact:
         raise InvalidInput("A pin needs a fact.", hint="Write /pin Answer in German.")
     if chat.thread == NEW:
-        chat.go(chat.do(chat.client.threads.create(NewSession(owner=chat.means.owner))).thread_id)
+        chat.go(chat.do(chat.client.threads.create(NewSession(owner=chat.options.owner))).thread_id)
     thread, branch = chat.here()
     print_pins(chat.do(chat.client.pins.add(thread, fact, branch_id=branch)))
 
@@ -173,7 +173,7 @@ def _help(chat: ChatSession, _: str) -> None:
 def _search(chat: ChatSession, words: str) -> None:
     if not words:
         raise InvalidInput("The search query is empty.", hint="Write /search the name of the dog.")
-    hits = chat.do(chat.client.past.search(words, user_id=chat.means.user))
+    hits = chat.do(chat.client.past.search(words, user_id=chat.options.user))
     chat.found = tuple(hit.chunk_id for hit in hits.hits)
     print_hits(hits, numbered=True)
     if hits.hits:
@@ -241,7 +241,7 @@ def _model_names(chat: ChatSession) -> Iterator[Offer]:
 
 
 def _session_ids(chat: ChatSession) -> Iterator[Offer]:
-    for one in chat.do(chat.client.threads.list(chat.means.owner, limit=LISTED)):
+    for one in chat.do(chat.client.threads.list(chat.options.owner, limit=LISTED)):
         yield short(one.thread_id), f"{short(one.thread_id)}  {one_line(one.about, 40)}"
 
 

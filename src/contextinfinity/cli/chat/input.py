@@ -131,7 +131,7 @@ def _keys() -> KeyBindings:
             buffer.validate_and_handle()
 
     @keys.add("escape", "enter", filter=typing)
-    def _go_on(event: KeyPressEvent) -> None:
+    def _insert_new_line(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
 
     return keys

@@ -43,14 +43,14 @@ class Live:
         """Print finished lines and draw the unfinished ones below; if these are too many, the last of them."""
         with self._lock, undivided():
             drawn = self._as_written([*tail[-max(_size().lines - 2, 1) :]])
-            _write(self._over(self._as_written(finished) + drawn, ends=not drawn))
+            _write(self._replacement(self._as_written(finished) + drawn, ends=not drawn))
             self._drawn = drawn
 
     def above(self, text: str) -> None:
         """Print a line above the unfinished ones."""
         with self._lock, undivided():
             kept, line = self._drawn, (text, 0)
-            _write(self._over([line, *kept], ends=not kept))
+            _write(self._replacement([line, *kept], ends=not kept))
             self._drawn = kept
 
     def _as_written(self, lines: Sequence[Text]) -> list[tuple[str, int]]:
@@ -62,7 +62,7 @@ class Live:
         written = captured.get().split("\n")
         return [(one, line.cell_len) for one, line in zip(written, lines, strict=False)]
 
-    def _over(self, lines: list[tuple[str, int]], *, ends: bool) -> str:
+    def _replacement(self, lines: list[tuple[str, int]], *, ends: bool) -> str:
         """Return the output that replaces the drawn lines; the cursor ends after the last, or below a complete one."""
         same = 0
         for old, new in zip(self._drawn, lines, strict=False):

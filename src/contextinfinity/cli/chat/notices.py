@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.output import remark
+from contextinfinity.cli.output import print_notice
 from contextinfinity.domain.events import (
     CompactionCompleted,
     CompactionEvent,
@@ -61,9 +61,11 @@ async def print_fold_notices(events: AsyncIterator[CompactionEvent]) -> None:
             earlier.cancel()
         if isinstance(event, CompactionStarted):
             begin = asyncio.get_running_loop().call_later
-            begun[event.branch_id] = begin(SOON, remark, "(Older turns are being folded into the summary; go on.)")
+            begun[event.branch_id] = begin(
+                SOON, print_notice, "(Older turns are being folded into the summary; go on.)"
+            )
         elif (notice := _notice(event)) is not None:
-            remark(notice)
+            print_notice(notice)
 
 
 def _notice(event: CompactionEvent) -> str | None:

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.answer_output import Answer, PlainAnswer, has_failed, remark_on
+from contextinfinity.cli.answer_output import Answer, PlainAnswer, has_failed, print_outcome
 from contextinfinity.cli.attachments import content_of
 from contextinfinity.cli.chat.keyboard import InterruptToLeave
-from contextinfinity.cli.output import print_json, remark, say
+from contextinfinity.cli.output import print_json, print_notice, say
 from contextinfinity.errors import ContextInfinityError, InvalidInput
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class PipedChat:
         self._leaving = InterruptToLeave()
         self.failures = 0
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         """Answer line after line until the input ends."""
         while True:
             try:
@@ -68,7 +68,7 @@ class PipedChat:
         self._finish(turn)
         self.failures += has_failed(turn)
         if not self._as_json:
-            remark_on(self._work, turn)
+            print_outcome(self._work, turn)
         return None
 
     def _finish(self, turn: FinishedTurn) -> None:
@@ -81,11 +81,11 @@ class PipedChat:
         """Leave at the second Ctrl-C in a row."""
         if self._leaving.pressed():
             raise KeyboardInterrupt
-        remark("\nCtrl-C again leaves.")
+        print_notice("\nCtrl-C again leaves.")
 
     def _failed(self, error: ContextInfinityError) -> None:
         self.failures += 1
-        remark(str(error))
+        print_notice(str(error))
 
 
 def _next_line() -> str | None:

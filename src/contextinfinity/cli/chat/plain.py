@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from contextinfinity.cli.chat.keyboard import keyboard_of_readline
 from contextinfinity.cli.chat.styles import PROMPT
-from contextinfinity.cli.output import remark, say
+from contextinfinity.cli.output import print_notice, say
 from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class PlainView:
 
     def read(self, words: str = "") -> str | None:
         """Read a message; a backslash at the end of a line goes on with the next."""
-        remark("")
+        print_notice("")
         self.typed = False
         lines = [self._line(PROMPT, words)]
         while lines[-1] is not None and lines[-1].endswith("\\"):
@@ -48,17 +48,17 @@ class PlainView:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        remark(text)
+        print_notice(text)
 
-    def kept(self, account: str) -> None:
+    def show_cost(self, account: str) -> None:
         """Print the cost of an answer."""
-        remark(f"({account})")
+        print_notice(f"({account})")
 
     def recall(self, question: str, answer: str, most: int) -> None:
         """Print an earlier exchange."""
         lines = answer.splitlines()
         more = [f"… {counted(len(lines) - most, 'more line')}"] if len(lines) > most else []
-        remark("\n".join(["", f"{PROMPT}{question}", *lines[:most], *more]))
+        print_notice("\n".join(["", f"{PROMPT}{question}", *lines[:most], *more]))
 
     def _line(self, prompt: str, words: str = "") -> str | None:
         import readline  # gives input() arrow keys and a history

@@ -46,7 +46,7 @@ class ChatView(Protocol):
         """Show a notice beside the answers."""
         ...
 
-    def kept(self, account: str) -> None:
+    def show_cost(self, account: str) -> None:
         """Show that an answer is stored, and its cost."""
         ...
 

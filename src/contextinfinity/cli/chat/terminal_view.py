@@ -63,7 +63,7 @@ class TerminalView:
         """Print a notice in a dim style."""
         self._console.print(Text(printable(text), style="dim"))
 
-    def kept(self, account: str) -> None:
+    def show_cost(self, account: str) -> None:
         """Print the cost of an answer, after the mark that it is stored."""
         self.note(f"✓ {account}")
 
@@ -103,7 +103,7 @@ class TerminalDrawing:
 
     def _take(self, event: Event) -> list[Text]:
         """Process an event; return the lines of one that is shown beside the answer."""
-        from contextinfinity.cli.answer_output import aside
+        from contextinfinity.cli.answer_output import describe_event
         from contextinfinity.domain.events import Clarification, Delta, Durability, Retrying, StepStarted, ToolCalled
 
         if isinstance(event, Clarification):
@@ -118,7 +118,7 @@ class TerminalDrawing:
             self._shown = self._safe = 0
         elif isinstance(event, ToolCalled | Retrying):
             lines, width = self._written.lines(self.live.width, over=True)[0], self.live.width
-            return [*lines, *Text(printable(aside(event)), style="dim").wrap(self._console, width)]
+            return [*lines, *Text(printable(describe_event(event)), style="dim").wrap(self._console, width)]
         return []
 
     def _draw(self, finished: list[Text]) -> None:

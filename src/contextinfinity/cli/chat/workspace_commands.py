@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from contextinfinity.cli.answer_output import NEW
-from contextinfinity.cli.output import moment, one_line, print_table
+from contextinfinity.cli.output import local_time, one_line, print_table
 from contextinfinity.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def history(chat: ChatSession, session_id: str) -> None:
         return chat.face.note(f"Continuing conversation {found[0]}.")
     rows = []
     for one in store.list_sessions(LISTED):
-        when = moment(datetime.fromisoformat(one["timestamp"]))
+        when = local_time(datetime.fromisoformat(one["timestamp"]))
         rows.append((one["session_id"], when, str(one["message_count"]), one_line(one["preview"])))
     return print_table(("session", "last", "messages", "begins"), rows)
 

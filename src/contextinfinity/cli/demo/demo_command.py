@@ -36,7 +36,7 @@ def demo(options: CommonOptions, turns: Turns = 1200) -> None:
 
     from contextinfinity.cli.command_options import settings_for
     from contextinfinity.cli.demo.demo_player import play
-    from contextinfinity.cli.output import print_json, remark
+    from contextinfinity.cli.output import print_json, print_notice
 
     folder = (options.data_dir or DEMO_DIR).expanduser()
     config = folder / "config.toml"
@@ -44,7 +44,7 @@ def demo(options: CommonOptions, turns: Turns = 1200) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         config.write_text(CONFIG, encoding="utf-8")
     settings = settings_for(options.config, folder).settings
-    made = asyncio.run(play(settings, turns, lambda line: None if options.as_json else remark(line)))
+    made = asyncio.run(play(settings, turns, lambda line: None if options.as_json else print_notice(line)))
     if options.as_json:
         print_json({"data_dir": str(folder), "made": made})
     else:

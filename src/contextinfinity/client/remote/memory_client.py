@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from contextinfinity.client.contract import LOCAL
 from contextinfinity.client.cursors import cursor_of
-from contextinfinity.client.references import fits, the_one
+from contextinfinity.client.references import fits, only_match
 from contextinfinity.client.remote.server_connection import ServerConnection, path
 from contextinfinity.client.results import ShownMemory
 from contextinfinity.domain.ids import MemoryId, Position
@@ -63,7 +63,7 @@ class RemoteMemories:
         """Return a memory by its id, or by its first or last 6 or more characters."""
         found = {memory.id: memory for memory in await self.export(owner)}
         fitting = [reference] if reference in found else [name for name in found if fits(name, reference)]
-        return found[the_one("memory", reference, fitting, hint=HINT)]
+        return found[only_match("memory", reference, fitting, hint=HINT)]
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
         """Keep a fact. Tags are ``user:ID`` of the owner and ``thread:ID`` of one of their threads."""

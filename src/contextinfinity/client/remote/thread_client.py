@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from contextinfinity.client.contract import LOCAL, TurnTarget
 from contextinfinity.client.cursors import cursor_of
-from contextinfinity.client.references import LAST, fits, the_one
+from contextinfinity.client.references import LAST, fits, only_match
 from contextinfinity.client.remote.conversation_client import ANY
 from contextinfinity.client.remote.server_connection import WAITS, ServerConnection, Unreachable, path
 from contextinfinity.client.results import Committed, Pins, ShownBranch, ShownFold, ShownThread
@@ -91,7 +91,7 @@ class RemoteThreads:
             if is_id(reference):
                 raise
         fitting = [one.thread_id async for one in self._all(owner) if fits(one.thread_id, reference)]
-        found = the_one("conversation", reference, fitting, hint="`cix sessions` lists the conversations.")
+        found = only_match("conversation", reference, fitting, hint="`cix sessions` lists the conversations.")
         return await self.get(found, owner)
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
@@ -129,7 +129,7 @@ class RemoteThreads:
         branches = {branch.branch_id: branch for branch in await self.branches(thread_id)}
         labelled = [branch.branch_id for branch in branches.values() if branch.label == reference]
         fitting = labelled or [name for name in branches if name == reference or fits(name, reference)]
-        return branches[the_one("branch", reference, fitting, hint="`cix branches` lists the branches.")]
+        return branches[only_match("branch", reference, fitting, hint="`cix branches` lists the branches.")]
 
     async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
         """Make a branch the active one."""

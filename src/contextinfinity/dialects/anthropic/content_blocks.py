@@ -22,8 +22,8 @@ from contextinfinity.dialects.anthropic.fields import (
     optional_text,
     text_in,
     under,
-    unlike,
     word_in,
+    wrong_type,
 )
 from contextinfinity.domain.message import (
     ContentBlock,
@@ -60,7 +60,7 @@ def content_of(content: Json, where: str) -> Blocks:
     if isinstance(content, str):
         return (TextBlock(text=content),) if content else ()
     if not isinstance(content, list):
-        raise unlike("a string or a list of blocks", content)
+        raise wrong_type("a string or a list of blocks", content)
     return tuple(chain.from_iterable(each(content, partial(_blocks, where))))
 
 
@@ -77,7 +77,7 @@ def texts_of(content: Json) -> list[str]:
     elif isinstance(content, list):
         texts = each(content, _only_text)
     else:
-        raise unlike("a string or a list of blocks of text", content)
+        raise wrong_type("a string or a list of blocks of text", content)
     return [text for text in texts if text.strip()]
 
 
@@ -91,7 +91,7 @@ def _blocks(where: str, given: Json) -> Blocks:
     block = object_of(given)
     kind = block.get("type")
     if not isinstance(kind, str):
-        raise unlike("a string", kind, "type")
+        raise wrong_type("a string", kind, "type")
     if kind in _MISPLACED[where]:
         raise InvalidField(f"a block of this type is not allowed in {where}.", "type")
     read = _READERS.get(kind)

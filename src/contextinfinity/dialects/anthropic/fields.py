@@ -36,7 +36,7 @@ class InvalidField(Exception):
         return InvalidInput(f"{place}: {self.what}", hint=self.hint)
 
 
-def unlike(expected: str, value: Json, *steps: str | int) -> InvalidField:
+def wrong_type(expected: str, value: Json, *steps: str | int) -> InvalidField:
     """Return the error for a value of the wrong type; it does not repeat the value."""
     return InvalidField(f"expected {expected}, found {_KINDS.get(type(value), 'nothing')}.", *steps)
 
@@ -65,7 +65,7 @@ def under(name: str | int, read: Callable[[A], B], value: A) -> B:
 def object_of(value: Json) -> dict[str, Json]:
     """Return an object, or raise ``InvalidField``."""
     if not isinstance(value, dict):
-        raise unlike("an object", value)
+        raise wrong_type("an object", value)
     return value
 
 
@@ -81,7 +81,7 @@ def list_in(asked: dict[str, Json], name: str) -> list[Json]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise unlike("a list", value, name)
+        raise wrong_type("a list", value, name)
     return value
 
 
@@ -89,7 +89,7 @@ def text_in(asked: dict[str, Json], name: str, *, least: int = 0) -> str:
     """Return the text of that name; it is required."""
     value = asked.get(name)
     if not isinstance(value, str):
-        raise unlike("a string", value, name)
+        raise wrong_type("a string", value, name)
     if len(value) < least:
         raise InvalidField("expected a string that is not empty.", name)
     return value
@@ -113,7 +113,7 @@ def flag_in(asked: dict[str, Json], name: str) -> bool | None:
     """Return the boolean of that name, or None if it is missing."""
     value = asked.get(name)
     if value is not None and not isinstance(value, bool):
-        raise unlike("true or false", value, name)
+        raise wrong_type("true or false", value, name)
     return value
 
 
@@ -127,7 +127,7 @@ def count_in(asked: dict[str, Json], name: str, *, least: int) -> int | None:
     return value
 
 
-def share_in(asked: dict[str, Json], name: str) -> float | None:
+def fraction_in(asked: dict[str, Json], name: str) -> float | None:
     """Return the number of that name, from 0 to 1, or None if it is missing."""
     value = asked.get(name)
     if value is None:

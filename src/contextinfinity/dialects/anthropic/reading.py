@@ -16,13 +16,13 @@ from contextinfinity.dialects.anthropic.fields import (
     count_in,
     each,
     flag_in,
+    fraction_in,
     kept,
     kept_object,
     list_in,
     object_in,
     object_of,
     optional_text,
-    share_in,
     text_in,
     under,
     word_in,
@@ -155,8 +155,8 @@ def _request_options(asked: dict[str, Json], tools: OfferedTools, to_count: bool
         raise InvalidField("max_tokens is required: the maximum number of tokens of the answer.", "max_tokens")
     tool_choice, parallel_tools = choice_of(asked, tools)
     return RequestOptions(
-        temperature=share_in(asked, "temperature"),
-        top_p=share_in(asked, "top_p"),
+        temperature=fraction_in(asked, "temperature"),
+        top_p=fraction_in(asked, "top_p"),
         top_k=count_in(asked, "top_k", least=0),
         stop=tuple(under("stop_sequences", lambda given: each(given, _stop), list_in(asked, "stop_sequences"))),
         max_output_tokens=most,

@@ -19,7 +19,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     each,
     expected,
     field,
-    wanted,
+    optional,
     word_of,
 )
 from contextinfinity.domain.message import (
@@ -74,7 +74,7 @@ class MessageReader:
             return
         role = field(said, "role", _ROLES)
         if "name" in said and role not in ("tool", "function"):
-            self.named |= wanted(said, "name", a_text) is not None
+            self.named |= optional(said, "name", a_text) is not None
         if role in ("system", "developer") and not self.messages:
             self.system += [block.text for block in _content(said, _SYSTEM) if isinstance(block, TextBlock)]
             self.system_sent.append(said)
@@ -98,11 +98,11 @@ def _answer(said: dict[str, Json]) -> Blocks:
         raise InvalidValue("audio answers are not supported", "Send the transcript of the answer as content.").inside(
             "audio"
         )
-    if refusal := wanted(said, "refusal", a_text):
+    if refusal := optional(said, "refusal", a_text):
         blocks += (TextBlock(text=refusal, annotations=(REFUSAL,)),)
-    if (calls := wanted(said, "tool_calls", _calls)) is not None:
+    if (calls := optional(said, "tool_calls", _calls)) is not None:
         blocks += tuple(calls)
-    if (call := wanted(said, "function_call", _function)) is not None:
+    if (call := optional(said, "function_call", _function)) is not None:
         blocks += (call,)
     return blocks
 
@@ -145,7 +145,7 @@ def _picture(part: dict[str, Json]) -> ContentBlock:
         return field(part, "image_url", image_at)
     shown = field(part, "image_url", an_object)
     try:
-        image, detail = field(shown, "url", image_at), wanted(shown, "detail", _DETAILS)
+        image, detail = field(shown, "url", image_at), optional(shown, "detail", _DETAILS)
     except InvalidValue as wrong:
         raise wrong.inside("image_url") from None
     if detail is None:
@@ -193,7 +193,7 @@ def _calls(value: Json) -> list[ToolUseBlock]:
 
 def _call(value: Json) -> ToolUseBlock:
     call = an_object(value)
-    wanted(call, "type", _CALLS)
+    optional(call, "type", _CALLS)
     call_id = field(call, "id", a_text)
     return field(call, "function", lambda function: _function(function, call_id))
 

@@ -14,7 +14,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     each,
     expected,
     field,
-    wanted,
+    optional,
     whole_number,
     word_of,
 )
@@ -43,8 +43,8 @@ def read_embeddings(body: bytes) -> EmbeddingsRequest:
     """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
     asked = body_object(body)
     try:
-        dimensions = wanted(asked, "dimensions", whole_number(1, MOST_DIMENSIONS))
-        packed = wanted(asked, "encoding_format", _FORMATS) == "base64"
+        dimensions = optional(asked, "dimensions", whole_number(1, MOST_DIMENSIONS))
+        packed = optional(asked, "encoding_format", _FORMATS) == "base64"
         model, texts = field(asked, "model", a_name), field(asked, "input", _texts)
         return EmbeddingsRequest(model=model, texts=texts, packed=packed, dimensions=dimensions)
     except InvalidValue as wrong:

@@ -24,7 +24,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     expected,
     field,
     number,
-    wanted,
+    optional,
     whole_number,
     word_of,
 )
@@ -114,20 +114,20 @@ def _incoming(asked: dict[str, Json]) -> IncomingRequest:
     model = field(asked, "model", a_name)
     if not field(asked, "messages", lambda messages: each(messages, said.take)):
         raise InvalidValue("expected at least one message").inside("messages")
-    tools = [*(wanted(asked, "tools", _tools) or ()), *(wanted(asked, "functions", _functions) or ())]
-    metadata = wanted(asked, "metadata", an_object) or {}
-    stream = wanted(asked, "stream", a_flag) or False
-    choices = wanted(asked, "n", whole_number(1, MOST_CHOICES)) or 1
-    ignored = [*_ignored(asked, metadata), *_passed_over(asked, said)]
+    tools = [*(optional(asked, "tools", _tools) or ()), *(optional(asked, "functions", _functions) or ())]
+    metadata = optional(asked, "metadata", an_object) or {}
+    stream = optional(asked, "stream", a_flag) or False
+    choices = optional(asked, "n", whole_number(1, MOST_CHOICES)) or 1
+    ignored = [*_ignored(asked, metadata), *_ignored_nested(asked, said)]
     return IncomingRequest(
         model=model,
         messages=tuple(said.messages),
         system=BETWEEN.join(said.system),
         tools=tuple(tools),
         request_options=_request_options(asked, tools),
-        response_format=wanted(asked, "response_format", _format),
+        response_format=optional(asked, "response_format", _format),
         stream=stream,
-        with_usage=stream and wanted(asked, "stream_options", _with_usage) is True,
+        with_usage=stream and optional(asked, "stream_options", _with_usage) is True,
         end_user=_end_user(asked, metadata),
         thread_id=_noted(metadata, "thread_id") or None,
         ignored=tuple(ignored[:MOST_IGNORED]),
@@ -160,20 +160,20 @@ def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
 
 
 def _request_options(asked: dict[str, Json], tools: list[ToolSpec]) -> RequestOptions:
-    most = wanted(asked, "max_completion_tokens", _TOKENS) or wanted(asked, "max_tokens", _TOKENS)
-    top_k = wanted(asked, "top_k", whole_number(-1, 2**31 - 1))
+    most = optional(asked, "max_completion_tokens", _TOKENS) or optional(asked, "max_tokens", _TOKENS)
+    top_k = optional(asked, "top_k", whole_number(-1, 2**31 - 1))
     return RequestOptions(
-        temperature=wanted(asked, "temperature", number(0, 2)),
-        top_p=wanted(asked, "top_p", number(0, 1)),
+        temperature=optional(asked, "temperature", number(0, 2)),
+        top_p=optional(asked, "top_p", number(0, 1)),
         top_k=top_k if top_k and top_k > 0 else None,  # other vendors write "all" as 0 or -1
-        stop=wanted(asked, "stop", _stop) or (),
-        seed=wanted(asked, "seed", whole_number(-(2**63), 2**63 - 1)),
-        presence_penalty=wanted(asked, "presence_penalty", _PENALTY),
-        frequency_penalty=wanted(asked, "frequency_penalty", _PENALTY),
+        stop=optional(asked, "stop", _stop) or (),
+        seed=optional(asked, "seed", whole_number(-(2**63), 2**63 - 1)),
+        presence_penalty=optional(asked, "presence_penalty", _PENALTY),
+        frequency_penalty=optional(asked, "frequency_penalty", _PENALTY),
         max_output_tokens=most,
         tool_choice=_tool_choice(asked, {tool.name for tool in tools}),
-        parallel_tools=wanted(asked, "parallel_tool_calls", a_flag),
-        effort=wanted(asked, "reasoning_effort", _EFFORT),
+        parallel_tools=optional(asked, "parallel_tool_calls", a_flag),
+        effort=optional(asked, "reasoning_effort", _EFFORT),
     )
 
 
@@ -206,14 +206,14 @@ def _function(value: Json) -> ToolSpec:
     inner = an_object(value)
     return ToolSpec(
         name=field(inner, "name", a_name),
-        description=wanted(inner, "description", a_text) or "",
-        parameters=wanted(inner, "parameters", a_schema) or NO_PARAMETERS,
+        description=optional(inner, "description", a_text) or "",
+        parameters=optional(inner, "parameters", a_schema) or NO_PARAMETERS,
     )
 
 
 def _tool_choice(asked: dict[str, Json], tools: set[str]) -> str | None:
     name = "tool_choice" if asked.get("tool_choice") is not None else "function_call"
-    choice = wanted(asked, name, _old_choice if name == "function_call" else _choice)
+    choice = optional(asked, name, _old_choice if name == "function_call" else _choice)
     if choice == "required" and not tools:
         raise InvalidValue("no tools are offered", "Send tools, or leave it out.").inside(name)
     if choice is not None and choice.startswith(":") and choice[1:] not in tools:
@@ -240,11 +240,11 @@ def _format(value: Json) -> Json:
         return None
     if kind == "json_object":
         return ANY_OBJECT
-    return field(form, "json_schema", lambda inner: wanted(an_object(inner), "schema", a_schema)) or ANY_OBJECT
+    return field(form, "json_schema", lambda inner: optional(an_object(inner), "schema", a_schema)) or ANY_OBJECT
 
 
 def _with_usage(value: Json) -> bool:
-    return wanted(an_object(value), "include_usage", a_flag) is True
+    return optional(an_object(value), "include_usage", a_flag) is True
 
 
 def _end_user(asked: dict[str, Json], metadata: dict[str, Json]) -> str:
@@ -261,7 +261,7 @@ def _noted(metadata: dict[str, Json], name: str) -> str:
 
 def _name_in(owner: dict[str, Json], name: str) -> str:
     """Return a name; an empty one is treated as missing."""
-    return "" if owner.get(name) == "" else wanted(owner, name, a_name) or ""
+    return "" if owner.get(name) == "" else optional(owner, name, a_name) or ""
 
 
 def _ignored(asked: dict[str, Json], metadata: dict[str, Json]) -> Iterator[str]:
@@ -274,7 +274,7 @@ def _ignored(asked: dict[str, Json], metadata: dict[str, Json]) -> Iterator[str]
         yield "metadata"
 
 
-def _passed_over(asked: dict[str, Json], said: MessageReader) -> Iterator[str]:
+def _ignored_nested(asked: dict[str, Json], said: MessageReader) -> Iterator[str]:
     """Yield nested parameters that have no effect here."""
     if said.named:
         yield "messages.name"

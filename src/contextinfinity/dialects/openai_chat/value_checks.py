@@ -87,7 +87,7 @@ def field(owner: Mapping[str, Json], name: str, read: Read[T]) -> T:
         raise wrong.inside(name) from None
 
 
-def wanted(owner: Mapping[str, Json], name: str, read: Read[T]) -> T | None:
+def optional(owner: Mapping[str, Json], name: str, read: Read[T]) -> T | None:
     """Read an optional field; return None if it is missing or null."""
     return None if owner.get(name) is None else field(owner, name, read)
 

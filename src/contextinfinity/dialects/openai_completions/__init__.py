@@ -16,7 +16,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     body_object,
     each,
     field,
-    wanted,
+    optional,
 )
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, UnknownBlock
 from contextinfinity.domain.prompt import CallPiece
@@ -42,7 +42,7 @@ class OpenAICompletions:
             for name, plain in (("echo", False), ("best_of", 1), ("logprobs", 0), ("suffix", ""), ("n", 1)):
                 if asked.get(name) not in (None, plain):
                     raise InvalidValue("it is not supported", f"Leave {name} out.").inside(name)
-            wanted(asked, "stream", a_flag)
+            optional(asked, "stream", a_flag)
         except InvalidValue as wrong:
             raise wrong.error() from None
         others = {name: value for name, value in asked.items() if name not in NOT_OF_CHAT}

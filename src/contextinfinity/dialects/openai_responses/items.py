@@ -24,7 +24,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     each,
     expected,
     field,
-    wanted,
+    optional,
 )
 from contextinfinity.dialects.openai_responses.item_ids import place_of
 from contextinfinity.dialects.openai_responses.tools import custom_input
@@ -75,7 +75,7 @@ class InputItems:
     def take(self, value: Json) -> None:
         """Parse one item; without a type it is a message, and a string is a message of the user."""
         item = {"role": "user", "content": value} if isinstance(value, str) else an_object(value)
-        kind = wanted(item, "type", a_text) or "message"
+        kind = optional(item, "type", a_text) or "message"
         if not can_be_kept(item):
             raise InvalidValue("nested too deeply, or it contains a number that is too large")
         if kind == "message":
@@ -95,7 +95,7 @@ class InputItems:
         if role == "user":
             self._add("user", blocks, sent, "message")
         elif role == "assistant":
-            self._add("assistant", _with_phase(blocks, wanted(item, "phase", a_text)), sent)
+            self._add("assistant", _with_phase(blocks, optional(item, "phase", a_text)), sent)
         else:
             text = "".join(block.text for block in blocks if isinstance(block, TextBlock))
             self.layout.append([role, text])
@@ -146,7 +146,7 @@ def sealed(block: ReasoningBlock) -> str | None:
 
 def _reasoning(item: Item) -> tuple[Blocks, Json]:
     """Parse reasoning, and return the item that its vendor gave out; what only we could restore is omitted."""
-    written = wanted(item, "encrypted_content", a_text)
+    written = optional(item, "encrypted_content", a_text)
     if written is None and place_of(str(item.get("id"))) is not None:
         return (), None
     if written is None or not written.startswith(SEALED):
@@ -174,7 +174,7 @@ def _custom_call(item: Item) -> Blocks:
 
 
 def _name(item: Item) -> str:
-    return joined_name(wanted(item, "namespace", a_name) or "", field(item, "name", a_name))
+    return joined_name(optional(item, "namespace", a_name) or "", field(item, "name", a_name))
 
 
 def _result(item: Item) -> Blocks:
@@ -240,7 +240,7 @@ def _image(part: Item) -> ContentBlock:
     if part.get("image_url") is None:
         field(part, "file_id", a_name)
         return _as_it_came(part)[0]
-    image, detail = field(part, "image_url", image_at), wanted(part, "detail", a_text)
+    image, detail = field(part, "image_url", image_at), optional(part, "detail", a_text)
     if detail in (None, "auto"):
         return image
     return ImageBlock(media_type=image.media_type, source={**image.source, "detail": detail})

@@ -25,7 +25,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     each,
     field,
     number,
-    wanted,
+    optional,
     whole_number,
     word_of,
 )
@@ -130,10 +130,10 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
     messages = tuple(items.messages)
     if not messages:
         raise InvalidValue("expected at least one message of the user", "Send input.").inside("input")
-    tools = wanted(asked, "tools", _tools) or ToolNames()
-    metadata = wanted(asked, "metadata", a_metadata) or {}
-    stream, background = (wanted(asked, name, a_flag) or False for name in ("stream", "background"))
-    store = wanted(asked, "store", a_flag) is not False
+    tools = optional(asked, "tools", _tools) or ToolNames()
+    metadata = optional(asked, "metadata", a_metadata) or {}
+    stream, background = (optional(asked, name, a_flag) or False for name in ("stream", "background"))
+    store = optional(asked, "store", a_flag) is not False
     if background and not store:
         raise InvalidValue("a response in the background has to be stored", "Leave store out.").inside("background")
     echo: dict[str, Json] = _echo(asked, items) if store else {"store": False}
@@ -160,13 +160,13 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
     )
     return ResponsesRequest(
         incoming=incoming,
-        instructions=wanted(asked, "instructions", a_text) or "",
+        instructions=optional(asked, "instructions", a_text) or "",
         developer=tuple(items.system),
         developer_sent=tuple(items.system_sent),
         tools_sent=asked.get("tools"),
         tools=tools,
         echo=incoming.keeps[RESPONSE],
-        encrypted=ENCRYPTED in (wanted(asked, "include", lambda value: each(value, a_text)) or ()),
+        encrypted=ENCRYPTED in (optional(asked, "include", lambda value: each(value, a_text)) or ()),
         background=background,
     )
 
@@ -182,7 +182,7 @@ def _params(asked: dict[str, Json], metadata: dict[str, str]) -> dict[str, Json]
 
 def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
     """Yield the parameters that only a model of this API may support, with the reason."""
-    if wanted(asked, "top_logprobs", whole_number(0, 20)):
+    if optional(asked, "top_logprobs", whole_number(0, 20)):
         yield "top_logprobs", NO_LOGPROBS
     if asked.get("prompt"):
         yield "prompt", NO_PROMPTS
@@ -206,7 +206,10 @@ def following(asked: ResponsesRequest, before: Sequence[Json]) -> ResponsesReque
 
 def _place(asked: dict[str, Json]) -> tuple[str | None, str | None]:
     """Return the position of the input: a previous turn, a conversation, or neither."""
-    previous, conversation = wanted(asked, "previous_response_id", a_text), wanted(asked, "conversation", _conversation)
+    previous, conversation = (
+        optional(asked, "previous_response_id", a_text),
+        optional(asked, "conversation", _conversation),
+    )
     if previous is None or conversation is None:
         return None if previous is None else _turn(previous), conversation
     raise InvalidValue("it cannot be combined with conversation", "Send one of them.").inside("previous_response_id")
@@ -240,25 +243,25 @@ def _echo(asked: dict[str, Json], items: InputItems) -> dict[str, Json]:
 
 
 def _request_options(asked: dict[str, Json], tools: ToolNames) -> RequestOptions:
-    reasoning = wanted(asked, "reasoning", an_object) or {}
+    reasoning = optional(asked, "reasoning", an_object) or {}
     return RequestOptions(
-        temperature=wanted(asked, "temperature", number(0, 2)),
-        top_p=wanted(asked, "top_p", number(0, 1)),
-        max_output_tokens=wanted(asked, "max_output_tokens", _TOKENS),
-        tool_choice=wanted(asked, "tool_choice", tools.chosen),
-        parallel_tools=wanted(asked, "parallel_tool_calls", a_flag),
-        effort=wanted(reasoning, "effort", _EFFORT),
-        reasoning_summary=wanted(reasoning, "summary", word_of("auto", "concise", "detailed")),
+        temperature=optional(asked, "temperature", number(0, 2)),
+        top_p=optional(asked, "top_p", number(0, 1)),
+        max_output_tokens=optional(asked, "max_output_tokens", _TOKENS),
+        tool_choice=optional(asked, "tool_choice", tools.chosen),
+        parallel_tools=optional(asked, "parallel_tool_calls", a_flag),
+        effort=optional(reasoning, "effort", _EFFORT),
+        reasoning_summary=optional(reasoning, "summary", word_of("auto", "concise", "detailed")),
     )
 
 
 def _format(asked: dict[str, Json]) -> Json:
-    text = wanted(asked, "text", an_object) or {}
-    form = wanted(text, "format", an_object) or {"type": "text"}
+    text = optional(asked, "text", an_object) or {}
+    form = optional(text, "format", an_object) or {"type": "text"}
     kind = field(form, "type", word_of("text", "json_object", "json_schema"))
     if kind == "text":
         return None
-    return ANY_OBJECT if kind == "json_object" else wanted(form, "schema", a_schema) or ANY_OBJECT
+    return ANY_OBJECT if kind == "json_object" else optional(form, "schema", a_schema) or ANY_OBJECT
 
 
 def a_metadata(value: Json) -> dict[str, str]:
@@ -276,7 +279,7 @@ def a_metadata(value: Json) -> dict[str, str]:
 def end_user(asked: dict[str, Json]) -> str:
     """Return the end user, as the application names them, or an empty string."""
     try:
-        metadata = wanted(asked, "metadata", a_metadata) or {}
+        metadata = optional(asked, "metadata", a_metadata) or {}
         return _text_in(asked, "user") or _text_in(asked, "safety_identifier") or _text_in(metadata, "user_id")
     except InvalidValue as wrong:
         raise wrong.error() from None
@@ -284,7 +287,7 @@ def end_user(asked: dict[str, Json]) -> str:
 
 def _text_in(owner: dict[str, Json] | dict[str, str], name: str) -> str:
     """Return a name; an empty one is treated as missing."""
-    return "" if owner.get(name) == "" else wanted(owner, name, a_name) or ""
+    return "" if owner.get(name) == "" else optional(owner, name, a_name) or ""
 
 
 def _tools(value: Json) -> ToolNames:

@@ -21,7 +21,7 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     each,
     expected,
     field,
-    wanted,
+    optional,
     word_of,
 )
 from contextinfinity.domain.message import Json, ToolUseBlock, arguments_of
@@ -89,12 +89,12 @@ class ToolNames:
             return choice
         kind = field(value, "type", a_text)
         if kind == "allowed_tools":
-            return wanted(value, "mode", word_of("auto", "required"))
+            return optional(value, "mode", word_of("auto", "required"))
         if kind not in ("function", "custom"):
             if not self.hosted:
                 raise expected("function, custom or allowed_tools", kind).inside("type")
             return None
-        name = joined_name(wanted(value, "namespace", a_name) or "", field(value, "name", a_name))
+        name = joined_name(optional(value, "namespace", a_name) or "", field(value, "name", a_name))
         if name not in names:
             raise InvalidValue("the named tool is not among the tools")
         return ":" + name
@@ -122,16 +122,16 @@ def input_text(arguments: Json) -> str:
 def _function(tool: dict[str, Json], name: str) -> ToolSpec:
     return ToolSpec(
         name=name,
-        description=wanted(tool, "description", a_text) or "",
-        parameters=wanted(tool, "parameters", a_schema) or NO_PARAMETERS,
+        description=optional(tool, "description", a_text) or "",
+        parameters=optional(tool, "parameters", a_schema) or NO_PARAMETERS,
     )
 
 
 def _custom(tool: dict[str, Json], name: str) -> ToolSpec:
     """Describe a custom tool; the grammar of its input becomes part of the description."""
-    description = wanted(tool, "description", a_text) or ""
-    form = wanted(tool, "format", an_object) or {}
+    description = optional(tool, "description", a_text) or ""
+    form = optional(tool, "format", an_object) or {}
     if form.get("type") == "grammar":
-        syntax, definition = wanted(form, "syntax", a_text) or "", field(form, "definition", a_text)
+        syntax, definition = optional(form, "syntax", a_text) or "", field(form, "definition", a_text)
         description += f"\n\nThe input follows this grammar ({syntax}):\n{definition}"
     return ToolSpec(name=name, description=description.strip(), parameters=TEXT_ONLY)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from contextinfinity.client.local import LocalClient
 from contextinfinity.client.stored_responses import CONVERSATION
-from contextinfinity.dialects.openai_chat.value_checks import InvalidValue, body_object, each, field, wanted
+from contextinfinity.dialects.openai_chat.value_checks import InvalidValue, body_object, each, field, optional
 from contextinfinity.dialects.openai_responses import item_ids
 from contextinfinity.dialects.openai_responses.items import InputItems, Item
 from contextinfinity.dialects.openai_responses.reading import ENCRYPTED, a_metadata
@@ -38,7 +38,7 @@ ItemId = Annotated[str, Path(description="The id of an item.")]
 async def create_conversation(request: Request, caller: Asking, user_id: NamedUser) -> Response:
     """Make a conversation, with items or without; `metadata.user_id` names the end user."""
     given = await _given(request)
-    metadata = _read(lambda: wanted(given, "metadata", a_metadata)) or {}
+    metadata = _read(lambda: optional(given, "metadata", a_metadata)) or {}
     act, _ = whose(request, caller, metadata.get("user_id", ""), user_id)
     said = await _said(act.client, given.get("items"))
     session = await act.client.kept_conversations.create(metadata)
@@ -56,7 +56,7 @@ async def get_conversation(act: ActingInV1, conversation_id: ConversationId) -> 
 async def update_conversation(request: Request, act: ActingInV1, conversation_id: ConversationId) -> Response:
     """Replace the metadata of a conversation."""
     given, conversations = await _given(request), act.client.kept_conversations
-    metadata = _read(lambda: wanted(given, "metadata", a_metadata)) or {}
+    metadata = _read(lambda: optional(given, "metadata", a_metadata)) or {}
     session = await conversations.get(conversation_id)
     return as_json(_written(await conversations.note(session, metadata)))
 
