@@ -1,7 +1,8 @@
-"""Every Python block and every command of README, tutorials and how-tos runs as it is written.
+"""Every Python block and every console block of README, tutorials, how-tos and reference pages runs as it is written.
 
 The blocks of a page share one data folder with a scripted model and, for Python, one namespace. ``console`` blocks hold
-commands of ``cix``; what cannot run here (configuration, installation, other machines) is in blocks of other languages.
+commands of ``cix``; what cannot run here (installation, other machines, changes of the code) is in blocks of other
+languages, which ``tests/house/test_docs.py`` checks.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from tests.doors.server import Server
 from tests.ledgers import place_ledger
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("tutorials/*.md"), *(ROOT / "docs").glob("howto/*.md")])
 ADDRESS = "http://127.0.0.1:8765"
 MODELS = "".join(f'[models.{name}]\nprovider = "scripted"\n' for name in ("sonnet", "gpt"))
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
+PAGES = sorted(
+    page
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*/*.md")]
+    if {language for _, language, _ in BLOCK.findall(page.read_text("utf-8"))} & {"python", "console"}
+)
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:

@@ -5,17 +5,29 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import json
 import re
+import tempfile
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 from contextinfinity import errors
 from contextinfinity.errors import ContextInfinityError
+from contextinfinity.settings.loading import load_settings
+from contextinfinity.settings.sections import Settings
 from tests.house.repository import ROOT
 
 ERRORS_PAGE = ROOT / "docs" / "reference" / "errors.md"
 DECISION_HEADINGS = ("Context", "Decision", "Consequences", "How we would notice it was wrong")
+
+LANGUAGES = {"console", "ini", "js", "json", "py", "python", "sh", "sql", "text", "toml", "yaml"}
+"""``python`` and ``console`` run in ``tests/doors/test_pages.py``; the others cannot run there."""
+MODELS = {"gpt", "large", "sonar", "sonnet"}
+"""Models that a block of settings may name without defining them."""
 
 ErrorType = type[ContextInfinityError]
 
@@ -45,6 +57,34 @@ def missing_headings(page: str) -> Iterator[str]:
 def requirements(page: str) -> list[str]:
     """The IDs that the page states, in order."""
     return re.findall(r"^- \*\*([A-Z]+-\d+)\*\* \S", page, re.M)
+
+
+def code_blocks(page: str) -> list[tuple[str, str]]:
+    """The code blocks as (language, text), without their indentation."""
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^ *```$", page, re.M | re.S)
+    return [(language, re.sub(rf"^{indent}", "", text, flags=re.M)) for indent, language, text in found]
+
+
+def broken_blocks(page: str) -> Iterator[str]:
+    """The code blocks without a language that a reader knows, and those that are not valid in their language."""
+    for language, text in code_blocks(page):
+        first = text.split("\n")[0]
+        if language not in LANGUAGES:
+            yield f" a block of the language {language!r}: {first}"
+            continue
+        try:
+            if language in {"python", "py"}:
+                compile(text, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            elif language == "json":
+                json.loads(text)
+            elif language == "toml" and {*(table := tomllib.loads(text))} <= {*Settings.__struct_fields__}:
+                others = MODELS - {*table.get("models", ())}
+                with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+                    file.write(text + "".join(f'\n[models.{name}]\nprovider = "scripted"\n' for name in others))
+                    file.flush()
+                    load_settings(Path(file.name), environ={})
+        except (SyntaxError, ValueError, errors.SettingsError) as error:
+            yield f" {language}: {first}: {error}"
 
 
 def make_targets(makefile: str) -> list[str]:

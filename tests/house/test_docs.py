@@ -60,6 +60,10 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert not dead, "\n".join(dead)
 
 
+def test_every_code_block_is_valid_in_its_language() -> None:
+    assert not repository.report(PAGES, pages.broken_blocks)
+
+
 def test_every_decision_record_has_its_parts() -> None:
     assert not repository.report(RECORDS, pages.missing_headings)
 
@@ -126,6 +130,18 @@ def test_relative_links_are_told_from_others() -> None:
     inline = "[a](b.md#part) ![c](d.png 'title') [e](https://x.org) [f](#here) `[g](h.md)`"
     page = f"{inline}\n\n[i]: j.md\n```\n[k](l.md)\n```\n"
     assert pages.relative_links(page) == ["b.md", "d.png", "j.md"]
+
+
+def test_a_code_block_without_a_language_or_with_an_error_is_seen() -> None:
+    fence = "```"
+    blocks = ("", "cix"), ("py", "def ("), ("json", "{"), ("toml", "[general]\ndefault_modell = 1"), ("toml", "[tool]")
+    page = "\n".join(f"{fence}{language}\n{text}\n{fence}" for language, text in blocks)
+    assert [line.split(":")[0].strip() for line in pages.broken_blocks(page)] == [
+        "a block of the language ''",
+        "py",
+        "json",
+        "toml",
+    ]
 
 
 @pytest.mark.parametrize("page", ["# A\n", "## Context\n## Decision\n## Consequences\n", "```\n## Context\n```\n"])
