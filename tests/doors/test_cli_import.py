@@ -32,8 +32,8 @@ def lines(path: Path, records: list[Any]) -> str:
 def test_an_import_prints_what_became_of_the_file_and_twice_adds_nothing(cix: Cix, tmp_path: Path) -> None:
     file = lines(tmp_path / "talk.jsonl", [*talk(4), "{broken", {"role": "robot", "content": "x"}])
     (done,) = cix.json("import", file, code=1)["sessions"]
-    assert set(done) == {"thread_id", "messages", "added", "skipped", "bad"}
-    assert (done["messages"], done["added"], done["skipped"]) == (4, 4, 0)
+    assert set(done) == {"thread_id", "messages", "added", "skipped", "bad", "title"}
+    assert (done["messages"], done["added"], done["skipped"], done["title"]) == (4, 4, 0, "talk")
     assert [(bad["line"], set(bad)) for bad in done["bad"]] == [(5, {"line", "reason"}), (6, {"line", "reason"})]
     (again,) = cix.json("import", file, "--format", "jsonl", code=1)["sessions"]
     assert (again["thread_id"], again["added"], again["skipped"]) == (done["thread_id"], 0, 4)
@@ -43,14 +43,23 @@ def test_an_import_prints_what_became_of_the_file_and_twice_adds_nothing(cix: Ci
         ("message 2", "message 3"),
     ]
     assert turns[0]["created_at"].startswith("2023-05-08T13:56:00")
+    assert "imported or added by a program" in cix("context", turns[0]["turn_id"]).stderr
 
 
 @pytest.mark.req("CLI-1")
 def test_people_see_a_table_and_the_lines_that_were_left_out(cix: Cix, tmp_path: Path) -> None:
     done = cix("import", lines(tmp_path / "file", [*talk(2), "{broken"]))
     assert done.exit_code == 1, "lines were left out"
-    assert done.stdout.splitlines()[0].split() == ["conversation", "messages", "added", "there", "before", "bad"]
-    assert done.stdout.splitlines()[1].split()[1:] == ["2", "2", "0", "1"]
+    assert done.stdout.splitlines()[0].split() == [
+        "conversation",
+        "messages",
+        "added",
+        "there",
+        "before",
+        "bad",
+        "title",
+    ]
+    assert done.stdout.splitlines()[1].split()[1:] == ["2", "2", "0", "1", "file"]
     assert "line 3: left out, it is not JSON" in done.stderr
     assert "holds no messages" in cix("import", lines(tmp_path / "empty", [])).stderr
     much = cix("import", lines(tmp_path / "much", [*talk(2), *["{broken"] * 150])).stderr.splitlines()

@@ -35,10 +35,11 @@ def test_export_import_export_is_identical_with_branches_plans_pins_memories_and
     cix: Cix, other: Cix, tmp_path: Path
 ) -> None:
     cix("import", str(SAMPLES / "chatgpt.zip"))
-    cix.ask("My name is Ada and I live in Basel.")
+    thread = cix.ask("My name is Ada and I live in Basel.")["thread_id"]
     cix("pin", "last", "Be brief.")
     cix("fork", "last", "--at", "0")
     cix("remember", "likes tea", "--tag", "user:local")
+    cix("remember", "names a swan", "--tag", f"thread:{thread}")
     first, second, third = (tmp_path / name for name in ("a.jsonl", "b.jsonl", "c.jsonl"))
     assert cix("export", str(first)).exit_code == 0
     done = other.json("import", str(first))["sessions"]
@@ -54,6 +55,8 @@ def test_export_import_export_is_identical_with_branches_plans_pins_memories_and
     assert plan, "plans come along"
     other("export", "--session", "last", str(third))
     assert third.read_bytes().count(b'\n{"session":') == 1
+    kept = [(words in first.read_bytes(), words in third.read_bytes()) for words in (b"likes tea", b"names a swan")]
+    assert kept == [(True, False), (True, True)], "memories of a conversation go with it, a user's with all of them"
 
 
 @pytest.mark.req("CLI-3")

@@ -101,12 +101,12 @@ def _print(imported: Imported) -> None:
 
     if not imported.sessions:
         return print_notice("The file holds no messages.")
-    heads = ("conversation", "messages", "added", "there before", "bad")
+    heads = ("conversation", "messages", "added", "there before", "bad", "title")
     counts = [(one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
-    rows = [(one.thread_id, *counted) for one, counted in zip(imported.sessions, counts, strict=True)]
+    rows = [(one.thread_id, *counted, one.title or "") for one, counted in zip(imported.sessions, counts, strict=True)]
     if len(rows) > MOST_ROWS:
         messages, added, skipped, left_out = map(sum, zip(*counts, strict=True))
-        rows = [(f"{len(rows):,} conversations", messages, added, skipped, left_out)]
+        rows = [(f"{len(rows):,} conversations", messages, added, skipped, left_out, "")]
     print_table(heads, ([str(cell) for cell in row] for row in rows))
     invalid = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: (bad.file, bad.line))
     for bad in invalid[:MOST_SHOWN]:

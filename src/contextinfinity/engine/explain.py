@@ -186,12 +186,13 @@ async def _turn(store: Store, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
         raise NotFound(f"There is no turn {turn_id}.", hint="`cix show` prints the ids of turns.")
     steps = await store.turns.steps(turn_id)
     if not steps:
-        why = (
-            "It was answered with a clarifying question."
-            if turn.outcome == "clarification"
-            else "It ended before that."
+        reasons = {
+            "clarification": "It was answered with a clarifying question.",
+            "completed": "Its answer was not made here, but imported or added by a program.",
+        }
+        raise NotFound(
+            f"No model was asked in turn {turn_id}.", hint=reasons.get(turn.outcome or "", "It ended before that.")
         )
-        raise NotFound(f"No model was asked in turn {turn_id}.", hint=why)
     return turn, steps
 
 

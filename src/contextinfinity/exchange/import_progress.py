@@ -41,6 +41,7 @@ class ImportedSession(Struct, frozen=True, kw_only=True):
     added: int
     skipped: int
     bad: tuple[BadRecord, ...] = ()
+    title: str | None = None
 
     @property
     def bad_count(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from contextinfinity.domain.ids import BranchId, SessionId
+from contextinfinity.domain.session import Session
+from contextinfinity.domain.transfer import SessionTransfer
 from contextinfinity.exchange.import_progress import BadRecord, Imported, ImportedSession
 
 MAX_LISTED = 10_000
@@ -17,12 +19,18 @@ class ConversationTally:
     def __init__(self) -> None:
         self.thread_id: SessionId | None = None
         self.branch_id: BranchId | None = None
+        self.title: str | None = None
         self.read = 0
         self.added = 0
         self.skipped = 0
         self.bad: list[BadRecord] = []
         self.unlisted = 0
         self.unlisted_from = 0
+
+    def goes_to(self, session: Session | SessionTransfer) -> BranchId:
+        """Set the conversation of the ledger that the messages are added to, and return its active branch."""
+        self.thread_id, self.branch_id, self.title = session.id, session.active_branch, session.title
+        return session.active_branch
 
     def next_place(self) -> int:
         """Return the position of the next record. Invalid records have one too, so that corrections keep the order."""
@@ -85,4 +93,5 @@ def _shown(tally: ConversationTally) -> ImportedSession:
         added=tally.added,
         skipped=tally.skipped,
         bad=tuple(bad),
+        title=tally.title,
     )
