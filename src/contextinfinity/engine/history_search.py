@@ -37,12 +37,11 @@ from contextinfinity.retrieval.packing import PackedPassage, PackingBudget, pack
 from contextinfinity.retrieval.question import (
     SearchQuestion,
     exact_terms,
-    may_name_a_speaker,
     search_terms,
     vector_text,
 )
 from contextinfinity.retrieval.ranking import RankingInputs, SearchResults, rank
-from contextinfinity.retrieval.speakers import speakers_of, with_speakers
+from contextinfinity.retrieval.speakers import possible_names, speakers_of, with_speakers
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turn_metrics import RetrievalFigures, note
 from contextinfinity.text.cues import carries_content, words
@@ -219,7 +218,7 @@ async def look(
     holding = _most_held(await index.find_words(exact, scope, most=turns)) if exact and words.hits else []
     heard: Sequence[IndexedMessage] = ()
     most = 2 * turns if with_vectors else NEAREST
-    if may_name_a_speaker(question):
+    if possible_names(question.full):
         heard = await index.read([hit.place for hit in words.hits[:SPEAKERS_FROM]])
     near = await run_optional("vectors", missing, lambda: _near(parts, question, heard, scope, most)) or _NOTHING_NEAR
     best = [*holding, *_best_turns(words, near)]

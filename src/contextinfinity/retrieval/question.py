@@ -75,13 +75,6 @@ def exact_terms(question: SearchQuestion) -> tuple[str, ...]:
     return tuple(dict.fromkeys(terms(" ".join(exact_words(question.full)))))[:MOST_WORDS]
 
 
-def may_name_a_speaker(question: SearchQuestion) -> bool:
-    """Return whether a question contains a capitalised word, which may be a name."""
-    text = question.full
-    opening = pattern("asks").sub("", text, count=1) if pattern("asks").match(text) else text
-    return any(word[0].isupper() for word in _NAME.findall(opening))
-
-
 def vector_text(question: SearchQuestion, speakers: Collection[str]) -> str:
     """Return the text to embed for a question: without speakers' names, because people rarely name themselves."""
     text = question.standalone or question.text

@@ -19,6 +19,7 @@ Weights and ablation: docs/decisions/0024-ranking.md.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
@@ -235,24 +236,31 @@ def _rarities(asked: ParsedQuestion, known: Sequence[str], hits: WordHits) -> Co
 
 
 def _met(words: Sequence[str], spots: Sequence[PassageSpan]) -> Matrix:
-    """Return a matrix of which passages contain which words; each message is searched once."""
+    """Return a matrix of which passages contain which words; plain ASCII messages are searched as one text."""
     import numpy as np
 
     columns = {word: column for column, word in enumerate(words)}
     found = np.zeros((len(spots), len(words)), dtype=np.float32)
+    texts: list[str] = []
+    starts = [0]
+    passages: list[list[tuple[int, int, int]]] = []
     for _, group in groupby(enumerate(spots), key=lambda each: id(each[1].entry)):
         rows = [(row, spot.start, spot.end) for row, spot in group]
         whole = spots[rows[0][0]].entry.text
         text = whole if whole.isascii() else whole.translate(_PUNCTUATION)
         if text.isascii() and "_" not in text:
-            for place, word in occurrences(text, words):
-                for row, start, end in rows:
-                    if start <= place < end:
-                        found[row, columns[word]] = 1
+            texts.append(text)
+            starts.append(starts[-1] + len(text) + 1)
+            passages.append(rows)
         else:
             for row, start, end in rows:
                 for word in _terms(text[start:end]).intersection(words):
                     found[row, columns[word]] = 1
+    for place, word in occurrences("\n".join(texts), words):
+        message = bisect_right(starts, place) - 1
+        for row, start, end in passages[message]:
+            if start <= place - starts[message] < end:
+                found[row, columns[word]] = 1
     return found
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.search import IndexedMessage
+from contextinfinity.retrieval.vocabulary import pattern
 
 OFTEN = 3
 """How often a prefix or an address must occur to be accepted as a name."""
@@ -52,6 +53,12 @@ def with_speakers(entries: Iterable[IndexedMessage], question: str) -> tuple[Ind
     )
 
 
+def possible_names(question: str) -> list[str]:
+    """Return the capitalised words of a question after its opening ("What did")."""
+    opening = pattern("asks").match(question)
+    return [word for word in _CAPITAL.findall(question, opening.end() if opening else 0) if word[0].isupper()]
+
+
 def _front(text: str) -> str:
     colon = text.find(":", 0, _FRONT_WITHIN)
     found = _FRONT.fullmatch(text, 0, colon) if colon > 0 and text[colon + 1 : colon + 2].isspace() else None
@@ -75,7 +82,9 @@ def _holds_any(text: str, names: Iterable[str]) -> bool:
 
 def _called(entries: Sequence[IndexedMessage], question: str) -> dict[ChunkSide, str]:
     """Return for each side the name from the question by which the other side addresses it."""
-    names = {word.lower(): word for word in _CAPITAL.findall(question) if word[0].isupper()}
+    names = {word.lower(): word for word in possible_names(question)}
+    if not names:
+        return {}
     heard = Counter(
         (name, entry.place.side)
         for entry in entries
