@@ -2,7 +2,8 @@
 
 Entries that differ in a name, a number or a negation never merge. A later entry retires an older one if it gives the
 same thing another value ("the deadline is 10 May"), if it says that something changed and has the same subject ("SQLite
-instead"), if it says that a problem is solved, or if it answers an open question. A person's statement is retired only
+instead"), if it says that a problem is solved, or if it answers an open question. Whole exchanges are compared too: a
+change is often stated in other words, with the new value in the assistant's reply. A person's statement is retired only
 by a person's, except that an assistant may report that a problem is solved. A retired entry records the turn that
 settled it.
 """
@@ -10,6 +11,7 @@ settled it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -26,6 +28,7 @@ from contextinfinity.text.sentences import asks
 
 _NUMBER = re.compile(r"(?<![\w.,-])[€$£]?\d+(?:[.,:]\d+)*(?:st|nd|rd|th)?(?:\s?(?:%|€|[^\W\d_]+))?(?!\w)")
 _NAME = re.compile(r"(?<!^)\b[A-Z][\w’'-]*|\b[\w-]*\d[\w-]*|`[^`]+`|\b\w+[_/.]\w+")
+_PRONOUN = re.compile(r"I(?:['’](?:m|d|ve|ll))?")
 _DAY = re.compile(
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch"
     r"|january|february|march|april|may|june|july|august|september|october|november|december)\b",
@@ -50,6 +53,11 @@ _CALENDAR, _NAMES = "#calendar", "#names"
 """The types of days and names, beside the units of numbers."""
 _FAR, _RECENT = 0.17, 200
 """The minimum cosine between "SQLite instead" and the decision it replaces, and their maximum distance in turns."""
+_APART, _LEAD, _SHARED, _OTHERS, _COMPARED = 12, 0.18, 0.9, 4, 16
+"""An exchange that changes an older one is at least so many turns later, and more similar to it than to the exchange
+``_OTHERS`` places behind; similarity is the cosine and the share of common words, of the nearest ones by cosine.
+"""
+_NOW = re.compile(r"\bnow\b", re.IGNORECASE)
 _NEAR = 12
 """The number of older entries that an entry is compared with: those with the most common words."""
 
@@ -104,7 +112,7 @@ class _Known:
 
 
 def _names(text: str) -> frozenset[str]:
-    return frozenset(found.lower().strip("`.") for found in _NAME.findall(text))
+    return frozenset(found.lower().strip("`.") for found in _NAME.findall(text) if not _PRONOUN.fullmatch(found))
 
 
 async def settled(
@@ -140,6 +148,7 @@ async def settled(
             for word in one.words | one.names:
                 index.setdefault(word, []).append(len(kept))
         kept.append(one)
+    gone |= _changed_in_other_words(kept, [at for at in range(len(kept)) if at not in gone and at not in merged], since)
     return [_after(one.entry, gone.get(at)) for at, one in enumerate(kept) if at not in merged]
 
 
@@ -261,3 +270,55 @@ def _replaced_far(newer: _Known, places: Sequence[int], kept: Sequence[_Known]) 
     near = rows[1:] @ rows[0]
     best = int(near.argmax())
     return [recent[best]] if float(near[best]) >= _FAR else []
+
+
+def _changed_in_other_words(kept: Sequence[_Known], places: Sequence[int], since: int) -> dict[int, int]:
+    """Return the entries whose value a later exchange replaces, with its turn.
+
+    The later exchange says that something changed, its nearest older exchange is far nearer than others, both have a
+    word in common, and a value of the same type differs.
+    """
+    import numpy as np
+
+    from contextinfinity.embedders.static import built_in
+
+    exchanges: dict[int, list[int]] = {}
+    for at in sorted(places, key=lambda at: kept[at].entry.turn_seq or 0):
+        if kept[at].entry.kind in (*AGREED, "fact"):
+            exchanges.setdefault(kept[at].entry.turn_seq or 0, []).append(at)
+    turns, said = [*exchanges], [*exchanges.values()]
+    changing = [
+        turn >= since and any(map(_tells_a_change, map(kept.__getitem__, those))) for turn, those in exchanges.items()
+    ]
+    if not any(changing):
+        return {}
+    rows = built_in().encode([" ".join(kept[at].entry.text for at in those) for those in said])
+    words = [frozenset[str]().union(*(kept[at].words for at in those)) for those in said]
+    gone: dict[int, int] = {}
+    for newer in np.flatnonzero(changing).tolist():
+        near = rows[: bisect_right(turns, turns[newer] - _APART)] @ rows[newer]
+        common = {
+            int(older): len(words[newer] & words[older]) / (min(len(words[newer]), len(words[older])) or 1)
+            for older in np.argsort(-near)[:_COMPARED]
+        }
+        ranked = sorted(
+            ((float(near[older]) + _SHARED * share, older) for older, share in common.items()), reverse=True
+        )
+        if ranked and common[ranked[0][1]] and ranked[0][0] - ranked[min(_OTHERS, len(ranked) - 1)][0] >= _LEAD:
+            replaced = _with_replaced_values([kept[at] for at in said[newer]], kept, said[ranked[0][1]])
+            gone |= dict.fromkeys(replaced, turns[newer])
+    return gone
+
+
+def _tells_a_change(each: _Known) -> bool:
+    return "change" in each.cues or _NOW.search(each.entry.text) is not None
+
+
+def _with_replaced_values(newer: Sequence[_Known], kept: Sequence[_Known], older: Sequence[int]) -> list[int]:
+    """Return the entries of an older exchange with a value that the newer one replaces."""
+    told = " ".join(each.entry.text for each in newer).lower()
+    by_user = any(each.entry.who == "user" for each in newer)
+    free = [at for at in older if by_user or kept[at].entry.who != "user"]
+    pairs = [pair for at in free if not kept[at].is_event for each in newer for pair in _differing(each, kept[at])]
+    values = {value.lower() for _, value in pairs if value.lower() not in told}
+    return [at for at in free if any(value in kept[at].entry.text.lower() for value in values)]

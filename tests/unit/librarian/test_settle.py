@@ -162,3 +162,37 @@ async def test_a_note_in_other_words_retires_the_value_that_it_changes(first: st
 async def test_events_other_things_and_additions_retire_nothing(first: str, second: str) -> None:
     both = await left(made("fact", 1, "user", first), made("fact", 50, "user", second))
     assert both == [(first, None), (second, None)]
+
+
+BETWEEN = ("My aunt keeps bees", "The film was far too long", "Our train had no heating", "I bought a green lamp")
+
+
+def with_others(*said: tuple[int, Role, str]) -> list[SummaryEntry]:
+    others = [made("fact", 3 + at, "user", text) for at, text in enumerate(BETWEEN)]
+    return sorted([*others, *(made("fact", *one) for one in said)], key=lambda each: each.turn_seq or 0)
+
+
+@pytest.mark.req("LIBRARIAN-5")
+@pytest.mark.parametrize("by_user", [True, False])
+async def test_an_exchange_retires_the_value_that_it_changes_in_other_words(by_user: bool) -> None:
+    first, echo = "The choir rehearses in the school gym at Lindhof", "Gym at Lindhof, written down."
+    who: Role = "user" if by_user else "assistant"
+    news: tuple[int, Role, str] = (30, who, "That gym is being painted, so the choir has to sing elsewhere")
+    reply: tuple[int, Role, str] = (30, "assistant", "The calendar now shows the chapel in Marstal for the choir.")
+    kept = await left(*with_others((2, "user", first), (2, "assistant", echo), news, reply))
+    until = {text: turn for text, turn in kept if turn is not None}
+    assert until == ({first: 30, echo: 30} if by_user else {echo: 30})
+
+
+@pytest.mark.req("LIBRARIAN-5")
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        ("On Sundays the singers of Marstal use a chapel", "Noted: chapel and choir on Sundays."),  # nothing changed
+        ("We now have a second room in Marstal", "So the choir rehearses there and in the Lindhof gym."),
+    ],
+)
+async def test_an_exchange_that_changes_nothing_retires_nothing(said: str, reply: str) -> None:
+    first = "The choir rehearses in the school gym at Lindhof"
+    kept = await left(*with_others((2, "user", first), (30, "user", said), (30, "assistant", reply)))
+    assert all(until is None for _, until in kept)
