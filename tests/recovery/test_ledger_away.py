@@ -32,6 +32,7 @@ from contextinfinity_testing.builders import exchange, new_turn
 from contextinfinity_testing.faults import CHANGING, FailingDisk
 from tests.ledgers import open_store
 from tests.recovery.outages import SOON, HoldsBack, back, engine_on, heard, locked, said, until
+from tests.recovery.speaker import script
 
 EVERYTHING = (*CHANGING, "read")
 LATER = 2**32
@@ -565,3 +566,20 @@ async def test_a_spool_that_the_ledger_will_never_accept_makes_every_process_deg
     refused.unlink()
     async with engine_on(tmp_path) as engine:
         assert engine.health().status == "ready"
+
+
+@pytest.mark.req("API-14")
+async def test_users_with_threads_of_one_name_stay_apart_while_the_ledger_is_away(tmp_path: Path) -> None:
+    users = ("ann", "bob")
+    async with engine_on(tmp_path, ScriptedProvider(script)) as engine:
+        for user in users:
+            await engine.ask("seen", f"{user} before", user_id=user)
+        with engine.store.kept_away():  # type: ignore[attr-defined]
+            for user in users:
+                for name in ("seen", "unseen"):
+                    await engine.ask(name, f"{user} away", user_id=user)
+        await back(engine)
+        for user in users:
+            answers = [await engine.ask(name, "again", user_id=user) for name in ("seen", "unseen")]
+            texts = [answer.text.split(" | ") for answer in answers]
+            assert texts == [[f"{user} before", f"{user} away", "again"], [f"{user} away", "again"]]

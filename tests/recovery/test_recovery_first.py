@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession
-from contextinfinity.domain.turn import NewTurn, PrefixHashes
+from contextinfinity.domain.turn import NewTurn, Phase, PrefixHashes
+from contextinfinity.errors import BranchBusy, LedgerAway
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.standby.held_branches import Bounds
-from contextinfinity_testing.builders import WORKER
+from contextinfinity_testing.builders import WORKER, exchange
 from tests.recovery.outages import HoldsBack, back, engine_on, heard, locked, said
 from tests.recovery.speaker import Speaker, script
 
@@ -106,3 +108,27 @@ async def test_a_request_is_matched_with_what_another_process_holds(tmp_path: Pa
         walked = await other.store.prefix_hashes.walked(session.owner, trail)
         assert walked is not None
         assert walked.turn_id == turn.id
+
+
+@pytest.mark.req("TURN-13")
+async def test_nothing_passes_an_exchange_that_waits_in_a_spool_for_a_running_turn(tmp_path: Path) -> None:
+    provider = HoldsBack()
+    async with engine_on(tmp_path, bounds=NEVER_BACK) as one, engine_on(tmp_path, provider) as other:
+        running, _ = await other.accept(THREAD, "running")
+        await provider.said.wait()
+        with locked(tmp_path):
+            (recorded,) = await one.store.turns.record(running.branch_id, [exchange("recorded", "elsewhere")])
+        assert recorded.durability == "local"
+        for breaker in (one.store._held.reads, one.store._held.writes):  # type: ignore[attr-defined]
+            breaker.close()  # as a probe does before anything is replayed
+        with pytest.raises(BranchBusy):
+            await other.store.turns.accept(NewTurn(branch_id=running.branch_id, message=say("user", "too early")))
+        with pytest.raises(LedgerAway):
+            await one.pin(THREAD, "The sky is blue.")
+        provider.may_end.set()
+        async with asyncio.timeout(100):  # an exchange is recorded behind committed turns only
+            while (await other.store.turns.history(running.branch_id))[-1].phase is not Phase.DONE:
+                await asyncio.sleep(0)
+        await other.ask(THREAD, "after")
+        await one.pin(THREAD, "The sky is blue.")
+        assert [asked for _, asked, _ in await said(other, THREAD)] == ["running", "recorded", "after"]
