@@ -24,7 +24,7 @@ from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 from tests.sizes import sized
 
-EXAMPLES = sized(5, 300)
+EXAMPLES = sized(2, 300)
 """How many requests are made up for each route."""
 
 CHECKS = [

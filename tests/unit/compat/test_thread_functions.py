@@ -99,7 +99,7 @@ def test_the_settings_of_the_machine_count_and_a_program_just_ends(backend: str,
     config.write_text(f'[general]\ndata_dir = "{tmp_path}"\n[storage]\nthreads = "{backend}"\n', encoding="utf-8")
     env = {**os.environ, "CONTEXTINFINITY_CONFIG": str(config)}
     for said, heard in (("one", "[]"), ("two", second)):
-        command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, said]
+        command = [sys.executable, "-W", "error", "-c", SCRIPT, said]
         done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
         assert (done.stdout.strip(), done.stderr) == (heard, "")
 
