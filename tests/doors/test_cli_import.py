@@ -66,6 +66,20 @@ def test_people_see_a_table_and_the_lines_that_were_left_out(cix: Cix, tmp_path:
     assert (len(much), much[-1]) == (101, "50 more were left out; `--json` lists them.")
 
 
+@pytest.mark.req("CLI-3")
+def test_names_in_a_file_cannot_control_the_terminal(cix: Cix, tmp_path: Path) -> None:
+    def export(name: str, title: str) -> str:
+        nodes = {"q": {"message": {"author": {"role": "user"}, "content": {"parts": ["hello"]}}}}
+        (tmp_path / "x.json").write_text(json.dumps([{"id": name, "title": title, "mapping": nodes}]), "utf-8")
+        return str(tmp_path / "x.json")
+
+    refused = cix("import", export("\x1b]0;owned\x07" * 40, "long id"))
+    assert (refused.exit_code, "may have 1 to" in refused.stderr) == (2, True)
+    table = cix("import", export("one", "\x1b]0;owned\x07 a\nforged row"))
+    assert "owned\N{REPLACEMENT CHARACTER} a forged row" in table.stdout
+    assert "\x1b" not in refused.stderr + table.stdout + table.stderr
+
+
 @pytest.mark.req("CLI-1")
 def test_an_import_is_folded_and_answered_like_any_conversation(cix: Cix, tmp_path: Path) -> None:
     cix.script("Noted.")

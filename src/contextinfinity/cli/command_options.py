@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_ty
 
 import typer
 
+from contextinfinity.cli.output import print_notice
 from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def errors_on_stderr() -> Iterator[None]:
     try:
         yield
     except ContextInfinityError as error:
-        typer.echo(str(error), err=True)
+        print_notice(str(error))
         raise typer.Exit(2 if isinstance(error, InvalidInput) else 1) from error
     except (KeyboardInterrupt, Terminated) as error:
         raise typer.Exit(1) from error

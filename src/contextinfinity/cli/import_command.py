@@ -97,13 +97,15 @@ def _home(work: EngineThread, options: CommonOptions, session: str) -> str:
 
 
 def _print(imported: Imported) -> None:
-    from contextinfinity.cli.output import print_notice, print_table
+    from contextinfinity.cli.output import one_line, print_notice, print_table
 
     if not imported.sessions:
         return print_notice("The file holds no messages.")
     heads = ("conversation", "messages", "added", "there before", "bad", "title")
     counts = [(one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
-    rows = [(one.thread_id, *counted, one.title or "") for one, counted in zip(imported.sessions, counts, strict=True)]
+    rows = [
+        (one.thread_id, *row, one_line(one.title or "")) for one, row in zip(imported.sessions, counts, strict=True)
+    ]
     if len(rows) > MOST_ROWS:
         messages, added, skipped, left_out = map(sum, zip(*counts, strict=True))
         rows = [(f"{len(rows):,} conversations", messages, added, skipped, left_out, "")]

@@ -31,6 +31,7 @@ from contextinfinity.cli.mcp_command import mcp
 from contextinfinity.cli.memory_commands import forget, memories, remember
 from contextinfinity.cli.migrate_store_command import migrate_store
 from contextinfinity.cli.model_commands import model
+from contextinfinity.cli.output import print_notice
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.restore_command import restore
 from contextinfinity.cli.search_command import rebuild, reindex, search
@@ -77,7 +78,7 @@ def run() -> None:
     try:
         app(prog_name="cix")
     except ContextInfinityError as error:
-        typer.echo(str(error), err=True)
+        print_notice(str(error))
         sys.exit(1)
 
 

@@ -122,7 +122,7 @@ def _each(option: str, given: list[str] | None, known: tuple[Known, ...]) -> tup
     for value in given or ():
         if value.lower() not in names:
             raise InvalidInput(
-                f"{option} {value}is not a known value.", hint=f"There are {', '.join(map(str, known))}."
+                f"{option} {value} is not a known value.", hint=f"There are {', '.join(map(str, known))}."
             )
     return tuple(names[value.lower()] for value in given or ())
 
