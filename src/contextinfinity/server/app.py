@@ -47,10 +47,10 @@ TITLE = "ContextInfinity"
 DESCRIPTION = """Endless, durable conversations over HTTP. Errors are problem documents (RFC 9457) with a hint."""
 
 
-TOLD_HEADERS = ("X-Request-Id", "X-Thread-Id", "X-Turn-Id", "Retry-After")
-"""What a page of an allowed origin may read beside the answer itself."""
+EXPOSED_HEADERS = ("X-Request-Id", "X-Thread-Id", "X-Turn-Id", "Retry-After")
+"""The response headers that a page of an allowed origin may read."""
 
-# Whatever the environment says: metrics leave the process only through /metrics and the log.
+# Regardless of the environment: metrics leave the process only through /metrics and the log.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -87,7 +87,7 @@ def make_app(
     figures = Metrics(shared=shared_figures)
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_client(settings) as client:
             app.state.door = door = AppState(
                 client=client,
@@ -99,7 +99,7 @@ def make_app(
             )
             if await client.tokens.closed():
                 log.warning("all tokens are revoked or expired: every request is rejected until a new one is created")
-            keeping = asyncio.ensure_future(figures.keep_in_step())
+            keeping = asyncio.ensure_future(figures.refresh_counters())
             yield
             keeping.cancel()
             await client.close(answer_seconds=door.seconds_left())
@@ -108,7 +108,7 @@ def make_app(
         title=TITLE,
         description=DESCRIPTION,
         version=version("contextinfinity"),
-        lifespan=life,
+        lifespan=lifespan,
         telemetry=NO_TELEMETRY,
         redirect_slashes=False,
         docs_url=None,  # those pages load scripts from other sites
@@ -127,7 +127,7 @@ def make_app(
             allow_origins=list(settings.server.cors_origins),
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=list(TOLD_HEADERS),
+            expose_headers=list(EXPOSED_HEADERS),
         )
     app.add_middleware(Guard, server=settings.server, figures=figures)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]

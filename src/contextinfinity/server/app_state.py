@@ -35,12 +35,12 @@ class AppState:
     rates: RateLimits = field(init=False)
     streams: Streams = field(init=False)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server shuts down: what has no end of its own ends now."""
+    """Set when the server shuts down: streams without an end stop now."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when everything that still runs must be cancelled."""
 
     rpc_users: dict[Owner, Any] = field(default_factory=dict)
-    """What the connections of each owner to ``/rpc`` share."""
+    """State that the ``/rpc`` connections of an owner share, by owner."""
 
     def __post_init__(self, client: LocalClient) -> None:
         self._client = client

@@ -32,11 +32,11 @@ B = TypeVar("B", bound=Body)
 LONGEST_NAME = 128
 NEW = "new"
 DOTS = (".", "..")
-"""In an address they mean another place, and are gone before it is sent."""
+"""Names that mean another path in a URL; clients resolve them before they send it."""
 COOKIE = "cix_token"
 """The cookie that keeps the token of a browser; it is HttpOnly and SameSite=Strict."""
 ANY = "-"
-"""In the place of a thread: whichever the turn is of."""
+"""In place of a thread id: the thread of the turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Acting:
     owner: Owner
     client: LocalClient
     check: Callable[[], Awaitable[object]] | None = field(default=None, repr=False)
-    """Raises ``TokenNeeded`` once the request's token is over: what ends its streams."""
+    """Raises ``TokenNeeded`` once the token is revoked or expired, which ends streams."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ class ActingWith(Acting, Generic[B]):
 
 
 def acting(request: Request, caller: Caller, user_id: str | None, *, nameless: str = "local") -> Acting:
-    """Resolve the owner a request acts for; from now on the storage shows it that owner's rows."""
+    """Resolve the owner a request acts for; from here on the storage returns only that owner's rows."""
     owner = caller.owner(user_id, nameless=nameless)
     act_for(owner)
     return Acting(owner=owner, client=door_of(request).acting_for(owner), check=caller.check)
@@ -156,9 +156,9 @@ def acting_with(
     nameless: str = "local",
     otherwise: Callable[[B], str | None] = lambda body: None,
 ) -> Callable[[Request, Caller, str | None], Awaitable[ActingWith[B]]]:
-    """Make the dependency that reads a body and resolves the owner.
+    """Return the dependency that parses a body and resolves the owner.
 
-    ``otherwise``: the user where no ``user_id`` names one.
+    ``otherwise`` is the user if no ``user_id`` is given.
     """
     read = body_of(kind, may_be_empty=may_be_empty)
 

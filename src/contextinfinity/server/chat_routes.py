@@ -76,7 +76,7 @@ async def chat(request: Request, act: Chatting, key: Key = None) -> Response:
     place = await _place(door, act, wanted, key)
     try:
         result = await _answered(request, door, place, act, key)
-    except NotFound:  # it went with its last turn just now
+    except NotFound:  # it was deleted with its last turn
         place = await _made(door, act, place.session_id, key)
         result = await _answered(request, door, place, act, key)
     return answer(result)
@@ -101,7 +101,7 @@ async def _place(door: AppState, act: Acting, wanted: str | None, key: str | Non
         return await _made(door, act, wanted, key)
     except LedgerError as error:
         _log_failure("load_history", wanted, act.owner, error)
-        # Whose it is cannot be read: where tokens keep users apart it gets a new id.
+        # Its owner cannot be read: if there are tokens, the session gets a new id.
         return await _made(door, act, wanted if act.check is None else None, key)
 
 
@@ -125,7 +125,7 @@ async def _answered_once(request: Request, door: AppState, act: ActingWith[ChatQ
     finally:
         try:
             await act.client.threads.delete(place.session_id)
-        except ContextInfinityError as error:  # it goes when its time is over
+        except ContextInfinityError as error:  # it is deleted after its time to live
             _log_failure("delete_session", place.session_id, act.owner, error)
     return replace(result, session_id=known_session(act.body.session_id) or new_id())
 
@@ -161,7 +161,7 @@ async def _behind(act: Acting, turn: FinishedTurn, query: str, earlier: Sequence
         quoted = (await act.client.conversations.explain(turn.turn_id)).quoted if plan.retrieved else ()
     if plan.route is not None and plan.route.confidence:
         return ChatBackend(plan.route.intent, plan.route.confidence, plan.candidates, quoted)
-    from contextinfinity.routing.intent import intent_of  # what it knows of words takes time to load
+    from contextinfinity.routing.intent import intent_of  # its vocabulary takes time to load
 
     purpose = intent_of(query, [turn.user for turn in earlier])
     return ChatBackend(purpose.intent, purpose.confidence, plan.candidates, quoted)

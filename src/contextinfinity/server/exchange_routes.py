@@ -24,7 +24,7 @@ routes = APIRouter(tags=["exchange"], default_response_class=Response)
 
 FILE = {"type": "string", "format": "binary", "description": "The bytes of an export: JSON, JSON Lines, zip or gzip."}
 HELD = 1 << 20
-"""Bytes of an export that are collected before they are sent."""
+"""The number of bytes of an export that are sent at once."""
 
 
 @routes.post(
@@ -87,7 +87,7 @@ async def export_conversations(
 
 
 async def _whole(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces of a size that is worth sending."""
+    """Join small pieces into larger ones."""
     held = bytearray()
     async for piece in pieces:
         held += piece

@@ -15,8 +15,8 @@ from contextinfinity.telemetry.repeats import RepeatLimit
 
 LogFormat: TypeAlias = Literal["json", "text"]
 LOGGER = "contextinfinity"
-OF_A_FAILURE = ("operation", "session_id", "user_id", "error")
-"""What records say of work on the ledger that did not succeed."""
+FAILURE_FIELDS = ("operation", "session_id", "user_id", "error")
+"""The fields of records about failed operations on the ledger."""
 
 
 class JsonLines(logging.Formatter):
@@ -28,7 +28,7 @@ class JsonLines(logging.Formatter):
         parts = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
         parts["message"] = record.getMessage()
         parts |= getattr(record, "fields", {})
-        parts |= {name: getattr(record, name) for name in OF_A_FAILURE if hasattr(record, name)}
+        parts |= {name: getattr(record, name) for name in FAILURE_FIELDS if hasattr(record, name)}
         if record.exc_info:
             parts["trace"] = self.formatException(record.exc_info)
         return json.dumps(parts)
@@ -45,7 +45,7 @@ class TextLines(logging.Formatter):
         parts += [f"{fields['ms']:.0f} ms"] if "ms" in fields else []
         parts += [f"thread {fields['thread_id']}"] if "thread_id" in fields else []
         parts += [f"turn {fields['turn_seq']}"] if "turn_seq" in fields else []
-        parts += [f"{name} {getattr(record, name)}" for name in OF_A_FAILURE if hasattr(record, name)]
+        parts += [f"{name} {getattr(record, name)}" for name in FAILURE_FIELDS if hasattr(record, name)]
         lines = [f"{datetime.fromtimestamp(record.created):%H:%M:%S} {', '.join(parts)}"]
         lines += self.formatException(record.exc_info).splitlines() if record.exc_info else []
         return "\n".join(map(_printable, lines))

@@ -27,7 +27,7 @@ GIVES: dict[int | str, dict[str, Any]] = {
 
 
 @routes.post("/mcp", responses=GIVES, openapi_extra={"requestBody": {"required": True, "content": MESSAGE}})
-async def speak(request: Request, act: ActingUser) -> Response:
+async def answer_message(request: Request, act: ActingUser) -> Response:
     """Answer a JSON-RPC message of an MCP client."""
     check_media_type(request)
     if request.headers.get(PROTOCOL, VERSIONS[0]) not in VERSIONS:

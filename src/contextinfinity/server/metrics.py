@@ -50,7 +50,7 @@ class Metrics:
         self._shared = shared
         self._mirrored: dict[str, int] = {}
         self.described: list[tuple[str, tuple[str, ...], str]] = []
-        """Of each its name, its labels, and what it means."""
+        """The name, labels and description of each metric."""
         self.requests = self._counter("requests", "Requests answered.", "route", "method", "status")
         self.seconds = self._histogram("request_seconds", "Time to the last byte of an answer.", "route")
         self.first_event = self._histogram("first_event_seconds", "Time to the first event of a stream.")
@@ -73,7 +73,7 @@ class Metrics:
         )
         self.happened = self._counter("happened", "Background events.", "what")
         for what in COUNTED:
-            self.happened.labels(what)  # from the start: what first appears as 1 never grew
+            self.happened.labels(what)  # from the start: a counter that first appears as 1 shows no increase
         self.jobs = self._gauge("jobs", "Jobs in the ledger.", "livemostrecent", "state")
         self.spool = self._gauge(
             "spool_depth", "Turns and sessions spooled while the ledger is unavailable.", "livesum"
@@ -97,7 +97,7 @@ class Metrics:
                 self.happened.labels(what).inc(more)
                 self._mirrored[what] = now[what]
 
-    async def keep_in_step(self) -> None:
+    async def refresh_counters(self) -> None:
         """Copy the counters periodically while no request arrives."""
         while True:
             await asyncio.sleep(IN_STEP_SECONDS)

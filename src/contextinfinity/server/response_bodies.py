@@ -86,7 +86,7 @@ class ChatFacts(Struct, frozen=True, kw_only=True):
     """Facts about a chat answer. ``candidates``: the choices of a clarifying question.
 
     ``turns_loaded``: how many of the turns before it were read, ``retention.history_limit`` at most. ``degraded``: the
-    ledger is away, and the answer is held for it, without a ``turn_number``.
+    ledger is unavailable, and the answer is in the spool, without a ``turn_number``.
     """
 
     message_type: Literal["answer", "clarification", "error"]
@@ -107,8 +107,7 @@ class ChatFacts(Struct, frozen=True, kw_only=True):
 class ChatAnswer(Struct, frozen=True, kw_only=True):
     """A chat answer. ``intent``: the intent of the query; ``confidence``: how often such a label is right.
 
-    ``data``: the pieces of the past that it was answered with. ``error``: why there is no whole answer, if there is
-    none.
+    ``data``: the retrieved passages that the prompt contained. ``error``: why the answer failed, if it did.
     """
 
     query: str
@@ -254,7 +253,7 @@ def schemas() -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> Any:
-    """Write a list of so many values of one kind in the way that all who read such documents know."""
+    """Describe a fixed-length list of one type in a form that all readers of OpenAPI support."""
     if isinstance(schema, list):
         return [_plain(inner) for inner in schema]
     if not isinstance(schema, dict):

@@ -36,7 +36,7 @@ PREFIX = "LLMService."
 MOST_WAITING = 1000
 MOST_AT_ONCE = 32
 CHECK_SECONDS = 30.0
-"""How often a connection's token is looked at again."""
+"""How often a connection's token is checked again."""
 
 
 class RpcError(Exception):
@@ -129,7 +129,7 @@ class RpcConnection:
         self._put({"jsonrpc": "2.0", "method": method, "params": params})
 
     def _put(self, message: Any) -> None:
-        if self._outgoing.full():  # a reader that takes nothing
+        if self._outgoing.full():  # the reader does not read
             while not self._outgoing.empty():
                 self._outgoing.get_nowait()
             self._outgoing.put_nowait(None)

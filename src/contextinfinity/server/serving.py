@@ -50,11 +50,11 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 GARBAGE = 20_000
-"""Objects that are made before garbage is looked for: a long conversation is that many, and none of it is garbage."""
+"""Allocations between garbage collections: a long conversation allocates that many, and none of them is garbage."""
 KEEP_ALIVE_SECONDS = 5
 """How long a connection without a request is kept for the next one."""
 LAST_SECONDS = 5
-"""How long, after all patience, uvicorn waits for what does not end by itself."""
+"""How long uvicorn waits for requests after the shutdown time, before it cancels them."""
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -333,7 +333,7 @@ def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket, log
         return worker
 
     def replaced(number: int, dead: BaseProcess) -> BaseProcess:
-        if dead.exitcode == 1:  # it could not even start, and said why
+        if dead.exitcode == 1:  # it failed to start and logged why
             raise SystemExit(1)
         forget_worker(folder, dead.pid or 0)
         return start(number)

@@ -26,19 +26,19 @@ from contextinfinity.server.app_state import AppState
 
 E = TypeVar("E")
 Check: TypeAlias = Callable[[], Awaitable[object]]
-"""Raises an error once a stream may not go on: its token was revoked or has expired."""
+"""Raises an error once the token of a stream is revoked or expired, which ends the stream."""
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = b": still here\n\n"
-COME_BACK = b"retry: 1000\n"
-"""How long, in milliseconds, a browser waits before it comes back to a stream that was cut."""
+RECONNECT_MILLISECONDS = b"retry: 1000\n"
+"""How long, in milliseconds, a browser waits before it reconnects to an interrupted stream."""
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 CHECK_SECONDS = 0.5
 """How often the token of a request that is being answered is checked."""
-HANDFUL = 32
+READ_AHEAD = 32
 """The most events that are read ahead of a slow reader."""
 
 _encoder = msgspec.json.Encoder()
@@ -63,13 +63,13 @@ def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:
 async def frames(
     door: AppState, first: StampedEvent | None, events: AsyncIterator[StampedEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield events as they come, and comments as keep-alive, until the turn, the server or the token ends."""
-    yield COME_BACK + (KEEP_ALIVE if first is None else frame(first))
+    """Yield events as they arrive, and keep-alive comments, until the turn, the server or the token ends."""
+    yield RECONNECT_MILLISECONDS + (KEEP_ALIVE if first is None else frame(first))
     try:
         async with aclosing(event_batches(door, events, check=check)) as coming:
             async for handful in coming:
                 yield b"".join(map(frame, handful)) or KEEP_ALIVE
-    except ContextInfinityError as error:  # the status is gone; the stream itself has to say it
+    except ContextInfinityError as error:  # the status was sent already: report the error in the stream
         yield frame(StampedEvent(event=TurnFailed(code=error.code, message=error.message, hint=error.hint)))
     except Exception:
         log.exception("a stream was cut off")
@@ -100,7 +100,7 @@ async def event_frames(
 
     A server that is shutting down does not wait: the client misses nothing that it could not read later.
     """
-    yield COME_BACK + KEEP_ALIVE
+    yield RECONNECT_MILLISECONDS + KEEP_ALIVE
     with suppress(TokenNeeded):
         async with aclosing(event_batches(door, events, end=door.closing, check=check)) as coming:
             async for handful in coming:
@@ -125,7 +125,7 @@ async def event_batches(
         async for event in events:
             held.append(event)
             news.set()
-            if len(held) == HANDFUL:
+            if len(held) == READ_AHEAD:
                 room.clear()
                 await room.wait()
 
@@ -174,7 +174,7 @@ async def _cancel_all(*tasks: asyncio.Future[Any]) -> None:
 
 
 class _ReadTimeout:
-    """Gives up a reader that takes nothing: one timer per stream, because one per token would cost too much."""
+    """Disconnects a reader that stops reading: one timer per stream, because one per token would cost too much."""
 
     def __init__(self, send: Send, seconds: float, give_up: Callable[[], None]) -> None:
         self._send = send
@@ -203,7 +203,7 @@ class _ReadTimeout:
 
 
 class EventStream(StreamingResponse):
-    """A response that is counted while it is open, and ended when its reader stops reading."""
+    """A streaming response that is counted while open, and ended if its reader stops reading."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class EventStream(StreamingResponse):
         self._stall_seconds = stall_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream until it ends or its reader is given up."""
+        """Send the stream until it ends or its reader is disconnected."""
         patience = _ReadTimeout(send, self._stall_seconds, scope["state"]["abort"])
         try:
             await super().__call__(scope, receive, patience.send)

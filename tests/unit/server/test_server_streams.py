@@ -15,7 +15,7 @@ from contextinfinity.domain.events import Delta
 from contextinfinity.errors import NotFound
 from contextinfinity.server.app_state import AppState
 from contextinfinity.server.metrics import Metrics
-from contextinfinity.server.streams import HANDFUL, KEEP_ALIVE, frames
+from contextinfinity.server.streams import KEEP_ALIVE, READ_AHEAD, frames
 from contextinfinity.settings import Retention, Server
 
 
@@ -41,7 +41,7 @@ async def test_no_more_than_a_handful_is_read_ahead_of_a_slow_reader(door: AppSt
 
     async def words() -> AsyncIterator[StampedEvent]:
         nonlocal read
-        while read < 5 * HANDFUL:
+        while read < 5 * READ_AHEAD:
             read += 1
             yield StampedEvent(event=Delta(text="word"))
 
@@ -50,12 +50,12 @@ async def test_no_more_than_a_handful_is_read_ahead_of_a_slow_reader(door: AppSt
     await anext(stream)
     async for chunk in stream:
         words_now = chunk.count(b"event: delta")
-        assert words_now <= HANDFUL
+        assert words_now <= READ_AHEAD
         heard += words_now
         for _ in range(10):
             await asyncio.sleep(0)
-        assert read <= heard + HANDFUL
-    assert heard == 5 * HANDFUL
+        assert read <= heard + READ_AHEAD
+    assert heard == 5 * READ_AHEAD
 
 
 async def test_silence_is_kept_alive_and_ends_with_the_server(door: AppState) -> None:

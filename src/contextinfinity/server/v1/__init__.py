@@ -1,5 +1,5 @@
-"""Routes for clients of other vendors: they change the base URL, and their conversations have no end.
+"""OpenAI- and Anthropic-compatible routes: clients change the base URL, and their conversations become endless.
 
-A dialect (``dialects``) reads the request, ``engine.resent_history`` finds or makes its thread, and the dialect writes
-the answer. ``request_mapping`` is the way in, ``response_mapping`` the way out.
+A dialect (``dialects``) parses the request, ``request_mapping`` maps it to a message, ``engine.resent_history`` finds
+or creates its thread, and ``response_mapping`` writes the answer with the dialect.
 """

@@ -1,4 +1,4 @@
-"""Routes: /v1/conversations, as OpenAI's clients know them. A conversation is a thread."""
+"""Routes: /v1/conversations, compatible with OpenAI. A conversation is a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contextinfinity.errors import NotFound
 from contextinfinity.prompt.prompt_sections import WHOLE, as_sent_field
 from contextinfinity.server.auth import Acting, Asking
 from contextinfinity.server.v1.item_references import ITEMS, items_of, with_items
-from contextinfinity.server.v1.request_mapping import ActingInV1, NamedUser, whose
+from contextinfinity.server.v1.request_mapping import ActingInV1, NamedUser, resolve_owner
 from contextinfinity.server.v1.responses import After, Include, Limit, Order, page
 from contextinfinity.server.v1.routes import TAKES, as_json, body_of, gives
 from contextinfinity.server.v1.shapes import RequestShape
@@ -36,10 +36,10 @@ ItemId = Annotated[str, Path(description="The id of an item.")]
 
 @routes.post("/conversations", responses=gives("The conversation."), openapi_extra=TAKES)
 async def create_conversation(request: Request, caller: Asking, user_id: NamedUser) -> Response:
-    """Make a conversation, with items or without; `metadata.user_id` names the end user."""
+    """Create a conversation, optionally with items; `metadata.user_id` names the end user."""
     given = await _given(request)
     metadata = _read(lambda: optional(given, "metadata", a_metadata)) or {}
-    act, _ = whose(request, caller, metadata.get("user_id", ""), user_id)
+    act, _ = resolve_owner(request, caller, metadata.get("user_id", ""), user_id)
     said = await _said(act.client, given.get("items"))
     session = await act.client.kept_conversations.create(metadata)
     await _add(act.client, session, said)
@@ -63,7 +63,7 @@ async def update_conversation(request: Request, act: ActingInV1, conversation_id
 
 @routes.delete("/conversations/{conversation_id}", responses=gives("That it is deleted."))
 async def delete_conversation(act: ActingInV1, conversation_id: ConversationId) -> Response:
-    """Delete a conversation with everything that was made from it."""
+    """Delete a conversation with everything derived from it."""
     session = await act.client.kept_conversations.get(conversation_id)
     await act.client.kept_conversations.delete(session)
     return as_json({"id": item_ids.conversation_id(session.id), "object": "conversation.deleted", "deleted": True})
@@ -92,7 +92,7 @@ async def list_items(
 
 @routes.post("/conversations/{conversation_id}/items", responses=gives("The new items."), openapi_extra=TAKES)
 async def add_items(request: Request, act: ActingInV1, conversation_id: ConversationId) -> Response:
-    """Add items at the end of a conversation; nothing is answered."""
+    """Append items to a conversation without an answer."""
     given = await _given(request)
     session = await act.client.kept_conversations.get(conversation_id)
     said = await _said(act.client, given.get("items") or None, needed=True)
@@ -114,7 +114,7 @@ async def get_item(
 
 @routes.delete("/conversations/{conversation_id}/items/{item_id}", responses=gives("The conversation."))
 async def delete_item(act: ActingInV1, conversation_id: ConversationId, item_id: ItemId) -> Response:
-    """Go on without an item: on a branch without it, where the items behind it have new ids."""
+    """Delete an item: continue on a branch without it, where later items have new ids."""
     conversations = act.client.kept_conversations
     session = await conversations.get(conversation_id)
     turn = await _turn_of(act, session, item_id)
@@ -140,7 +140,7 @@ def _read(reading: Callable[[], T]) -> T:
 
 
 async def _said(client: LocalClient, given: Json, *, needed: bool = False) -> InputItems:
-    """Read items; ``InvalidInput`` says which is wrong, and how."""
+    """Parse items; raise ``InvalidInput`` with the position and the error."""
     items = InputItems(in_place_from=0)
     if given is None and not needed:
         return items
@@ -150,7 +150,7 @@ async def _said(client: LocalClient, given: Json, *, needed: bool = False) -> In
 
 
 async def _add(client: LocalClient, session: Session, items: InputItems) -> tuple[Turn, ...]:
-    """Record what was said: a message with its answer is one turn, which keeps its items as they were sent."""
+    """Record items: a message with its answer is one turn, which keeps its items as they were sent."""
     said: list[tuple[Message, Message | None, Json, list[Message]]] = []
     for message, layout, sent in items.rows():
         if message.role == "assistant" and said and said[-1][0].role == "user" and said[-1][1] is None:
@@ -167,7 +167,7 @@ async def _add(client: LocalClient, session: Session, items: InputItems) -> tupl
 
 
 async def _turn_of(act: Acting, session: Session, item_id: str) -> Turn:
-    """Read the turn of an item that the conversation holds now."""
+    """Return the turn of an item of the conversation."""
     missing = NotFound(f"Item with id {item_id[:80]!r} not found.", hint="")
     place = item_ids.place_of(item_id)
     if place is None:
@@ -186,7 +186,7 @@ async def _turn_of(act: Acting, session: Session, item_id: str) -> Turn:
 async def _walk(
     client: LocalClient, session: Session, order: str, start: Turn | None, limit: int
 ) -> AsyncIterator[Turn]:
-    """Read the turns of a conversation from ``start`` on, one page after the other."""
+    """Read the turns of a conversation from ``start`` on, page by page."""
     conversations = client.kept_conversations
     if order == "desc":
         before = None if start is None else start.turn_seq + 1

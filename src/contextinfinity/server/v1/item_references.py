@@ -1,4 +1,4 @@
-"""Items that a request names instead of sending them: they are read from the turns that hold them."""
+"""Resolve references to items: read the items from the turns that contain them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from contextinfinity.errors import NotFound
 from contextinfinity.server.v1.response_mapping import partly
 
 ITEMS = "items"
-"""The metadata field of a turn that was recorded from items: how its message was divided into them."""
+"""The metadata field of a turn recorded from items: how its message is divided into items."""
 
 
 async def with_items(client: LocalClient, given: Json) -> Json:
-    """Replace references in the input of a request by the items; ``NotFound`` for those that are not the owner's.
+    """Replace references in the input of a request by the items; raise ``NotFound`` for items of other owners.
 
-    Reasoning that is sent without its content is a reference too. What has another server's id stays as it is.
+    Reasoning without content is a reference, too. Items with ids of other servers are not changed.
     """
     if not isinstance(given, list):
         return given
@@ -50,7 +50,7 @@ async def _resolved(client: LocalClient, item: Item, known: dict[str, dict[str, 
 
 
 async def items_of(client: LocalClient, turn: Turn, *, encrypted: bool = False) -> list[Item]:
-    """Write all items of a turn: what it was asked, and what was answered."""
+    """Return all items of a turn: its input and its output."""
     echo = echo_of(turn) or {}
     noted = turn.metadata.get(ITEMS) if isinstance(turn.metadata, dict) else None
     asked = writing.input_items(turn.id, turn.user_message, echo.get(LAYOUT, noted))

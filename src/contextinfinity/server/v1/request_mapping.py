@@ -1,4 +1,4 @@
-"""From a vendor's request to a message of ours: whose it is, which model is meant, what its sender decides."""
+"""Map a vendor's request to a message: its owner, its model, and the options that the client sets."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from contextinfinity.server.auth import NEW, Acting, Asking, Caller, ForUser, ac
 
 THREAD = "x-thread-id"
 ENDLESS = "x-endless-context"
-"""``off``: the model sees what was sent and nothing else; it is kept all the same."""
+"""``off``: the model gets exactly the messages of the request, which is stored as usual."""
 KEY = "idempotency-key"
 VENDOR_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
-"""Headers that change how a vendor reads a request: they go along with what its client sent."""
+"""Headers that change how a vendor interprets a request; they are forwarded."""
 RETRIED = "x-stainless-retry-count"
-"""Where SDKs say how often they have sent a request before."""
+"""The header with the number of earlier attempts, as the official SDKs send it."""
 
 _HASHED = re.compile("user-[0-9a-f]{32}")
 
@@ -36,10 +36,10 @@ class _NamedUser(Struct):
 
 
 async def named_user(request: Request, user_id: ForUser = None) -> str | None:
-    """Return the ``user_id`` of the body, else of the query: the vendors' requests have none of that name."""
+    """Return the ``user_id`` of the body, else of the query; vendors have no field of that name."""
     body = await request.body() if request.method == "POST" else b""
     if b'"user_id"' in body:
-        with suppress(msgspec.DecodeError):  # reported where the whole body is read
+        with suppress(msgspec.DecodeError):  # reported when the whole body is parsed
             return msgspec.json.decode(body, type=_NamedUser).user_id or user_id
     return user_id
 
@@ -56,7 +56,7 @@ ActingInV1 = Annotated[Acting, Depends(acting_in_v1)]
 
 
 class MappedRequest(Struct, frozen=True, kw_only=True):
-    """What is asked of the engine."""
+    """A request as the engine takes it."""
 
     talk: SentConversation
     acting: Acting
@@ -64,15 +64,15 @@ class MappedRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def drop_in(self) -> DropIn:
-        """The engine, as the acting user reaches it."""
+        """The drop-in interface of the acting user's client."""
         return self.acting.client.drop_in
 
 
 async def question_of(
     request: Request, caller: Caller, incoming: IncomingRequest, body: bytes, user_id: str | None
 ) -> MappedRequest:
-    """Map a request to ours; ``user_id``: the user that body or query names."""
-    act, stranger = whose(request, caller, incoming.end_user, user_id)
+    """Map a parsed request; ``user_id`` is the user that the body or the query names."""
+    act, stranger = resolve_owner(request, caller, incoming.end_user, user_id)
     thread_id = incoming.thread_id if incoming.appends else request.headers.get(THREAD) or incoming.thread_id
     if thread_id is not None:
         thread_id = _named(thread_id, stranger)
@@ -114,7 +114,7 @@ async def question_of(
 
 
 def _sent(incoming: IncomingRequest) -> Json:
-    """Return the client's system text and tools as sent, and what a model of another vendor has to know of them.
+    """Return the client's system text and tools as sent, and in neutral form for models of other vendors.
 
     The client runs its tools itself, so it decides about parallel calls, which all vendors allow by default.
     """
@@ -126,25 +126,24 @@ def _sent(incoming: IncomingRequest) -> Json:
 
 
 def _vendor_headers(request: Request) -> dict[str, str]:
-    """Return the headers by which a client names a version of its vendor's API and what is not released yet."""
+    """Return the headers that select a version or beta features of the vendor's API."""
     found = {name: request.headers.getlist(name) for name in VENDOR_HEADERS}
     return {name: ",".join(values) for name, values in found.items() if values}
 
 
 def _named(thread_id: str, stranger: str) -> str:
-    """Check the name of a thread; with an end user, prefix it with theirs and a slash, which no other name has."""
+    """Check the name of a thread; prefix it with the end user, if any, and a slash, which no other name contains."""
     if thread_id == NEW or is_id(thread_id):
         return thread_id
     check_thread_name(thread_id)
     return f"{stranger}/{thread_id}" if stranger else thread_id
 
 
-def whose(request: Request, caller: Caller, end_user: str, user_id: str | None) -> tuple[Acting, str]:
-    """Resolve the owner a request acts for; also return the end user where that is another than the owner.
+def resolve_owner(request: Request, caller: Caller, end_user: str, user_id: str | None) -> tuple[Acting, str]:
+    """Resolve the owner a request acts for; also return the end user if that is not the owner.
 
-    Where the caller may act for others, the end user is the owner, else the user that the query names. A token of one
-    user keeps all threads its own; the name of the end user then only keeps their conversations apart, and nothing is
-    remembered of them.
+    If the caller may act for others, the owner is the end user, else the user that the query names. With a token of one
+    user all threads belong to that user; the end user then only separates conversations, and no memories are stored.
     """
     may_name = caller.token is None or caller.token.scope == "app"
     if end_user and may_name:
@@ -154,9 +153,9 @@ def whose(request: Request, caller: Caller, end_user: str, user_id: str | None) 
 
 
 def _name(end_user: str) -> str:
-    """Return the user id of an end user: their own name, or a hash of a name that no user id can have.
+    """Return the user id of an end user: the name, or a hash of it if the name is not a valid user id.
 
-    A name that looks like such a hash is hashed as well, so that two end users never share a user id.
+    A name that looks like such a hash is hashed too, so that two end users never share a user id.
     """
     if not _HASHED.fullmatch(end_user):
         with suppress(InvalidInput):
@@ -166,7 +165,7 @@ def _name(end_user: str) -> str:
 
 
 def _fingerprint(request: Request, caller: Caller, said: bytes) -> int:
-    """Hash what makes two requests identical: caller, route, thread and mode, and the body or the key."""
+    """Return the hash that identical requests share: of caller, route, thread, mode, and the body or the key."""
     token = "" if caller.token is None else caller.token.id
     named = (token, request.url.path, *(request.headers.get(name, "") for name in (THREAD, ENDLESS)))
     return number_of(b"\0".join((*(name.encode(errors="replace") for name in named), said)))

@@ -1,4 +1,4 @@
-"""From a turn to a vendor's answer: in one piece, or piece by piece as it comes.
+"""Write a turn as a vendor's response: whole, or as a stream.
 
 A connection that breaks before its answer was sent is recorded, so that a marked retry can join the turn.
 """
@@ -29,7 +29,7 @@ from contextinfinity.server.app_state import AppState, door_of
 from contextinfinity.server.problems import problem_of
 from contextinfinity.server.streams import KEEP_ALIVE, EventStream, event_batches, last
 from contextinfinity.server.v1.request_mapping import MappedRequest
-from contextinfinity.server.v1.vendors import in_own_words
+from contextinfinity.server.v1.vendors import vendor_error_fields
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ STATUSES = {
     "tool_rounds": 400,
     "cancelled": 409,
 }
-"""By what kept a turn from being answered; whatever else it was lies with who was asked."""
+"""HTTP statuses by the error code of a turn; any other error is the upstream model's (502)."""
 STOPS: dict[str, Stop] = {"length": "length", "max_tokens": "length", "filter": "filter", "content_filter": "filter"}
 
 
@@ -62,13 +62,13 @@ class UnansweredRequest(ContextInfinityError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """How long the vendor asks to wait."""
+        """The header with the wait that the vendor asked for."""
         wait = self.upstream.get("retry_after")
         return {"retry-after": str(wait)} if wait else {}
 
 
-def spoken_of(answered: Answered, named: str) -> AnswerView:
-    """Return an answer as dialects write it; ``UnansweredRequest`` for one that failed."""
+def answer_view(answered: Answered, named: str) -> AnswerView:
+    """Return an answer as dialects take it; raise ``UnansweredRequest`` if the turn failed."""
     turn = answered.turn
     if turn.error is not None or turn.outcome in ("failed", "cancelled", None):
         stopped = Problem(code="cancelled", message="The answer was stopped.")
@@ -84,20 +84,20 @@ def spoken_of(answered: Answered, named: str) -> AnswerView:
 
 
 def partly(answered: Answered, named: str) -> AnswerView:
-    """Return what was said of an answer, whether it ended or failed."""
+    """Return the text and calls of an answer, also of one that failed."""
     return replace(begun(answered.turn, named), blocks=answered.blocks)
 
 
 def begun(turn: Turn, named: str) -> AnswerView:
-    """Return what is known of an answer when it begins."""
+    """Return the fields of an answer that are known when it starts."""
     return AnswerView(id=turn.id, model=named, created_at=turn.created_at)
 
 
 async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest) -> Response:
-    """Answer a request, whole or as a stream."""
+    """Answer a request with a whole response or a stream."""
     door = door_of(request)
     if incoming.stream:
-        close = door.streams.take(question.acting.owner)  # first: what is refused is not asked of a model
+        close = door.streams.take(question.acting.owner)  # before the model is called: the request may be rejected
         try:
             return await _streamed(request, dialect, incoming, question, close)
         except BaseException:
@@ -109,7 +109,7 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
         events = question.drop_in.watch(one.id, deltas=False)
         await _while_connected(request, question, one, last(door, events, question.acting.check))
         answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
-        answers.append(spoken_of(answered, incoming.model))
+        answers.append(answer_view(answered, incoming.model))
     headers = await headers_of(incoming, question, turn)
     written = msgspec.json.encode(dialect.whole(replace(answers[0], others=tuple(answers[1:]))))
     noted = BackgroundTask(_note_sent, question, turn, door)
@@ -117,7 +117,7 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
 
 
 async def _begun_turns(incoming: IncomingRequest, question: MappedRequest) -> tuple[Turn, list[Turn]]:
-    """Begin the turn of a request, and one beside it for each further answer that it asks for."""
+    """Start the turn of a request, and a sibling turn for each further answer (``n``)."""
     turn, _ = await question.drop_in.begin(question.talk, question.asked)
     beside = replace(question.talk, beside=turn.id, key=None)
     return turn, [(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)]
@@ -129,7 +129,7 @@ async def _streamed(
     door = door_of(request)
     turn, others = await _begun_turns(incoming, question)
     content, is_sent = pieces(door, dialect, incoming, question, turn, others), asyncio.Event()
-    # before the status is sent: a failure is a status, and can be tried again
+    # before the status is sent, so that a failure is a status and the client can retry
     first = await _while_connected(request, question, turn, content.__anext__())
     headers = await headers_of(incoming, question, turn)
     whole = _from(first, content, is_sent)
@@ -139,7 +139,7 @@ async def _streamed(
 
 
 async def _while_connected(request: Request, question: MappedRequest, turn: Turn, waiting: Coroutine[Any, Any, T]) -> T:
-    """Wait for an answer. If the client disconnects first, or the server ends, record that it was not answered."""
+    """Wait for an answer; if the client disconnects or the server ends first, record the request as not answered."""
     drop_in = question.drop_in
     answer, gone = asyncio.ensure_future(waiting), asyncio.ensure_future(_disconnected(request))
     try:
@@ -158,13 +158,13 @@ async def _while_connected(request: Request, question: MappedRequest, turn: Turn
 
 
 async def _disconnected(request: Request) -> None:
-    """Wait until the client disconnects; its body was read before."""
+    """Wait until the client disconnects; the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 async def _note_sent(question: MappedRequest, turn: Turn, door: AppState, is_sent: asyncio.Event | None = None) -> None:
-    """Record whether an answer was sent; a stream may have lost its client before the end."""
+    """Record whether the answer was delivered; the client of a stream may have disconnected."""
     if is_sent is None or is_sent.is_set():
         question.drop_in.note_delivered(turn.id)
     else:
@@ -172,13 +172,13 @@ async def _note_sent(question: MappedRequest, turn: Turn, door: AppState, is_sen
 
 
 async def _note_left(question: MappedRequest, turn: Turn, door: AppState) -> None:
-    """Record that a client left before it was answered; the model is stopped if it does not come back."""
+    """Record that the client disconnected; generation stops unless it comes back."""
     await question.drop_in.note_broken(turn.id)
     question.drop_in.stop_when_left(turn.id, question.talk, door.server.leave_seconds)
 
 
 async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: Turn) -> dict[str, str]:
-    """Return where an answer is kept, and what of its request is not followed by the model that gives it."""
+    """Return the headers with the thread, the turn, and the parameters that the model ignores."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
     left_out = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored, incoming.messages)
     ignored = [incoming.option_names.get(name, name) for name in left_out]
@@ -201,10 +201,10 @@ async def pieces(
     turn: Turn,
     others: Sequence[Turn] = (),
 ) -> AsyncGenerator[bytes]:
-    """Write an answer as it comes, from its first word on; a comment goes out where nothing comes for a while.
+    """Stream an answer as it is generated, with keep-alive comments.
 
-    Further answers to the same request are made at the same time and written, each as a whole, after the first. An
-    error before anything was written is raised, a later one is written.
+    Further answers to the same request are generated concurrently and written after the first, each as a whole. An
+    error before the first byte is raised, a later one is written.
     """
     writer: SseWriter | None = None
     answers: list[AnswerView] = []
@@ -227,7 +227,7 @@ async def pieces(
             if done is None:
                 raise Ending("The server is shutting down, and the answer is not complete yet.")
             answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
-            answers.append(spoken_of(answered, incoming.model))
+            answers.append(answer_view(answered, incoming.model))
         head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
         yield head + writer.end(replace(answers[0], others=tuple(answers[1:])))
     except Exception as error:
@@ -237,7 +237,7 @@ async def pieces(
             ):
                 raise
             head, writer = await _begin(question, dialect, incoming, turn)
-            words = in_own_words(dialect, error.problem, error.upstream).get("message") or error.problem.message
+            words = vendor_error_fields(dialect, error.problem, error.upstream).get("message") or error.problem.message
             yield head + writer.fail(replace(error.problem, message=words, hint=""), error.status)
             return
         if isinstance(error, Ending):
@@ -256,7 +256,7 @@ def _written(writer: SseWriter, event: Delta | Reasoned | CallStreamed) -> bytes
 async def _begin(
     question: MappedRequest, dialect: Dialect, incoming: IncomingRequest, turn: Turn
 ) -> tuple[bytes, SseWriter]:
-    """Begin to write; by then it is known how large the request is, as far as it is known."""
+    """Write the start of the answer, with the input tokens as far as they are known by then."""
     size = await question.drop_in.size_of(turn.id) if dialect.counts_first else 0
     spoken = replace(begun(turn, incoming.model), usage=Usage(input_tokens=size))
     writer = dialect.writer(spoken, with_usage=incoming.with_usage)
@@ -264,7 +264,7 @@ async def _begin(
 
 
 def _problem_of_error(error: Exception) -> tuple[Problem, int]:
-    """Describe what went wrong in the middle of a stream, where the status is gone."""
+    """Return the problem of an error within a stream, after the status was sent."""
     if isinstance(error, UnansweredRequest):
         return error.problem, error.status
     if isinstance(error, ContextInfinityError):

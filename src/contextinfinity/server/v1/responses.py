@@ -1,4 +1,4 @@
-"""Routes: /v1/responses, as OpenAI's clients know them."""
+"""Routes: /v1/responses, compatible with OpenAI."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from contextinfinity.server.app_state import door_of
 from contextinfinity.server.auth import Acting, Asking, Caller
 from contextinfinity.server.streams import EventStream
 from contextinfinity.server.v1.item_references import with_items
-from contextinfinity.server.v1.request_mapping import ActingInV1, MappedRequest, NamedUser, whose
+from contextinfinity.server.v1.request_mapping import ActingInV1, MappedRequest, NamedUser, resolve_owner
 from contextinfinity.server.v1.response_mapping import (
     UnansweredRequest,
     answer,
+    answer_view,
     begun,
     headers_of,
     partly,
     pieces,
-    spoken_of,
 )
 from contextinfinity.server.v1.routes import LARGE, TAKES, as_json, body_of, checked_question, gives, noted
 from contextinfinity.server.v1.shapes import RequestShape
@@ -48,7 +48,7 @@ Limit = Annotated[int, Query(ge=1, le=100, description="How many items a page ha
 
 @routes.post("/responses", responses=gives("A response.", stream=True), openapi_extra=TAKES)
 async def create_response(request: Request, caller: Asking, user_id: NamedUser) -> Response:
-    """Answer as OpenAI's Responses do: after a response, in a conversation, or where the input's messages lead."""
+    """Create a response: after a response, in a conversation, or in the thread that the input matches."""
     body = await body_of(request)
     asked = await _asked(request, caller, body, user_id)
     question = await checked_question(request, caller, asked.incoming, body, user_id)
@@ -71,7 +71,7 @@ async def get_response(
     stream: Annotated[bool, Query(description="As a stream of events.")] = False,
     starting_after: Annotated[int, Query(description="The number of the last event that was received.")] = -1,
 ) -> Response:
-    """Read a response, as it is now; or its events, from the beginning or after the one that was seen last."""
+    """Return the current state of a response, or stream its events from the start or after an event number."""
     found = await act.client.responses.get(response_id)
     shown = _shown(found.echo, include or ())
     if not stream:
@@ -85,14 +85,14 @@ async def get_response(
 
 @routes.delete("/responses/{response_id}", responses=gives("That it is deleted."))
 async def delete_response(act: ActingInV1, response_id: ResponseId) -> Response:
-    """Delete a response; what was said in a thread that goes on without it stays there."""
+    """Delete a response; its text stays if its thread has other turns."""
     await act.client.responses.delete(response_id)
     return as_json({"id": response_id, "object": "response", "deleted": True})
 
 
 @routes.post("/responses/{response_id}/cancel", responses=gives("The response that was cancelled."))
 async def cancel_response(act: ActingInV1, response_id: ResponseId) -> Response:
-    """Stop a response; one that is over stays as it is."""
+    """Stop a response; a finished one does not change."""
     found = await act.client.responses.get(response_id)
     await act.client.conversations.cancel(found.turn.id)
     found = await act.client.responses.get(response_id)
@@ -110,7 +110,7 @@ async def list_input_items(
 
 
 def page(items: Sequence[Item], order: str, after: str | None, limit: int) -> Json:
-    """Write a page of a list of items."""
+    """Return a page of a list of items."""
     ordered = list(items) if order == "asc" else list(reversed(items))
     if after is not None:
         places = [place for place, item in enumerate(ordered) if item["id"] == after]
@@ -128,9 +128,9 @@ def page(items: Sequence[Item], order: str, after: str | None, limit: int) -> Js
 
 
 async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | None) -> reading.ResponsesRequest:
-    """Read a request, with what it refers to."""
+    """Parse a request and resolve its references."""
     given = body_object(body)
-    act, _ = whose(request, caller, reading.end_user(given), user_id)
+    act, _ = resolve_owner(request, caller, reading.end_user(given), user_id)
     given["input"] = await with_items(act.client, given.get("input"))
     if len(body) < LARGE:
         asked = reading.read_object(given)
@@ -140,7 +140,7 @@ async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | N
 
 
 async def _developer(act: Acting, incoming: IncomingRequest) -> Sequence[Json]:
-    """Read the first system and developer items of the response or conversation that a request goes on from."""
+    """Return the first system and developer items of the response or conversation that a request continues."""
     turn: Turn | None = None
     if incoming.follows is not None:
         response_id = item_ids.response_id(incoming.follows)
@@ -169,13 +169,13 @@ def _model(found: StoredResponse) -> str:
 
 
 async def _written(act: Acting, found: StoredResponse, shown: writing.ResponseView) -> Json:
-    """Write a response as it is now."""
+    """Return the current state of a response."""
     turn = found.turn
     if turn.phase in UNFINISHED:
         status = "queued" if turn.phase is Phase.ACCEPTED else "in_progress"
         return writing.shell(begun(turn, _model(found)), shown, status)
     answered = await act.client.drop_in.answered(turn.id, reasoning=True)
     try:
-        return writing.ended(spoken_of(answered, _model(found)), shown)
+        return writing.ended(answer_view(answered, _model(found)), shown)
     except UnansweredRequest as error:
         return writing.failed(partly(answered, _model(found)), shown, error.problem)

@@ -1,4 +1,4 @@
-"""Routes: /v1, as OpenAI's and Anthropic's clients know them."""
+"""Routes: /v1, compatible with OpenAI and Anthropic."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STATUSES = {
 
 
 def gives(what: str, *, stream: bool = False) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a route in the vendor's shape."""
+    """Describe a route's responses in the vendor's format."""
     content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
     if stream:
         content["text/event-stream"] = {"schema": {"type": "string"}}
@@ -52,31 +52,31 @@ def gives(what: str, *, stream: bool = False) -> dict[int | str, dict[str, Any]]
 
 
 LARGE = 2**21
-"""Bytes; what has more is read beside the loop, so that others are not kept waiting."""
+"""In bytes; larger bodies are parsed in a thread, so that they do not block the event loop."""
 TAKES = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
 
 @routes.post("/chat/completions", responses=gives("A chat completion.", stream=True), openapi_extra=TAKES)
 async def complete(request: Request, caller: Asking, user_id: NamedUser) -> Response:
-    """Answer as OpenAI's chat completions do; the conversation's thread is found by what was said in it."""
+    """Answer a chat completion; the thread is found by the messages that the client resends."""
     return await _answered(request, caller, OPENAI, user_id)
 
 
 @routes.post("/completions", responses=gives("A completion.", stream=True), openapi_extra=TAKES)
 async def complete_text(request: Request, caller: Asking, user_id: NamedUser) -> Response:
-    """Answer as OpenAI's old completions do: the prompt is a message of the user."""
+    """Answer a legacy completion; the prompt is a user message."""
     return await _answered(request, caller, COMPLETIONS, user_id)
 
 
 @routes.post("/messages", responses=gives("A message.", stream=True), openapi_extra=TAKES)
 async def create_message(request: Request, caller: Asking, user_id: NamedUser) -> Response:
-    """Answer as Anthropic's messages do; the conversation's thread is found by what was said in it."""
+    """Answer a request to the Messages API; the thread is found by the messages that the client resends."""
     return await _answered(request, caller, ANTHROPIC, user_id)
 
 
 @routes.post("/messages/count_tokens", responses=gives("How many tokens a request has."), openapi_extra=TAKES)
 async def count_tokens(request: Request, act: ActingInV1) -> Response:
-    """Count the tokens of a request as it was sent; what a model is shown of it may be less."""
+    """Count the tokens of a request as it was sent; the prompt may contain less."""
     drop_in, incoming = act.client.drop_in, ANTHROPIC.read_to_count(await body_of(request))
     model = drop_in.model_named(incoming.model)
     tokens = drop_in.count(incoming.messages, incoming.system, incoming.tools, model)
@@ -85,20 +85,20 @@ async def count_tokens(request: Request, act: ActingInV1) -> Response:
 
 @routes.get("/models", responses=gives("The models that can be asked for."))
 async def list_models(request: Request, act: ActingInV1) -> Response:
-    """Name the models; `auto` lets the router choose."""
+    """List the models; `auto` lets the router choose."""
     return as_json(dialect_of(request.scope).models(act.client.drop_in.models()))
 
 
 @routes.get("/models/{name:path}", responses=gives("A model."))
 async def get_model(request: Request, act: ActingInV1, name: Annotated[str, Path(description="Its name.")]) -> Response:
-    """Read one model."""
+    """Return one model."""
     act.client.drop_in.model_named(name)
     return as_json(ANTHROPIC.model(name) if dialect_of(request.scope) is ANTHROPIC else OPENAI.model(name))
 
 
 @routes.post("/embeddings", responses=gives("Vectors of texts."), openapi_extra=TAKES)
 async def embed(request: Request, act: ActingInV1) -> Response:
-    """Place texts with the embedder that searches here, whichever model is named."""
+    """Embed texts with the embedder of this server, whatever model is named."""
     drop_in, asked = act.client.drop_in, read_embeddings(await body_of(request))
     _, rows = await drop_in.embed(asked.texts)
     tokens = drop_in.count(tuple(say("user", text) for text in asked.texts), "", (), None)
@@ -106,7 +106,7 @@ async def embed(request: Request, act: ActingInV1) -> Response:
 
 
 async def body_of(request: Request) -> bytes:
-    """Read what was sent, if it was sent as JSON."""
+    """Return the body, which must be sent as JSON."""
     check_media_type(request)
     return await request.body()
 
@@ -121,7 +121,7 @@ async def _answered(request: Request, caller: Caller, dialect: Dialect, user_id:
 async def checked_question(
     request: Request, caller: Caller, incoming: IncomingRequest, body: bytes, user_id: str | None
 ) -> MappedRequest:
-    """Put a request in our terms; ``TooLarge`` for a message that is longer than the settings allow."""
+    """Map a parsed request; raise ``TooLarge`` if its message is longer than the settings allow."""
     said, most = sum(len(message.rendered_text) for message in incoming.messages[-1:]), door_of(request).server
     if said > most.max_message_chars:
         raise TooLarge(f"The message has {said:,} characters; {most.max_message_chars:,} are the most.")
@@ -129,11 +129,11 @@ async def checked_question(
 
 
 def noted(request: Request, response: Response) -> Response:
-    """Add thread and turn of an answer to the request's line in the log."""
+    """Add the thread and turn of an answer to the request's log line."""
     note(request, thread_id=response.headers["x-thread-id"], turn_id=response.headers["x-turn-id"])
     return response
 
 
 def as_json(value: Json) -> Response:
-    """Answer with JSON."""
+    """Return a JSON response."""
     return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,4 +1,4 @@
-"""Errors as the client that asked can read them: in its vendor's shape, on every route of this door."""
+"""Write errors of all /v1 routes in the format of the client's vendor."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ UNFORESEEN = Problem(code="error", message="An unexpected error occurred.", hint
 
 
 class RequestShape(APIRoute):
-    """A route whose errors read as the vendor's do."""
+    """A route whose errors have the vendor's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Wrap the route, and whatever it depends on."""
+        """Wrap the route and its dependencies."""
         handle = super().get_route_handler()
 
         async def shaped(request: Request) -> Response:
@@ -42,7 +42,7 @@ class RequestShape(APIRoute):
                 status = 400 if known_problem.status == 422 else known_problem.status  # no vendor has such a status
                 problem = Problem(code=known_problem.code, message=known_problem.detail, hint=known_problem.hint)
                 return refusal(request.scope, problem, status, headers_of(error))
-            except ClientDisconnect:  # no one reads the answer, and it is not an error of ours
+            except ClientDisconnect:  # the client is gone, which is not a server error
                 raise
             except Exception:
                 log.exception("a request for %s failed", request.url.path)

@@ -1,4 +1,4 @@
-"""Whose client asks, and how it reads that something went wrong; also what no route of this door ever sees."""
+"""Detect the vendor of a client, and write errors in its format, also for requests that no route handles."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from contextinfinity.domain.turn import Problem
 PREFIX = "/v1"
 OPENAI, ANTHROPIC, COMPLETIONS = OpenAIChat(), AnthropicMessages(), OpenAICompletions()
 RESPONSES = OpenAIResponses(ResponseView(echo={}, tools=ToolNames()))
-"""Writes errors; each request has a dialect of its own."""
+"""Writes errors; each request creates its own dialect."""
 
 
 def dialect_of(scope: Scope) -> Dialect:
-    """Return which vendor's client sends the request, by headers that only Anthropic's clients send."""
+    """Return the dialect of the client; Anthropic's clients are recognised by their headers."""
     is_its_own = "/messages" in scope["path"] or "anthropic-version" in Headers(scope=scope)
     if is_its_own:
         return ANTHROPIC
@@ -33,13 +33,13 @@ def dialect_of(scope: Scope) -> Dialect:
 
 
 def is_for_vendor(scope: Scope) -> bool:
-    """Return whether a request is for this door."""
+    """Return whether a path belongs to the compatible routes."""
     path: str = scope["path"]
     return path == PREFIX or path.startswith(f"{PREFIX}/")
 
 
 def request_id_of(scope: Scope) -> str:
-    """Name a request as Anthropic does, in the header ``request-id`` and in errors."""
+    """Return a request id in Anthropic's format, for the header ``request-id`` and for errors."""
     request_id: str = scope["state"]["request_id"]
     return "req_" + request_id.replace("-", "")
 
@@ -58,11 +58,11 @@ def refusal(
     else:
         body = dialect.error(problem, status)
     if upstream and "error" in body:
-        body = {**body, "error": {**body["error"], **in_own_words(dialect, problem, upstream)}}
+        body = {**body, "error": {**body["error"], **vendor_error_fields(dialect, problem, upstream)}}
     return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 
-def in_own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) -> dict[str, Json]:
+def vendor_error_fields(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) -> dict[str, Json]:
     """Return the fields of an error as the client's vendor would write them."""
     if problem.code == "size" and upstream.keys() >= {"tokens", "limit"}:
         return dialect.size_error(convert(upstream, RequestSize))

@@ -40,7 +40,7 @@ ATTRIBUTES = {
 }
 SCHEMES = frozenset({"http", "https", "mailto"})
 BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
-"""How a task of a list begins, and how it is shown."""
+"""The start of a task in a list, and the box that is shown."""
 ADDRESS = re.compile(r"\bhttps?://[^\s<>\"'`]+")
 """A bare address, with the punctuation that may follow it."""
 

@@ -81,7 +81,7 @@ def page_files() -> dict[str, PageFile]:
 
 @cache
 def page_version() -> str:
-    """Return a name for the files as they are: it is part of their addresses, so browsers may keep them for ever."""
+    """Return a version of the files; it is part of their URLs, so browsers may cache them for ever."""
     tags = "".join(found.tag for _, found in sorted(page_files().items()))
     return sha256(tags.encode()).hexdigest()[:16]
 
@@ -146,7 +146,7 @@ async def log_out(request: Request) -> Response:
 
 
 def _cookie_options(request: Request) -> CookieOptions:
-    """Behind a proxy that ends TLS only the browser's Origin says that the page was loaded over https."""
+    """Return the cookie's attributes. Behind a TLS proxy only the Origin shows that the page was loaded over https."""
     is_https = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     return {"path": "/", "httponly": True, "samesite": "strict", "secure": is_https}
 
