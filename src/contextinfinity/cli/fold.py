@@ -47,7 +47,7 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
     """Print what a fold does or did; ``by`` and ``undone_by`` are the commands to name."""
     from contextinfinity.cli.output import console, print_notice
     from contextinfinity.text.terminal.control_characters import printable
-    from contextinfinity.text.terminal.summary_diff import side_by_side
+    from contextinfinity.text.terminal.summary_diff import one_column, side_by_side
 
     if shown.case == "none":
         covered = shown.covers_turn_seq
@@ -55,7 +55,8 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
         return print_notice(f"Nothing to fold: {others} stay verbatim.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays)):
         typer.echo(printable(line))
-    console().print(side_by_side(shown.summary_before, shown.summary))
+    screen, versions = console(), (shown.summary_before, shown.summary)
+    screen.print(*([side_by_side(*versions)] if screen.is_terminal else one_column(*versions)), sep="\n")
     for line in _turns("retired", shown.retired):
         typer.echo(printable(line))
     if shown.notice:
