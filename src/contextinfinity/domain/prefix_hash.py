@@ -109,7 +109,7 @@ def _normalised(message: Message) -> bytes:
     """Return the normalised form of a message: its whole text, then its other blocks in order."""
     role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
     only = blocks[0] if len(blocks) == 1 else None
-    if isinstance(only, TextBlock) and "</" not in only.text and (said := only.text.strip()):
+    if type(only) is TextBlock and "</" not in only.text and (said := only.text.strip()):
         return role + b"\0" + said.encode(errors="replace")  # fast path: a request may resend thousands
     text = plain_text(message)
     others = tuple(part for block in blocks for part in _parts(block, message.role))

@@ -23,6 +23,8 @@ from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.ledger.contents import Contents
 
+_MAY_HOLD_IMAGES = frozenset((ImageBlock, ToolResultBlock))
+
 Blobs: TypeAlias = dict[str, tuple[bytes, str]]
 """The bytes and media types of images, by hash."""
 
@@ -33,7 +35,9 @@ def named_by_hash(messages: Sequence[Message]) -> tuple[tuple[Message, ...], Blo
     Raise ``InvalidInput`` for an image that is empty or not valid base64.
     """
     blobs: Blobs = {}
-    return tuple(_named_message(message, blobs) for message in messages), blobs
+    if _MAY_HOLD_IMAGES.isdisjoint({type(block) for message in messages for block in message.blocks}):
+        return tuple(messages), blobs  # fast path: thousands may be resent at once
+    return tuple(replace(message, blocks=_named(message.blocks, blobs)) for message in messages), blobs
 
 
 async def keep_pictures(contents: Contents, messages: Iterable[Message], blobs: Blobs) -> None:
@@ -61,13 +65,6 @@ async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
         if blob is not None
     }
     return replace(prompt, messages=tuple(_shown(message, sources) for message in prompt.messages))
-
-
-def _named_message(message: Message, blobs: Blobs) -> Message:
-    for block in message.blocks:  # fast path: most messages have none, and thousands may be resent at once
-        if isinstance(block, ImageBlock) or isinstance(block, ToolResultBlock):  # noqa: SIM101 - twice as fast
-            return replace(message, blocks=_named(message.blocks, blobs))
-    return message
 
 
 def _named(blocks: tuple[ContentBlock, ...], blobs: Blobs) -> tuple[ContentBlock, ...]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections.abc import Iterable
+from hashlib import blake2b
+from itertools import accumulate, chain
 
+import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.ids import TurnId
@@ -14,6 +17,8 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.engine.image_content import Blobs, named_by_hash
 from contextinfinity.engine.trimmed_history import rows_of, side_of
 from contextinfinity.errors import InvalidInput
+
+_lines = msgspec.json.Encoder()
 
 MANY = 5_000
 """Conversations with more messages are hashed in a thread, to keep the event loop free."""
@@ -53,8 +58,8 @@ class HashedConversation(Struct, frozen=True, kw_only=True):
     is_new: bool
     owner: Owner
     end_user: str
-    history: tuple[Message, ...]
-    """Everything before the message to answer, as sent."""
+    rows: list[list[Message]]
+    """Everything before the message to answer, as sent: consecutive messages of one side are a row."""
     greeting: Message | None
     """A message of the assistant before the first user message."""
     exchanges: tuple[tuple[Message, Message], ...]
@@ -74,8 +79,17 @@ class HashedConversation(Struct, frozen=True, kw_only=True):
     """The prefix hash including the message."""
     alone: int
     """The hash of the message alone."""
+    exact: bytes
+    """The hash of all messages without normalisation."""
+    exact_before: bytes
+    """The same without the last answer and the message: what the request before sent."""
     blobs: Blobs
     """The images of the conversation, by hash."""
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """Everything before the message to answer, as sent."""
+        return tuple(chain.from_iterable(self.rows))
 
     @property
     def recorded(self) -> tuple[Exchange, ...]:
@@ -106,11 +120,12 @@ def hash_conversation(sent: SentConversation, owner: Owner) -> HashedConversatio
     begun = beginning(owner, sent.end_user)
     begun = begun if greeting is None else after(begun, greeting)
     *hashes, asked = accumulate(sides, after, initial=begun)
+    exact_before, exact = _exact_hashes(rows[:-2], (*chain.from_iterable(rows[-2:]), *begun_answer))
     return HashedConversation(
         is_new=sent.is_new,
         owner=owner,
         end_user=sent.end_user,
-        history=tuple(message for row in rows[:-1] for message in row),
+        rows=rows[:-1],
         greeting=greeting,
         exchanges=tuple(zip(sides[:-1:2], sides[1::2], strict=True)),
         prefix_hashes=tuple(zip(hashes[1::2], hashes[2::2], strict=True)),
@@ -121,8 +136,18 @@ def hash_conversation(sent: SentConversation, owner: Owner) -> HashedConversatio
         before=hashes[-1],
         asked=asked,
         alone=alone(sides[-1], owner, sent.end_user),
+        exact=exact,
+        exact_before=exact_before,
         blobs=blobs,
     )
+
+
+def _exact_hashes(earlier: Iterable[list[Message]], later: Iterable[Message]) -> tuple[bytes, bytes]:
+    """Hash the messages of some rows, and those with the later ones, in one pass."""
+    said = blake2b(_lines.encode_lines([*chain.from_iterable(earlier)]), digest_size=16)
+    before = said.digest()
+    said.update(_lines.encode_lines(later))
+    return before, said.digest()
 
 
 def _last_exchange(rows: list[list[Message]], owner: Owner, end_user: str) -> tuple[int, ...]:

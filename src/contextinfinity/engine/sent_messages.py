@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
-from hashlib import blake2b
 from itertools import groupby
 
-import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId
@@ -24,7 +22,7 @@ from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.rendered_calls import is_resent_as
 from contextinfinity.engine.sent_conversation import HashedConversation
 from contextinfinity.engine.thread_matching import MatchTarget
-from contextinfinity.engine.trimmed_history import rows_of, side_of
+from contextinfinity.engine.trimmed_history import side_of
 from contextinfinity.prompt.prompt_sections import MESSAGE, as_sent_field, message_of, shown_turns
 from contextinfinity.prompt.render import has_no_output
 from contextinfinity.storage.contract import Store
@@ -32,8 +30,6 @@ from contextinfinity.storage.contract import Store
 PAGE = 100
 MOST_KNOWN = 10_000
 """The number of requests whose hashes are kept in memory."""
-
-_lines = msgspec.json.Encoder()
 
 
 class SentMessages:
@@ -50,8 +46,7 @@ class SentMessages:
         ``kept`` is the new message as stored. Turns are read backwards and only as far as needed: if the
         previous request of this process sent the same messages, only the newest turn is compared.
         """
-        rows = rows_of(conversation.history)
-        before = _hash([message for row in rows[:-1] for message in row])
+        rows = conversation.rows
         assert target.branch_id is not None  # noqa: S101 - set by ``make``
         turns, place = list[Turn](), None if target.follows is None else target.follows + 1
         while rows and (target.is_rearranged or len(_stored_rows(turns)) <= len(rows)):
@@ -61,7 +56,11 @@ class SentMessages:
                 break
             turns[:0] = page
             place = page[0].turn_seq
-            if len(turns) == 1 and not target.is_rearranged and self._known.get(turns[0].id) == before:
+            if (
+                len(turns) == 1
+                and not target.is_rearranged
+                and self._known.get(turns[0].id) == conversation.exact_before
+            ):
                 rows = rows[-2:]
                 break
         lead: tuple[Message, ...] = ()
@@ -103,9 +102,7 @@ class SentMessages:
 
     def note(self, turn_id: TurnId, conversation: HashedConversation) -> None:
         """Store the hash of the messages that a turn's request sent."""
-        self._known[turn_id] = _hash(
-            [message for row in rows_of([*conversation.history, *conversation.sent]) for message in row]
-        )
+        self._known[turn_id] = conversation.exact
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 
@@ -204,8 +201,3 @@ def _stored_rows(turns: Sequence[Turn]) -> list[list[tuple[Turn, Message]]]:
         if side is not None and side.blocks
     ]
     return [list(group) for _, group in groupby(rows, key=lambda one: one[1].role == "assistant")]
-
-
-def _hash(messages: Sequence[Message]) -> bytes:
-    """Hash messages exactly, without normalisation."""
-    return blake2b(_lines.encode_lines(messages), digest_size=16).digest()

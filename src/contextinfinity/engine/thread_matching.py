@@ -155,7 +155,7 @@ class ThreadMatching:
         if (target := await self._by_prefix(incoming) or await self._by_tail(incoming)) is not None:
             return await self._with_side_branch(incoming, await _past_failures(self._store, conversation, target))
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
-        if session is not None and is_begun and not conversation.history:
+        if session is not None and is_begun and not conversation.rows:
             again = await failed_just_now(self._store, session.active_branch, conversation.message)
             return MatchTarget(branch_id=session.active_branch, retry_of=again, is_whole=False)
         if (target := await self._failed_first(incoming)) is not None:
@@ -197,14 +197,14 @@ class ThreadMatching:
                 raise NotFound("There is no such conversation.", hint="It may have been deleted.")
             again = (
                 None
-                if conversation.history
+                if conversation.rows
                 else await failed_just_now(self._store, session.active_branch, conversation.message)
             )
             return MatchTarget(
                 branch_id=session.active_branch, missing=conversation.recorded, retry_of=again, is_whole=False
             )
         target = MatchTarget(branch_id=turn.branch_id, follows=turn.turn_seq, is_whole=False)
-        if conversation.history:
+        if conversation.rows:
             return replace(target, is_fork=True, missing=conversation.recorded)
         return await _past_failures(self._store, conversation, target)
 
@@ -309,7 +309,7 @@ class ThreadMatching:
         sides = (side for one in target.missing for side in (one.message, one.answer) if side is not None)
         await keep_pictures(self._store.contents, sides, incoming.conversation.blobs)
         if incoming.appends:  # identical messages may be appended again
-            recorded_exchanges = _with_sent(target.missing, rows_of(incoming.conversation.history))
+            recorded_exchanges = _with_sent(target.missing, incoming.conversation.rows)
         else:
             recorded_exchanges = [_named(branch_id, place, one) for place, one in enumerate(target.missing)]
         last = (await self._store.turns.record(branch_id, recorded_exchanges))[-1]
@@ -349,7 +349,7 @@ async def _matched(
     store: Store, conversation: HashedConversation, end: PrefixHashEnd
 ) -> tuple[TailMatch | None, set[str]]:
     """Compare the sent messages with the branch up to a turn; also return the client summaries stored there."""
-    sides, read, place = len(rows_of(conversation.history)), list[Turn](), end.turn_seq + 1
+    sides, read, place = len(conversation.rows), list[Turn](), end.turn_seq + 1
     while len(rows_of(_messages_of(read))) <= sides:
         turns = await store.turns.history(end.branch_id, limit=min(sides // 2 + 2, PAGE), before=place)
         if not turns:
@@ -391,14 +391,14 @@ async def _with_calls_as_text(store: Store, conversation: HashedConversation) ->
 async def _by_recent(store: Store, incoming: IncomingConversation) -> MatchTarget | None:
     """Find the position of a message in or beside one of the recent threads."""
     conversation, side = incoming.conversation, incoming.side
-    if side is not None and not conversation.history:
+    if side is not None and not conversation.rows:
         if not side.needs_quote:
             return MatchTarget(side=side.purpose)
         text = conversation.message.rendered_text
         quoted = [one for one in await read_recent(store, conversation.owner) if is_quoted(text, one)]
         about = [one for one in quoted if await _is_of(store, conversation, one.turns[-1])]
         return MatchTarget(side=side.purpose, about=about[0].session.id) if about else None
-    if not conversation.history:
+    if not conversation.rows:
         return None
     threads = await read_recent(store, conversation.owner)
     begun = (*conversation.history[:SUMMARY_WITHIN], conversation.message)
@@ -465,7 +465,7 @@ def _new_record(conversation: HashedConversation, session: Session | None, *, fo
         follows=0,
         is_fork=fork,
         missing=conversation.recorded,
-        is_shared=bool(conversation.history),
+        is_shared=bool(conversation.rows),
     )
 
 

@@ -66,9 +66,10 @@ def _is_answer(row: Sequence[Message]) -> bool:
 
 def side_of(row: Sequence[Message]) -> Message:
     """Join the messages of a row into one, without system messages and wire data."""
+    only = row[0] if len(row) == 1 else None
+    if only is not None and only.blocks and (only.role == "user" or only.role == "assistant"):  # the usual row
+        return only if only.wire is None else replace(only, wire=None)
     role: Role = "assistant" if _is_answer(row) else "user"
-    if len(row) == 1 and row[0].role == role:
-        return row[0] if row[0].wire is None else replace(row[0], wire=None)
     messages = (message for message in row if message.role != "system")
     return Message(role=role, blocks=tuple(block for message in messages for block in message.blocks))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from contextinfinity.domain.document import PDF, Document, document_of
-from contextinfinity.domain.message import ContentBlock, Json, Message, ToolResultBlock, UnknownBlock
+from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, ToolResultBlock, UnknownBlock
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.wire_values import dict_of, is_base64, text_of
@@ -42,7 +42,9 @@ def unread(messages: Iterable[Message], provider: str, form: str, abilities: Abi
     """Return the types of the user's parts that a model cannot be sent, each once. ``form``: that of the provider."""
     found: dict[str, None] = {}
     for message in messages:
-        for block, in_result in _others(message.blocks) if message.role != "assistant" else ():
+        if message.role == "assistant" or (len(message.blocks) == 1 and type(message.blocks[0]) is TextBlock):
+            continue  # the usual message: a request may resend thousands
+        for block, in_result in _others(message.blocks):
             able = NO_FILES if in_result and form == CHAT else abilities
             if block.provider != provider and readable_file(block, able, urls=form != CHAT) is None:
                 found[text_of(dict_of(block.raw).get("type")) or "unknown"] = None

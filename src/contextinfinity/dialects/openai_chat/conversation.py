@@ -64,13 +64,11 @@ class MessageReader:
 
     def take(self, value: Json) -> None:
         """Parse one message."""
-        said = an_object(value)
+        said = value if type(value) is dict else an_object(value)
         role, content = said.get("role"), said.get("content")
-        if len(said) == 2 and content and isinstance(content, str) and role in ("user", "assistant"):
+        if len(said) == 2 and content and type(content) is str and (role == "user" or role == "assistant"):
             # Fast path for the usual message: a request may resend thousands.
-            self.messages.append(
-                Message(role="user" if role == "user" else "assistant", blocks=(TextBlock(text=content),))
-            )
+            self.messages.append(Message(role=role, blocks=(TextBlock(text=content),)))
             return
         role = field(said, "role", _ROLES)
         if "name" in said and role not in ("tool", "function"):
