@@ -148,7 +148,8 @@ async def settled(
             for word in one.words | one.names:
                 index.setdefault(word, []).append(len(kept))
         kept.append(one)
-    gone |= _changed_in_other_words(kept, [at for at in range(len(kept)) if at not in gone and at not in merged], since)
+    standing = [at for at in range(len(kept)) if at not in gone and at not in merged]
+    gone |= await _changed_in_other_words(kept, standing, since, pause)
     return [_after(one.entry, gone.get(at)) for at, one in enumerate(kept) if at not in merged]
 
 
@@ -272,7 +273,9 @@ def _replaced_far(newer: _Known, places: Sequence[int], kept: Sequence[_Known]) 
     return [recent[best]] if float(near[best]) >= _FAR else []
 
 
-def _changed_in_other_words(kept: Sequence[_Known], places: Sequence[int], since: int) -> dict[int, int]:
+async def _changed_in_other_words(
+    kept: Sequence[_Known], places: Sequence[int], since: int, pause: Pause
+) -> dict[int, int]:
     """Return the entries whose value a later exchange replaces, with its turn.
 
     The later exchange says that something changed, its nearest older exchange is far nearer than others, both have a
@@ -296,6 +299,7 @@ def _changed_in_other_words(kept: Sequence[_Known], places: Sequence[int], since
     words = [frozenset[str]().union(*(kept[at].words for at in those)) for those in said]
     gone: dict[int, int] = {}
     for newer in np.flatnonzero(changing).tolist():
+        await pause()
         near = rows[: bisect_right(turns, turns[newer] - _APART)] @ rows[newer]
         common = {
             int(older): len(words[newer] & words[older]) / (min(len(words[newer]), len(words[older])) or 1)
@@ -315,10 +319,22 @@ def _tells_a_change(each: _Known) -> bool:
 
 
 def _with_replaced_values(newer: Sequence[_Known], kept: Sequence[_Known], older: Sequence[int]) -> list[int]:
-    """Return the entries of an older exchange with a value that the newer one replaces."""
+    """Return the entries of an older exchange with a value that the newer one replaces.
+
+    A person's note gives way if a person took part in the newer exchange, binding entries only to their own words.
+    """
     told = " ".join(each.entry.text for each in newer).lower()
-    by_user = any(each.entry.who == "user" for each in newer)
-    free = [at for at in older if by_user or kept[at].entry.who != "user"]
-    pairs = [pair for at in free if not kept[at].is_event for each in newer for pair in _differing(each, kept[at])]
-    values = {value.lower() for _, value in pairs if value.lower() not in told}
-    return [at for at in free if any(value in kept[at].entry.text.lower() for value in values)]
+    values: dict[bool, set[str]] = {True: set(), False: set()}
+    for each in newer:
+        pairs = (pair for at in older if not kept[at].is_event for pair in _differing(each, kept[at]))
+        values[each.entry.who == "user"].update(old.lower() for _, old in pairs if old.lower() not in told)
+    by_anyone = values[True] | values[False]
+    if not any(each.entry.who == "user" for each in newer):
+        older = [at for at in older if kept[at].entry.who != "user"]
+    return [
+        at
+        for at in older
+        for one in (kept[at].entry,)
+        for replaced in (values[True] if one.who == "user" and one.kind in AGREED else by_anyone,)
+        if any(value in one.text.lower() for value in replaced)
+    ]

@@ -196,3 +196,14 @@ async def test_an_exchange_that_changes_nothing_retires_nothing(said: str, reply
     first = "The choir rehearses in the school gym at Lindhof"
     kept = await left(*with_others((2, "user", first), (30, "user", said), (30, "assistant", reply)))
     assert all(until is None for _, until in kept)
+
+
+@pytest.mark.req("LIBRARIAN-3")
+async def test_an_exchange_retires_what_binds_only_by_a_persons_words() -> None:
+    first = "The choir must rehearse in the school gym at Lindhof"
+    others = with_others((30, "user", "Where does the choir rehearse this week, in the gym?"))
+    reply = made("fact", 30, "assistant", "The choir now sings in the chapel of Marstal, the gym is closed.")
+    binding = made("constraint", 2, "user", first)
+    assert (first, None) in await left(binding, *others, reply)
+    told = made("fact", 30, "user", "The choir now sings in the chapel of Marstal, the gym is closed")
+    assert (first, 30) in await left(binding, *others, told)
