@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from anthropic import Anthropic
+from openai import OpenAI
 
-from tests.doors.v1.upstream import Aside, Desk, vendors_aside
+from tests.doors.v1.upstream import Aside, Desk, somebody, vendors_aside
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +29,17 @@ def desk(shared_desk: Desk) -> Desk:
     """The server, without anything that an earlier test had scripted."""
     shared_desk.say()
     return shared_desk
+
+
+@pytest.fixture
+def openai(desk: Desk) -> Iterator[OpenAI]:
+    """OpenAI's client, for an end user of its own. One that is not closed warns in whichever test collects it."""
+    with OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": somebody()}) as client:
+        yield client
+
+
+@pytest.fixture
+def anthropic(desk: Desk) -> Iterator[Anthropic]:
+    """Anthropic's client, for an end user of its own."""
+    with Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": somebody()}) as client:
+        yield client

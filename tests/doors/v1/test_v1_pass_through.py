@@ -19,6 +19,8 @@ from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
 from tests.doors.cix import Cix
 from tests.doors.v1.upstream import Desk
 
+pytestmark = pytest.mark.xdist_group("v1")
+
 PNG = base64.b64encode(
     bytes.fromhex(
         "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001"
@@ -45,12 +47,11 @@ def test_several_answers_are_choices_and_stand_on_branches_beside_each_other(des
 
 
 @pytest.mark.req("API-12")
-def test_several_answers_are_streamed_as_choices(desk: Desk) -> None:
-    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+def test_several_answers_are_streamed_as_choices(desk: Desk, openai: OpenAI) -> None:
     desk.say("One.", Answer(text="Two.", tool_calls=(Call(name="weather", arguments={"city": "Oslo"}),)), "Three.")
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]
     asked: Any = {"messages": [{"role": "user", "content": "Name a number."}], "tools": tools, "n": 3}
-    with client.chat.completions.stream(model="open", stream_options={"include_usage": True}, **asked) as stream:
+    with openai.chat.completions.stream(model="open", stream_options={"include_usage": True}, **asked) as stream:
         told = stream.get_final_completion()
     assert [choice.index for choice in told.choices] == [0, 1, 2]
     assert sorted(choice.message.content or "" for choice in told.choices) == ["One.", "Three.", "Two."]
@@ -62,32 +63,33 @@ def test_several_answers_are_streamed_as_choices(desk: Desk) -> None:
 
 @pytest.mark.req("API-12")
 @pytest.mark.parametrize("choices", [1, 2])
-def test_the_probabilities_of_words_are_returned_as_the_vendor_gives_them(desk: Desk, choices: int) -> None:
+def test_the_probabilities_of_words_are_returned_as_the_vendor_gives_them(
+    desk: Desk, choices: int, openai: OpenAI
+) -> None:
     """The same whether the answer is whole or streamed, and the same as from the vendor itself."""
     asked: Any = {"messages": [{"role": "user", "content": "Say it."}], "logprobs": True, "top_logprobs": 2}
     with OpenAI(base_url=desk.vendors.compatible_url, api_key="x") as vendor:
         desk.say("It is so, and stays so.")
         straight = vendor.chat.completions.create(model="llama3.1", **asked).choices[0].logprobs
     assert straight is not None
-    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
     desk.say(*["It is so, and stays so."] * 2 * choices)
-    whole = client.chat.completions.create(model="open", n=choices, **asked)
+    whole = openai.chat.completions.create(model="open", n=choices, **asked)
     assert [choice.logprobs for choice in whole.choices] == [straight] * choices
-    with client.chat.completions.stream(model="open", n=choices, **asked) as stream:
+    with openai.chat.completions.stream(model="open", n=choices, **asked) as stream:
         pieces = [event.chunk.choices[0].logprobs for event in stream if event.type == "chunk"]
         told = stream.get_final_completion()
     assert [choice.logprobs and choice.logprobs.content for choice in told.choices] == [straight.content] * choices
     assert sum(piece is not None for piece in pieces) > 2, "they come with their words"
     desk.say("Fine.")
-    client.chat.completions.create(model="open", messages=[*asked["messages"], {"role": "user", "content": "So?"}])
+    openai.chat.completions.create(model="open", messages=[*asked["messages"], {"role": "user", "content": "So?"}])
     assert "logprob" not in desk.shown
 
 
 @pytest.mark.req("API-12")
-def test_parallel_calls_and_json_objects_reach_models_of_other_vendors(desk: Desk) -> None:
+def test_parallel_calls_and_json_objects_reach_models_of_other_vendors(
+    desk: Desk, openai: OpenAI, anthropic: Anthropic
+) -> None:
     """The client runs its tools, so it decides; what is left out is named as the client names it."""
-    openai = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
-    anthropic = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
     function = {"name": "weather", "description": "Tells.", "parameters": WEATHER}
     asked: Any = {"messages": [{"role": "user", "content": "JSON please."}], "response_format": {"type": "json_object"}}
     tools: Any = [{"type": "function", "function": function}]
@@ -115,35 +117,33 @@ def test_parallel_calls_and_json_objects_reach_models_of_other_vendors(desk: Des
 
 
 @pytest.mark.req("API-7", "API-12")
-def test_probabilities_of_words_come_with_responses(desk: Desk) -> None:
-    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+def test_probabilities_of_words_come_with_responses(desk: Desk, openai: OpenAI) -> None:
     asked: Any = {"input": "Say it.", "top_logprobs": 2, "include": ["message.output_text.logprobs"]}
     with OpenAI(base_url=desk.vendors.openai_url, api_key="x") as vendor:
         desk.say("It is so.")
         straight: Any = vendor.responses.create(model="gpt-5.5", **asked).output[0]
     desk.say("It is so.", "It is so.")
-    whole: Any = client.responses.create(model="gpt", **asked)
+    whole: Any = openai.responses.create(model="gpt", **asked)
     assert whole.output[0].content[0].logprobs == straight.content[0].logprobs
     assert len(straight.content[0].logprobs) == 3
     assert whole.top_logprobs == 2
-    with client.responses.stream(model="gpt", **asked) as stream:
+    with openai.responses.stream(model="gpt", **asked) as stream:
         pieces = [event.logprobs for event in stream if event.type == "response.output_text.delta"]
         told: Any = stream.get_final_response()
     assert [len(piece) for piece in pieces] == [1, 1, 1], "each with its word"
     assert told.output[0].content[0].logprobs == straight.content[0].logprobs
     with pytest.raises(BadRequestError, match="top_logprobs"):
-        client.responses.create(model="sonnet", **asked)
+        openai.responses.create(model="sonnet", **asked)
 
 
 @pytest.mark.req("API-7", "API-16")
 @pytest.mark.parametrize("model", ["gpt", "sonnet", "open"])
-def test_the_arguments_of_calls_stream_on_responses_too(desk: Desk, model: str) -> None:
-    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+def test_the_arguments_of_calls_stream_on_responses_too(desk: Desk, model: str, openai: OpenAI) -> None:
     tools: Any = [{"type": "function", "name": "weather", "parameters": WEATHER, "strict": False}]
     calls = tuple(Call(name="weather", arguments={"city": city}) for city in ("Oslo", "Rome, which is in Italy"))
     desk.say(Answer(text="I look.", tool_calls=calls))
     asked: Any = {"model": model, "input": "How is the weather?", "tools": tools, "stream": True}
-    events: list[Any] = list(client.responses.create(**asked))
+    events: list[Any] = list(openai.responses.create(**asked))
     final = events[-1].response
     kinds = [event.type for event in events]
     deltas = [event for event in events if event.type == "response.function_call_arguments.delta"]
@@ -160,11 +160,11 @@ def test_the_arguments_of_calls_stream_on_responses_too(desk: Desk, model: str) 
 
 @pytest.mark.req("API-12")
 @pytest.mark.parametrize(("model", "is_read"), [("gpt", True), ("sonnet", True), ("open", False)])
-def test_a_large_pdf_fits_by_its_pages_and_crosses_between_vendors(desk: Desk, model: str, is_read: bool) -> None:
+def test_a_large_pdf_fits_by_its_pages_and_crosses_between_vendors(
+    desk: Desk, model: str, is_read: bool, openai: OpenAI, anthropic: Anthropic
+) -> None:
     """A file of 600 KB has one page; as JSON it would be more than any window. What cannot cross is named."""
     data = base64.b64encode(b"%PDF-1.4 1 0 obj << /Type /Page >> endobj" + bytes(600_000)).decode()
-    openai = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
-    anthropic = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
     file = {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{data}"}
     source = {"type": "base64", "media_type": "application/pdf", "data": data}
     clients: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -184,8 +184,9 @@ def test_a_large_pdf_fits_by_its_pages_and_crosses_between_vendors(desk: Desk, m
 
 @pytest.mark.req("API-12", "API-16")
 @pytest.mark.parametrize("stream", [False, True])
-def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(desk: Desk, stream: bool) -> None:
-    client = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
+def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(
+    desk: Desk, stream: bool, anthropic: Anthropic
+) -> None:
     asked: dict[str, Any] = {
         "model": "sonnet",
         "max_tokens": 3000,
@@ -197,10 +198,10 @@ def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(desk: De
         call = Call(name="weather", arguments={"city": "Rome"})
         desk.say(Answer(reasoning=f"Look once more, {number}.", tool_calls=(call,)))
         if stream:
-            with client.messages.stream(**asked, messages=messages) as coming:
+            with anthropic.messages.stream(**asked, messages=messages) as coming:
                 answer: Any = coming.get_final_message()
         else:
-            answer = client.messages.create(**asked, messages=messages)
+            answer = anthropic.messages.create(**asked, messages=messages)
         assert desk.asked["messages"] == messages, "every step keeps the thinking of the steps before"
         thought, called = answer.content
         assert (thought.type, thought.thinking) == ("thinking", f"Look once more, {number}.")
@@ -312,23 +313,21 @@ def test_a_prompt_that_fits_without_room_for_the_answer_is_refused_in_the_vendor
 
 @pytest.mark.req("API-16")
 @pytest.mark.parametrize("model", ["open", "sonnet"])
-def test_tool_arguments_stream_as_they_arrive(desk: Desk, model: str) -> None:
+def test_tool_arguments_stream_as_they_arrive(desk: Desk, model: str, openai: OpenAI, anthropic: Anthropic) -> None:
     calls = (Call(name="weather", arguments={"city": "Rome " * 40}), Call(name="weather", arguments={"city": "Oslo"}))
     tools = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]
-    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
     desk.say(Answer(text="Let me see.", tool_calls=calls))
     asked: Any = {"model": model, "messages": [{"role": "user", "content": "How is the weather?"}], "tools": tools}
     pieces: list[list[str]] = [[], []]
-    for chunk in client.chat.completions.create(**asked, stream=True):
+    for chunk in openai.chat.completions.create(**asked, stream=True):
         for call in (chunk.choices[0].delta.tool_calls or ()) if chunk.choices else ():
             pieces[call.index].append((call.function.arguments or "") if call.function else "")
     assert [json.loads("".join(piece)) for piece in pieces] == [call.arguments for call in calls]
     assert len([piece for piece in pieces[0] if piece]) > 1
-    own = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
     desk.say(Answer(text="Let me see.", tool_calls=calls))
     mine: Any = [{"name": "weather", "input_schema": WEATHER}]
     sent: Any = {"model": model, "max_tokens": 500, "tools": mine, "messages": asked["messages"]}
-    with own.messages.stream(**sent) as stream:
+    with anthropic.messages.stream(**sent) as stream:
         kinds = [event.type for event in stream]
         said: Any = stream.get_final_message().content
     assert [block.type for block in said] == ["text", "tool_use", "tool_use"]
@@ -384,14 +383,13 @@ def test_who_runs_a_server_without_tokens_sees_the_conversations_of_all_its_end_
 @pytest.mark.parametrize("model", ["gpt", "sonnet", "open"])
 @pytest.mark.parametrize("client", ["chat", "messages", "responses"])
 def test_the_first_arguments_of_a_call_arrive_while_the_model_still_writes_them(
-    desk: Desk, client: str, model: str
+    desk: Desk, client: str, model: str, openai: OpenAI, anthropic: Anthropic
 ) -> None:
     """The vendor is held after the first piece (Anthropic's is empty, so after two) until the client has it."""
-    gate, owner = asyncio.Event(), {"user_id": str(uuid4())}
+    gate = asyncio.Event()
     call = Call(name="weather", arguments={"city": "Rome, which is in Italy"})
     desk.say(Answer(tool_calls=(call,), delivery=Delivery(gate=gate, hold_after=2 if model == "sonnet" else 1)))
     asked: list[Any] = [{"role": "user", "content": "How is the weather?"}]
-    openai = OpenAI(base_url=desk.openai_url, api_key="x", default_query=owner)
     function: Any = {"name": "weather", "parameters": WEATHER}
     tool: Any = {"name": "weather", "input_schema": WEATHER}
     stream: Any
@@ -399,7 +397,6 @@ def test_the_first_arguments_of_a_call_arrive_while_the_model_still_writes_them(
         offered: Any = [{"type": "function", "function": function}]
         stream = openai.chat.completions.create(model=model, messages=asked, tools=offered, stream=True)
     elif client == "messages":
-        anthropic = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query=owner)
         stream = anthropic.messages.create(model=model, max_tokens=99, messages=asked, tools=[tool], stream=True)
     else:
         offered = [{"type": "function", "strict": False, **function}]
