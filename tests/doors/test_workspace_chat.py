@@ -14,6 +14,7 @@ from contextinfinity.domain.message import ImageBlock
 from contextinfinity.settings import Compaction, General, ModelSettings, Settings
 from contextinfinity.wiring import open_client, open_store
 from tests.doors.cix import Cix
+from tests.doors.server import Server
 from tests.doors.terminal import ENTER, TAB, Terminal
 
 
@@ -151,8 +152,6 @@ def test_one_question_about_a_repository_and_the_last_session_goes_on(cix: Cix, 
     (session,) = HistoryStore(repo / ".contextinfinity").list_sessions()
     assert session["message_count"] == 4
     assert cix("ask", "x", "--workspace", str(repo / "none")).exit_code == 2
-    done = cix("ask", "x", "--workspace", str(repo), "--server", "http://127.0.0.1:1")
-    assert (done.exit_code, "in this process" in done.stderr) == (2, True)
 
 
 @pytest.mark.req("CLI-1")
@@ -179,6 +178,20 @@ def test_the_commands_of_a_workspace_at_a_terminal(cix: Cix, repo: Path) -> None
             assert shown in terminal.say(line)
 
 
+def test_a_workspace_is_not_combined_with_a_server_but_shares_its_ledger(tmp_path: Path, repo: Path) -> None:
+    (tmp_path / "server").mkdir()
+    server = Server(tmp_path / "server")
+    try:
+        cix = Cix(server.folder)
+        refused = cix("ask", "--workspace", str(repo), "--server", server.url, "where?")
+        assert (refused.exit_code, "Leave --server out" in refused.stderr) == (2, True)
+        thread = cix.json("ask", "--workspace", str(repo), "where is the keeper?")["thread_id"]
+        assert [one["thread_id"] for one in cix.json("sessions", "--server", server.url)["sessions"]] == [thread]
+    finally:
+        server.stop()
+
+
+@pytest.mark.req("FILES-4")
 def test_outside_a_workspace_its_commands_say_so(cix: Cix) -> None:
     cix.echo()
     with Terminal(cix.folder, "chat", "--plain") as terminal:

@@ -334,6 +334,19 @@ def test_emergency_truncation_leaves_whole_pairs_and_the_summary_covers_those_th
 
 
 @pytest.mark.req("BUDGET-6")
+@pytest.mark.parametrize("before", [0, 1])
+def test_emergency_truncation_leaves_no_tool_result_without_its_question(machine: Settings, before: int) -> None:
+    with ContextManager(MODEL, settings=machine, compaction_config=SMALL) as context:
+        fill(context, before)
+        for number in range(20):
+            context.add_exchange(f"What is the depth at pier {number} of the harbour?", "I measure it.")
+            context.add_message("tool", f"The depth at pier {number} of the harbour: {number} m.")
+            context.add_message("assistant", f"It is {number} metres.")
+        assert context.emergency_truncate() > 0
+        assert context.get_history()[2]["role"] == "user"
+
+
+@pytest.mark.req("BUDGET-6")
 def test_nothing_is_truncated_up_to_twice_the_trigger(machine: Settings) -> None:
     with ContextManager(MODEL, settings=machine, compaction_config=SMALL) as context:
         while context.get_compaction_status()["percent"] <= 180:

@@ -33,7 +33,10 @@ def question_target(
     from contextinfinity.client.local import LocalClient
 
     if not isinstance(work.client, LocalClient):
-        raise InvalidInput("A workspace needs the engine in this process.", hint="Leave --server out.")
+        raise InvalidInput(
+            "A workspace is read by this process, not by a server.",
+            hint="Leave --server out; a server with the same data folder may keep running.",
+        )
     if model is not None:
         check_model(model, work.do(work.client.conversations.models()))
     workspace = work.client.open_workspace(folder, model=model)

@@ -40,6 +40,7 @@ def test_files_can_be_asked_for_removed_and_cleared(root: Path) -> None:
     files = FileContext(root)
     files.add_file("src/a.py")
     files.add_file("b.md")
+    assert files.get_files() == ["b.md", "src/a.py"]
     assert (files.has_file("b.md"), files.has_file("c.md"), files.has_file("../b.md")) == (True, False, False)
     assert (files.remove_file("b.md"), files.remove_file("b.md")) == (True, False)
     assert files.get_content("b.md") is None

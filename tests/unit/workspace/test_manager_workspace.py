@@ -130,6 +130,18 @@ def test_compaction_purges_the_history_from_the_tiers(opened: Open) -> None:
     assert {item.n for key, item in context.tracker.items.items() if key.startswith("history:")} <= {0, 3}
 
 
+@pytest.mark.req("MANAGER-1", "FILES-2")
+@pytest.mark.parametrize("replaced", ["clear_history", "new_session", "set_history"])
+def test_a_history_that_is_replaced_or_cleared_leaves_the_tiers(opened: Open, replaced: str) -> None:
+    context = opened()
+    context.add_exchange("Q", "A")
+    context.assemble_tiered_messages("now")
+    assert context.tracker is not None
+    assert "history:0" in context.tracker.items
+    getattr(context, replaced)(*([[]] if replaced == "set_history" else []))
+    assert not any(key.startswith("history:") for key in context.tracker.items)
+
+
 @pytest.mark.req("MANAGER-1")
 def test_init_compactor_switches_compaction_on(opened: Open) -> None:
     for root in (None, opened().files.root):
