@@ -169,6 +169,30 @@ async def test_a_server_is_used_like_a_ledger_of_this_machine(server: Server, tm
         await bench.sees("Committed: the head is state 1")
 
 
+@pytest.mark.req("TUI-2")
+async def test_branches_pins_folds_and_memories_are_changed_at_a_server(own_example: Path, tmp_path: Path) -> None:
+    served = Server(own_example)
+    async with workbench(tmp_path, server=served.url, session="demo-weather-buoy", size=(140, 45)) as bench:
+        await bench.sees("A weather buoy", "state 22 ")
+        await bench.press("f5", "f")
+        await bench.sees("from turn 19, 19 turns")
+        await bench.press("f6", "a")
+        await bench.type("The colour is red.")
+        await bench.press("enter")
+        await bench.sees("3. The colour is red.")
+        await bench.press("ctrl+o", "f", "f")
+        await bench.sees("Folded: the summary covers", "summary before", "summary after")
+        await bench.press("u")
+        await bench.sees("Undone: the summary covers turns up to 6")
+        await bench.press("f7", "enter", "a")
+        await bench.type("Ingrid sails on Sundays.")
+        await bench.press("enter")
+        await bench.sees("Ingrid sails on Sundays.\n")
+        await bench.press("home", "d", "y")
+        await bench.until(lambda: "sails on Sundays" not in bench.picture())
+    served.stop()
+
+
 @pytest.mark.proof  # the client tries for ten seconds to reach the server again
 async def test_an_answer_stays_on_the_screen_when_the_server_is_killed(tmp_path: Path) -> None:
     killed = Server(tmp_path)
