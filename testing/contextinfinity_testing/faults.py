@@ -94,10 +94,10 @@ class FailingDisk(_Disk):
         return self
 
     def break_down(self, kind: FaultKind = "full") -> None:
-        """Make all operations fail until ``mend`` is called."""
+        """Make all operations fail until ``repair`` is called."""
         self._fail_at, self._kind, self._lasting = 1, kind, True
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Stop failing."""
         self._fail_at = 0
 

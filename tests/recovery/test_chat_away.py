@@ -74,7 +74,7 @@ async def test_known_and_unknown_sessions_are_answered_and_written_in_order_once
             for query in ("first", "second"):
                 told = await desk.chat(query, session_id)
                 assert (told["session_id"], told["error"], told["metadata"]["degraded"]) == (session_id, None, True)
-        disk.mend()
+        disk.repair()
         assert await desk.asked(known) == ["before", "first", "second"]
         assert await desk.asked(unknown) == ["first", "second"]
         told = await desk.chat("after", unknown)
@@ -98,7 +98,7 @@ async def test_a_session_whose_owner_cannot_be_looked_up_is_never_opened_for_a_t
         told = await desk.chat("Let me in", mine, bob)
         assert (told["session_id"] == mine, told["error"]) == (False, None)
         await desk.chat("Mine", mine, ann)
-        disk.mend()
+        disk.repair()
         assert "Let me in" not in await desk.asked(mine)
 
 

@@ -190,7 +190,7 @@ async def test_a_log_that_cannot_be_brought_into_the_file_concerns_nobody(empty_
             await store.turns.accept(new_turn(branch.id, str(number)))
         assert disk.failed, "the writer tried, and its callers were spared"
         assert size_of(empty_ledger) == before
-        disk.mend()
+        disk.repair()
         await store.turns.accept(new_turn(branch.id, "3"))
         await store.close()
     assert size_of(empty_ledger) > before + 3 * LONG_LOG * 4096

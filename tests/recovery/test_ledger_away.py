@@ -282,7 +282,7 @@ async def test_a_disk_that_fails_and_recovers_costs_nothing(tmp_path: Path, coun
             second = await engine.ask("thread", "second")
             assert (first.outcome, first.durability) == ("completed", "local")
             assert (second.outcome, second.durability) == ("completed", "local")
-            disk.mend()
+            disk.repair()
             await back(engine)
             assert [asked for _, asked, _ in await said(engine, "thread")] == ["before", "first", "second"]
 
@@ -294,7 +294,7 @@ async def test_a_reader_that_cannot_be_opened_any_more_finds_the_ledger_away_and
         disk.break_down("io")  # before anything was read: readers open the file when they are first asked
         with pytest.raises(LedgerFailed, match="cannot be opened any more"):
             await store.sessions.get(new_id())
-        disk.mend()
+        disk.repair()
         assert await store.sessions.get(new_id()) is None
         await store.close()
 
@@ -322,7 +322,7 @@ async def test_a_full_disk_stays_the_error_it_is_and_shows_in_the_health(tmp_pat
                 await engine.accept("thread", "no room")
             assert engine.health().status == "degraded"
             assert "the disk is full" in engine.health().reason
-            disk.mend()
+            disk.repair()
             assert (await engine.ask("thread", "room again")).turn_seq == 2
             assert engine.health().status == "ready"
 

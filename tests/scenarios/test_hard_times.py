@@ -89,7 +89,7 @@ async def test_a_disk_that_is_full_when_the_answer_ends_keeps_it_until_there_is_
                         provider.may_end.set()
                         await refused(disk)
                         assert (await store.turns.get(turn_id)).phase is Phase.RESPONDING  # type: ignore[union-attr]
-                        disk.mend()
+                        disk.repair()
                 if isinstance(event, TurnDone):
                     assert (event.turn.outcome, event.turn.text) == ("completed", "worth keeping")
         assert shown == "worth keeping"

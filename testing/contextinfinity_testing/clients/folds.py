@@ -69,7 +69,7 @@ class FoldPromises:
         first = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         made = await client.folds.fold(thread)
-        while not first.done():  # whoever follows from afar is perhaps not heard there yet
+        while not first.done():  # a remote follower may not be subscribed yet
             await client.folds.undo(thread)
             made = await client.folds.fold(thread)
         started = await first

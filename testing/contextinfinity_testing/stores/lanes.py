@@ -196,7 +196,7 @@ class LaneSuite:
         await store.jobs.enqueue("fold_branch", branch.id, after=LATER)
         await store.jobs.release(job.id, WORKER)
         await store.jobs.complete((await take(store)).id, WORKER)
-        assert await store.jobs.list() == (), "whoever asked while it ran has been served"
+        assert await store.jobs.list() == (), "a job that was queued while it ran has been done"
 
     @pytest.mark.parametrize("after", [-SOON, LATEST + SOON, timedelta.max, timedelta.min])
     async def test_a_job_cannot_be_put_off_for_longer_than_a_minute(self, store: Store, after: timedelta) -> None:

@@ -46,7 +46,7 @@ class CrowdPromises:
         at_once(write)
         said = [turn.content for turn in log.history(thread_id, 10_000)]
         assert sorted(said) == sorted(times)
-        for place, content in enumerate(said):  # nothing stands before what was acknowledged before it began
+        for place, content in enumerate(said):  # what was acknowledged before it began precedes it
             assert all(times[earlier][0] < times[content][1] for earlier in said[:place])
 
     @pytest.mark.req("THREAD-10", "THREAD-9")

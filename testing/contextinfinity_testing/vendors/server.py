@@ -129,7 +129,7 @@ class FakeVendors:
                 self.requests.append(request)
                 await self._answer(request, connection)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # The client has gone; nobody is left to be told.
+            pass  # The client has disconnected.
         finally:
             with suppress(ConnectionError):
                 await connection.close()

@@ -29,7 +29,7 @@ class Network:
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Forward connections again."""
         with self._lock:
             self._is_cut = False

@@ -39,7 +39,7 @@ def test_a_stream_survives_a_lost_network(chromium: BrowserThread, served: Serve
         expect(running).to_contain_text("2 3 4")
         network.cut()
         expect(web.page.locator("#connection")).to_have_text("reconnecting…")
-        network.mend()
+        network.repair()
         expect(running).to_have_text(" ".join(map(str, range(COUNTED))))  # no number is missing, none is there twice
         expect(web.page.locator("#connection")).to_be_empty()
         web.page.click("#stop")
