@@ -60,6 +60,13 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert not dead, "\n".join(dead)
 
 
+def test_every_page_is_in_the_index() -> None:
+    index = DOCS / "index.md"
+    listed = {(DOCS / link).resolve() for link in pages.relative_links(index.read_text(encoding="utf-8"))}
+    shown = {page for page in repository.files("docs/*.md") if page not in RECORDS and page != index}
+    assert {repository.name(page) for page in shown - listed} == set()
+
+
 def test_every_code_block_is_valid_in_its_language() -> None:
     assert not repository.report(PAGES, pages.broken_blocks)
 
