@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import apsw
 import msgspec
@@ -50,6 +50,7 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import copies_of
 from contextinfinity.storage.sqlite.connection import connect
 
+T = TypeVar("T")
 Tell: TypeAlias = Callable[[Fact], None]
 
 THREADS = ("talk 0", "talk 1", "talk 2", "talk 3")
@@ -91,6 +92,14 @@ async def until_quiet(store: Store) -> bool:
     return True
 
 
+async def insisted(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until the ledger is there: on a busy machine another process holds it for longer than anybody waits."""
+    while True:
+        with suppress(LedgerAway):
+            return await ask()
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 class Speaker:
     """One person in one thread."""
 
@@ -115,13 +124,13 @@ class Speaker:
 
     async def fork(self, texts: list[str]) -> None:
         """Send messages on a new branch, one queued behind the other."""
-        branch = await self._engine.fork(self._thread)
+        branch = await insisted(lambda: self._engine.fork(self._thread))
         self._tell(Forked(branch.id, branch.fork_seq))
         await self._at_once(texts, branch.id)
 
     async def pin(self, fact: str, *, told: bool = True) -> None:
         """Pin a fact in a thread that is there; one that is to go is not told of."""
-        state = await self._engine.pin(self._thread, fact)
+        state = await insisted(lambda: self._engine.pin(self._thread, fact))
         if told:
             self._tell(Pinned(state.branch_id, state.id, state.state_seq, fact))
 
@@ -182,24 +191,13 @@ async def _delete(life: Life, tell: Tell) -> None:
     async with engine_on(Path(life.folder), trap=trap) as (engine, store):
         speaker = Speaker(engine, tell, "new", rng)
         await speaker.talk([f"{kind} {marker}" for kind in ("plain", "tools")])
-        await insisted(lambda: speaker.pin(f"{marker} it is.", told=False))
+        await speaker.pin(f"{marker} it is.", told=False)
         await until_quiet(store)
         tell(Deleting(speaker.thread, marker))
         trap.begin()
         with suppress(NotFound):  # the ledger was away after it was begun: the next start finishes it
             await insisted(lambda: engine.delete(speaker.thread))
             tell(Deleted(speaker.thread))
-
-
-async def insisted(ask: Callable[[], Awaitable[object]]) -> None:
-    """Ask until the ledger is there: on a busy machine another process holds it for longer than anybody waits."""
-    while True:
-        try:
-            await ask()
-        except LedgerAway:
-            await asyncio.sleep(LOOK_SECONDS)
-        else:
-            return
 
 
 async def _import(life: Life, tell: Tell) -> None:

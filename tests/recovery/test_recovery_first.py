@@ -118,7 +118,8 @@ async def test_nothing_passes_an_exchange_that_waits_in_a_spool_for_a_running_tu
         await provider.said.wait()
         with locked(tmp_path):
             (recorded,) = await one.store.turns.record(running.branch_id, [exchange("recorded", "elsewhere")])
-        assert recorded.durability == "local"
+            held = await one.ask(THREAD, "held")
+        assert (recorded.durability, held.durability) == ("local", "local")
         for breaker in (one.store._held.reads, one.store._held.writes):  # type: ignore[attr-defined]
             breaker.close()  # as a probe does before anything is replayed
         with pytest.raises(BranchBusy):
@@ -131,4 +132,4 @@ async def test_nothing_passes_an_exchange_that_waits_in_a_spool_for_a_running_tu
                 await asyncio.sleep(0)
         await other.ask(THREAD, "after")
         await one.pin(THREAD, "The sky is blue.")
-        assert [asked for _, asked, _ in await said(other, THREAD)] == ["running", "recorded", "after"]
+        assert [asked for _, asked, _ in await said(other, THREAD)] == ["running", "recorded", "held", "after"]
