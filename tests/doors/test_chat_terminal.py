@@ -415,7 +415,7 @@ def test_tables_show_ids_that_can_be_used_on_any_screen(cix: Cix, columns: int) 
     assert cix.json("show", thread[-8:])["thread_id"] == thread
 
 
-@pytest.mark.req("CLI-1", "CLI-2")
+@pytest.mark.req("CLI-1")
 def test_the_doctor_can_be_read_on_a_narrow_screen(cix: Cix) -> None:
     cix.ask("hello")
     cix.folder.chmod(0o755)

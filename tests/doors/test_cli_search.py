@@ -108,7 +108,7 @@ def test_the_index_is_completed_and_made_anew(cix: Cix, tmp_path: Path) -> None:
     assert cix.json("doctor")["ok"]
 
 
-@pytest.mark.req("CLI-2")
+@pytest.mark.req("RETRIEVE-9")
 def test_an_earlier_question_does_not_outrank_the_text_that_answers_it(cix: Cix) -> None:
     cix.script("Noted.", "I do not know.")
     source, question = (
@@ -122,7 +122,7 @@ def test_an_earlier_question_does_not_outrank_the_text_that_answers_it(cix: Cix)
     assert found.index(source) < found.index(question)
 
 
-@pytest.mark.req("CLI-2")
+@pytest.mark.req("RETRIEVE-9")
 @pytest.mark.parametrize("searched", ["the name of the boat", "What is the name of the boat?"])
 def test_questions_without_a_mark_and_wrong_answers_come_after_the_source(cix: Cix, searched: str) -> None:
     guess = "I do not know the name of the boat. The name of the boat may be Titanic."
@@ -138,7 +138,7 @@ def test_questions_without_a_mark_and_wrong_answers_come_after_the_source(cix: C
     assert guess in found, "it is still found"
 
 
-@pytest.mark.req("CLI-2")
+@pytest.mark.req("RETRIEVE-9")
 def test_an_answer_comes_first_where_nothing_was_stated(cix: Cix) -> None:
     cix.script("The default port of the database is 5432.")
     cix.ask("What is the default port of the database?")
