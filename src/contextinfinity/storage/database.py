@@ -2,7 +2,7 @@
 
 An operation is a plain function over a ``Connection`` and named statements, written once in ``storage/ledger``. A
 backend implements ``Database`` (connections, transactions, locking), its dialect of the named statements and
-``Search``. Every call of ``read``, ``look`` or ``write`` is one transaction.
+``VectorWrites``. Every call of ``read``, ``look`` or ``write`` is one transaction.
 
 Values are what a statement's dialect binds: str, int, float, bytes, None; ids are 16 bytes, times are milliseconds,
 lists are JSON text. A statement takes its values by position or by name.
@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from contextinfinity.domain.chunk import ChunkSide, Embedding
-from contextinfinity.domain.search import Scope, WordHits
+from contextinfinity.domain.chunk import Embedding
 
 T = TypeVar("T")
 
@@ -28,8 +27,8 @@ class Connection(Protocol):
     """A connection inside a transaction. It runs statements by name; an unknown name raises ``KeyError``."""
 
     @property
-    def search(self) -> Search:
-        """The backend's search."""
+    def vectors(self) -> VectorWrites:
+        """How the backend stores vectors."""
         ...
 
     @property
@@ -62,53 +61,8 @@ class Connection(Protocol):
         ...
 
 
-class Search(Protocol):
-    """The search index of a backend. All methods run inside the caller's transaction.
-
-    ``said`` are pairs of a message's key and its rendered text.
-    """
-
-    def index_messages(self, connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], /) -> None:
-        """Index the words of new messages."""
-        ...
-
-    def index_missing(self, connection: Connection, session_id: bytes, said: Iterable[tuple[int, str]], /) -> None:
-        """Index the words of those messages that are not indexed yet."""
-        ...
-
-    def index_again(
-        self, connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], /, *, other: bool
-    ) -> None:
-        """Replace the indexed words of messages; ``other``: the old ones were made by another version."""
-        ...
-
-    def index_sides(
-        self,
-        connection: Connection,
-        session_id: bytes,
-        keys: tuple[int, int | None],
-        tool_text: str,
-        borrowed: Mapping[ChunkSide, str],
-        /,
-    ) -> None:
-        """Index a turn's tool text and the words its sides borrow; ``keys``: the keys of its question and answer."""
-        ...
-
-    def clear_samples(self, connection: Connection, /) -> None:
-        """Reset the counts of how common words are."""
-        ...
-
-    def forget_words(self, connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], /) -> None:
-        """Undo the counts for messages that are about to be deleted."""
-        ...
-
-    def forget_session(self, connection: Connection, session_id: bytes, /) -> None:
-        """Delete a session's counts."""
-        ...
-
-    def find_words(self, connection: Connection, terms: Sequence[str], scope: Scope, most: int, /) -> WordHits:
-        """Return positions that contain any of the terms."""
-        ...
+class VectorWrites(Protocol):
+    """How a backend stores the vectors of chunks. Both functions run inside the caller's transaction."""
 
     def put_embeddings(
         self, connection: Connection, session_id: bytes, placed: Iterable[tuple[int, Embedding]], /

@@ -14,6 +14,7 @@ from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.invariants import INDEXABLE, check_phase, check_span, texts_of
 from contextinfinity.storage.ledger.binding import StoreResource, reads
+from contextinfinity.storage.ledger.keyword_index import index_again, index_missing, index_sides
 from contextinfinity.storage.ledger.rows import pack, to_message, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
 
@@ -45,7 +46,7 @@ def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -
     """Add chunks, vectors and their index words, and missing index words of the messages."""
     of = _messages(connection, turn)
     _add(connection, turn, of, chunks, {})
-    connection.search.index_missing(connection, of.session_id, of.said)
+    index_missing(connection, of.session_id, of.said)
     _lend(connection, of, chunks, {chunk.side for chunk in chunks})
 
 
@@ -57,7 +58,7 @@ def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk
     of = _messages(connection, turn)
     if chunks:
         _add(connection, turn, of, chunks, _removed(connection, turn, of, chunks))
-    connection.search.index_again(connection, of.session_id, of.said, other=other)
+    index_again(connection, of.session_id, of.said, other=other)
     if chunks:
         _lend(connection, of, chunks, set(get_args(ChunkSide)))
 
@@ -97,7 +98,7 @@ def _add(
             placed.append((key, chunk.embedding))
     if added:
         connection.execute("count_chunks", (added,))
-    connection.search.put_embeddings(connection, of.session_id, placed)
+    connection.vectors.put_embeddings(connection, of.session_id, placed)
     connection.execute("delete_uncut", (of.question,))
 
 
@@ -105,7 +106,7 @@ def _removed(connection: Connection, turn: Turn, of: _TurnMessages, chunks: Sequ
     """Remove a turn's chunks, and the vectors of those that are not added again; return the keys by chunk id."""
     keys: dict[bytes, int] = dict(connection.many("select_chunk_keys", (pack(turn.id),)))
     back = {_id(turn, chunk, (of.texts[chunk.side] or "")[chunk.start : chunk.end]) for chunk in chunks}
-    connection.search.drop_vectors(connection, (key for chunk_id, key in keys.items() if chunk_id not in back))
+    connection.vectors.drop_vectors(connection, (key for chunk_id, key in keys.items() if chunk_id not in back))
     connection.execute("defer_references")  # kept vectors refer to chunks that are inserted again below
     for statement in ("begin_recut", "delete_chunks", "end_recut"):
         connection.execute(statement, (pack(turn.id),))
@@ -116,7 +117,7 @@ def _lend(connection: Connection, of: _TurnMessages, chunks: Sequence[NewChunk],
     """Index the words of the tool side, and the words that the sides borrow."""
     borrowed = {side: " ".join(chunk.borrowed for chunk in chunks if chunk.side == side) for side in sides}
     keys = (of.question, of.answer)
-    connection.search.index_sides(connection, of.session_id, keys, of.texts["tool"] or "", borrowed)
+    index_sides(connection, of.session_id, keys, of.texts["tool"] or "", borrowed)
 
 
 def _id(turn: Turn, chunk: NewChunk, words: str) -> bytes:

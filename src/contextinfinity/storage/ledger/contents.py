@@ -21,6 +21,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
+from contextinfinity.storage.ledger.keyword_index import index_messages
 from contextinfinity.storage.ledger.rows import message_columns, pack, pack_hash
 
 MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
@@ -33,7 +34,7 @@ def insert_message(connection: Connection, session_id: bytes, message: Message, 
     values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
     key = _key(connection.one("insert_message", {**values, "content_hash": content_hash}))
     _use_blobs(connection, session_id, message, key)
-    connection.search.index_messages(connection, session_id, [(key, message.rendered_text)])
+    index_messages(connection, session_id, [(key, message.rendered_text)])
     return key
 
 
@@ -47,7 +48,7 @@ def insert_messages(connection: Connection, session_id: bytes, messages: Sequenc
     for key, message in zip(keys, messages, strict=True):
         _use_blobs(connection, session_id, message, key)
     said = [(key, message.rendered_text) for key, message in zip(keys, messages, strict=True)]
-    connection.search.index_messages(connection, session_id, said)
+    index_messages(connection, session_id, said)
     return keys
 
 

@@ -36,7 +36,7 @@ from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, 
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.idempotency import forget_requests
 from contextinfinity.storage.ledger.jobs import enqueue
-from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
+from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM, forget_session_words, forget_words
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, to_branch, to_message, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.ledger.states import append_state, head_of
@@ -98,7 +98,7 @@ def remove_turns(connection: Connection, session_id: bytes, turns: Sequence[Dele
     connection.execute("bury_turns", values)
     connection.execute("loosen_plan_texts", values)
     chunks = [row[0] for row in connection.many("select_chunk_keys_of_turns", values)]
-    connection.search.drop_vectors(connection, chunks)
+    connection.vectors.drop_vectors(connection, chunks)
     connection.execute("uncount_chunks", {"count": len(chunks)})
     _uncount(connection, session_id, turns, values["messages"])
     for statement in MADE_FROM_TURNS:
@@ -129,7 +129,7 @@ def _uncount(connection: Connection, session_id: bytes, turns: Sequence[Deletion
             blob = pack_hash(sha256)
             connection.execute("delete_blob_use", (blob, key))
             connection.execute("delete_blob", {"hash": blob, "shown_at": last_said[key]})
-    connection.search.forget_words(connection, session_id, said)
+    forget_words(connection, session_id, said)
 
 
 def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[DeletionScope]) -> None:
@@ -338,7 +338,7 @@ def go_on(connection: Connection, session_id: bytes, limit: int) -> Removed:
         connection.execute(statement, {"session_id": session_id, "now": to_millis(now())})
     for statement in ("loosen_system", "delete_memories_of_session", "delete_branches", "delete_session"):
         connection.execute(statement, (session_id,))
-    connection.search.forget_session(connection, session_id)
+    forget_session_words(connection, session_id)
     connection.execute("end_deletion", (session_id,))
     return Removed(turns=len(turns), sessions=1)
 

@@ -14,12 +14,14 @@ from typing import TypeAlias
 
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import TurnId, now, to_millis
-from contextinfinity.domain.search import IndexedMessage, IndexState, Scope, TextPosition, WordHits
+from contextinfinity.domain.search import IndexedMessage, IndexState, TextPosition
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Database, Row
 from contextinfinity.storage.invariants import ENDED, check_phase, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, reads, writes
 from contextinfinity.storage.ledger.chunks import add_chunks, replace_chunks
+from contextinfinity.storage.ledger.keyword_index import clear_samples
+from contextinfinity.storage.ledger.keyword_search import find_words
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.search_entries import EntryReader
 from contextinfinity.storage.ledger.turns import existing_turn
@@ -33,16 +35,6 @@ LOOKED_OVER = 2_048
 
 
 # --- keeping the index up to date ---
-
-
-def find_words(connection: Connection, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
-    """Return positions that contain any of the terms, those with the most and the rarest terms first.
-
-    A borrowed term has half the weight; of equal scores the newer position comes first. The result is exact within
-    a session; in large scopes common words are looked up among the newest positions only. ``since`` is inclusive,
-    ``until`` exclusive; ``types`` admits sides that have a chunk of one of these types.
-    """
-    return connection.search.find_words(connection, terms, scope, most)
 
 
 def list_uncut_turns(connection: Connection, *, limit: int = 256) -> tuple[Turn, ...]:
@@ -93,7 +85,7 @@ def _begin_renewing(connection: Connection) -> bool:
         return False
     if renewing != VERSION:
         connection.execute("begin_renewing", {"version": VERSION})
-        connection.search.clear_samples(connection)
+        clear_samples(connection)
     return True
 
 

@@ -157,7 +157,7 @@ def index_sides(
             connection.unindexed[row] = (session_id, text, False)
 
 
-def forget_session(connection: Connection, session_id: bytes) -> None:
+def forget_session_words(connection: Connection, session_id: bytes) -> None:
     """Delete a session's counts."""
     connection.execute("delete_scope", (session_token(session_id),))
 

@@ -85,8 +85,13 @@ class _Ranked(NamedTuple):
     lent: list[int]
 
 
-def find_words(connection: Connection, terms: Sequence[str], scope: Scope, most: int) -> WordHits:
-    """Return positions that contain any of the terms."""
+def find_words(connection: Connection, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
+    """Return positions that contain any of the terms, those with the most and the rarest terms first.
+
+    A borrowed term has half the weight; of equal scores the newer position comes first. The result is exact within
+    a session; in large scopes common words are looked up among the newest positions only. ``since`` is inclusive,
+    ``until`` exclusive; ``types`` admits sides that have a chunk of one of these types.
+    """
     asked = list(terms[:MOST_TERMS])
     words = list(dict.fromkeys(asked))
     within = _within(connection, scope)

@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.database import Row, Search, Values
+from contextinfinity.storage.database import Row, Values, VectorWrites
 from contextinfinity.storage.ledger.keyword_index import write_words
-from contextinfinity.storage.postgres import postgres_search
+from contextinfinity.storage.postgres import vector_writes
 from contextinfinity.storage.postgres.silence import ServerSilence
 
 _SYNTAX: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -96,7 +96,7 @@ class PostgresConnection:
 
     __slots__ = ("_cursor", "_enter", "_queries", "_silence", "unindexed")
 
-    search: Search = postgres_search
+    vectors: VectorWrites = vector_writes
 
     def __init__(
         self,

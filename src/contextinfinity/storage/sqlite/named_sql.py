@@ -11,9 +11,9 @@ from typing import Any
 import apsw
 
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.database import Row, Search, Values
+from contextinfinity.storage.database import Row, Values, VectorWrites
 from contextinfinity.storage.ledger.keyword_index import write_words
-from contextinfinity.storage.sqlite import sqlite_search
+from contextinfinity.storage.sqlite import vector_writes
 
 QUERIES = sql_files.load_dialect(__package__)
 """Every statement by its name: those of ``ledger/sql/*.sql``, and SQLite's own of ``sql/*.sql``."""
@@ -24,7 +24,7 @@ class SqliteConnection:
 
     __slots__ = ("_execute", "changes", "raw", "unindexed")
 
-    search: Search = sqlite_search
+    vectors: VectorWrites = vector_writes
 
     def __init__(self, raw: apsw.Connection) -> None:
         self.raw = raw
