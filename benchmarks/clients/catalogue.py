@@ -120,6 +120,39 @@ def codex(session: Session) -> None:
         session.run(*command, CODEX_HOME=str(session.folder), KEY="x")
 
 
+def pi(session: Session) -> None:
+    """Hold two requests with pi, which speaks each wire."""
+    program = from_npm("@mariozechner/pi-coding-agent@0.73.1") / "pi"
+    api = {CHAT: "openai-completions", MESSAGES: "anthropic-messages", RESPONSES: "openai-responses"}[session.model]
+    address = session.root if session.model == MESSAGES else session.base
+    model = {"id": session.model, "contextWindow": 200_000, "maxTokens": 8_000}
+    provider = {"baseUrl": address, "api": api, "apiKey": "x", "models": [model]}
+    (session.folder / ".pi" / "agent").mkdir(parents=True)
+    (session.folder / ".pi" / "agent" / "models.json").write_text(json.dumps({"providers": {"cix": provider}}))
+    _git(session)
+    for number, text in enumerate((FIRST, SECOND)):
+        again = ("-c",) if number else ()
+        session.run(program, "-p", "--provider", "cix", "--model", session.model, *again, text, PI_OFFLINE="1")
+
+
+def cline(session: Session) -> None:
+    """Give Cline one task: without a terminal it goes on with none."""
+    program = from_npm("cline@3.0.65") / "cline"
+    session.run(program, "auth", "-p", "openai", "-k", "x", "-m", session.model, "-b", session.base)
+    _git(session)
+    session.run(program, FIRST)
+
+
+def mini_swe_agent(session: Session) -> None:
+    """Give mini-SWE-agent one task."""
+    program = from_pip("mini-swe-agent==2.4.6", "mcp==2.3.0") / "mini"
+    _git(session)
+    set_up = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors"}
+    told = {"OPENAI_API_BASE": session.base, "OPENAI_API_KEY": "x", **set_up}
+    quiet = ("-y", "--exit-immediately", "-l", "0", "-o", session.folder / "trajectory.json")
+    session.run(program, "-m", f"openai/{session.model}", "-t", FIRST, *quiet, **told)
+
+
 def aider(session: Session) -> None:
     """Have aider edit a file three times; it commits each edit."""
     program = from_pip("aider-chat==0.86.2") / "aider"
@@ -148,6 +181,11 @@ CLIENTS = (
     Client(name="Codex 0.169.0", model=RESPONSES, talk=codex),
     Client(name="qwen-code 0.24.4", model=CHAT, talk=qwen_code, requests=3),
     Client(name="opencode 1.18.33", model=CHAT, talk=opencode),
+    Client(name="pi 0.73.1", model=CHAT, talk=pi),
+    Client(name="pi 0.73.1", model=MESSAGES, talk=pi),
+    Client(name="pi 0.73.1", model=RESPONSES, talk=pi),
+    Client(name="Cline 3.0.65", model=CHAT, talk=cline, requests=1),
+    Client(name="mini-swe-agent 2.4.6", model=CHAT, talk=mini_swe_agent, requests=1),
     Client(name="aider 0.86.2", model=CHAT, talk=aider, requests=3),
     Client(name="LangGraph 1.2.20", model=CHAT, talk=program("langgraph_agent", *LANGGRAPH)),
     Client(name="LangGraph 1.2.20", model=MESSAGES, talk=program("langgraph_agent", *LANGGRAPH)),

@@ -9,7 +9,14 @@ from typing import Any
 from contextinfinity_testing.vendors import Answer, Call
 
 ROUNDS = 2
-SHELLS = {"Bash": "command", "bash": "command", "run_shell_command": "command", "exec_command": "cmd", "sh": "command"}
+SHELLS = {
+    "Bash": "command",
+    "bash": "command",
+    "run_shell_command": "command",
+    "run_commands": "commands",
+    "exec_command": "cmd",
+    "sh": "command",
+}
 """The shells of the clients, with the name of the argument that takes the command."""
 TOWN = {"name": "Bonn", "people": 330_000}
 SUMMARY = """<summary>
@@ -53,7 +60,8 @@ def _step(body: Any, tools: list[str]) -> Answer:
         if "final_answer" in tools:
             return Answer(tool_calls=(Call(name="final_answer", arguments={"answer": "The herons were echoed."}),))
         return Answer(text=f"The herons were echoed in {done} rounds.", reasoning="That was all." if thinks else None)
-    arguments: dict[str, Any] = {SHELLS[shell]: f"echo heron{done}"}
+    command = f"echo heron{done}"
+    arguments: dict[str, Any] = {SHELLS[shell]: [command] if SHELLS[shell] == "commands" else command}
     if shell == "run_shell_command":
         arguments["is_background"] = False
     if shell.lower() == "bash":

@@ -244,6 +244,16 @@ def test_old_clients_complete_a_prompt(desk: Desk, client: OpenAI, model: str) -
     assert chunks[-1].choices[0].finish_reason == "stop"
     with pytest.raises(openai.BadRequestError):
         client.completions.create(model=model, prompt=["One", "Two"])
+    with pytest.raises(openai.BadRequestError, match="prompt: expected a text that is not empty"):
+        client.completions.create(model=model, prompt="")
+    defaults: dict[str, Any] = {"n": 1, "best_of": 1, "echo": False, "logprobs": None, "suffix": None}
+    desk.say("Once more.")
+    assert client.completions.create(model=model, prompt="Once", user=somebody(), **defaults).choices[0].text
+    unsupported: dict[str, Any] = {"n": 2, "best_of": 3, "echo": True, "logprobs": 5, "suffix": "End."}
+    for name, value in unsupported.items():
+        with pytest.raises(openai.BadRequestError, match=name) as refused:
+            client.completions.create(model=model, prompt="Once", **{name: value})
+        assert refused.value.param == name
 
 
 @REASONS

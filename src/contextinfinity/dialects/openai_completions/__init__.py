@@ -114,10 +114,10 @@ class CompletionWriter:
 def _prompt(value: Json) -> str:
     """Parse a prompt: a text, or a list of one text."""
     texts = [a_text(value)] if not isinstance(value, list) else each(value, a_text)
-    if len(texts) != 1 or not texts[0]:
-        raise InvalidValue(
-            f"expected one prompt that is not empty, got {len(texts)}", "Send one request for each prompt."
-        )
+    if len(texts) != 1:
+        raise InvalidValue(f"expected one prompt, got {len(texts)}", "Send one request for each prompt.")
+    if not texts[0]:
+        raise InvalidValue("expected a text that is not empty", "Write the prompt as a string.")
     return texts[0]
 
 
