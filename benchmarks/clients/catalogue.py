@@ -143,16 +143,6 @@ def cline(session: Session) -> None:
     session.run(program, FIRST)
 
 
-def mini_swe_agent(session: Session) -> None:
-    """Give mini-SWE-agent one task."""
-    program = from_pip("mini-swe-agent==2.4.6", "mcp==2.3.0") / "mini"
-    _git(session)
-    set_up = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors"}
-    told = {"OPENAI_API_BASE": session.base, "OPENAI_API_KEY": "x", **set_up}
-    quiet = ("-y", "--exit-immediately", "-l", "0", "-o", session.folder / "trajectory.json")
-    session.run(program, "-m", f"openai/{session.model}", "-t", FIRST, *quiet, **told)
-
-
 def aider(session: Session) -> None:
     """Have aider edit a file three times; it commits each edit."""
     program = from_pip("aider-chat==0.86.2") / "aider"
@@ -185,7 +175,6 @@ CLIENTS = (
     Client(name="pi 0.73.1", model=MESSAGES, talk=pi),
     Client(name="pi 0.73.1", model=RESPONSES, talk=pi),
     Client(name="Cline 3.0.65", model=CHAT, talk=cline, requests=1),
-    Client(name="mini-swe-agent 2.4.6", model=CHAT, talk=mini_swe_agent, requests=1),
     Client(name="aider 0.86.2", model=CHAT, talk=aider, requests=3),
     Client(name="LangGraph 1.2.20", model=CHAT, talk=program("langgraph_agent", *LANGGRAPH)),
     Client(name="LangGraph 1.2.20", model=MESSAGES, talk=program("langgraph_agent", *LANGGRAPH)),
