@@ -130,6 +130,11 @@ async def test_memories_are_found_and_changed_models_chosen_and_turns_edited(own
         await bench.until(lambda: "Change this memory" not in bench.picture() and "Really." in bench.picture())
         await bench.press("d")
         await bench.sees("No, keep everything")
+        await bench.press("escape")
+        await bench.settled()
+        assert "Really." in bench.picture()
+        await bench.press("d")
+        await bench.sees("No, keep everything")
         await bench.press("y")
         await bench.sees("Nothing found for Tornby.")
         await bench.press("ctrl+o", "l")
@@ -165,6 +170,17 @@ async def test_the_search_above_the_conversations_says_where_something_was_said(
         await bench.sees("A weather buoy for the harbour · branch main", "Mr Holm")
         assert "Steps and tool calls" not in bench.picture(), "the panel would cover the turn"
         await bench.until(lambda: bench.transcript.selected == 10)
+
+
+@pytest.mark.req("TUI-2")
+async def test_the_search_panel_looks_in_all_conversations_or_in_this_one(example: Path) -> None:
+    async with workbench(example, session="demo-weather-buoy", size=(140, 45)) as bench:
+        await bench.press("f4")
+        await bench.type("fog until noon")
+        await bench.sees("Entry ")
+        await bench.press("enter", "s")
+        await bench.sees("Searching in this conversation.")
+        await bench.until(lambda: "Entry " not in bench.picture())
 
 
 @pytest.mark.req("TUI-2")
