@@ -147,6 +147,12 @@ def only_a_journal_left(folder: Path) -> None:
     write(f"streams/{new_id()}.jsonl")(folder)
 
 
+def database_of_another_program(folder: Path) -> None:
+    remove_ledger(folder)
+    with closing(apsw.Connection(str(folder / "ledger.db"))) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+
+
 def older_schema(folder: Path) -> None:
     remove_ledger(folder)
     write("ledger.db")(folder)
@@ -243,7 +249,8 @@ UNREADABLE = [
 
 BREAKS = [
     Break("ledger_lost", "is not a ledger any more", write("ledger.db", "Dear diary, " * 100)),
-    Break("ledger_foreign", "is a database of another program", sql("DROP VIEW turns", "PRAGMA application_id = 7")),
+    Break("ledger_lost", "is not a ledger any more", sql("DROP VIEW turns", "PRAGMA application_id = 7")),
+    Break("ledger_foreign", "is a database of another program", database_of_another_program),
     Break("ledger_too_new", "has schema 999", sql("INSERT INTO schema_version VALUES (999, 'future', 0)")),
     Break("ledger_unreadable", "could not be read or written", folder_in_its_place),
     Break(

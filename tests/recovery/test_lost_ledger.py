@@ -184,6 +184,7 @@ async def test_what_was_said_after_a_ledger_was_lost_goes_into_the_backup_that_r
     ledger = await made(tmp_path)
     backup = back_up(ledger, tmp_path / "backups", lambda part: None)
     async with engine_on(tmp_path) as engine:
+        assert await said(engine, THREAD)  # a conversation of which nothing was read could not continue
         ledger.unlink()
         assert (await engine.ask(THREAD, "held")).durability == "local"
         restore(backup, ledger)

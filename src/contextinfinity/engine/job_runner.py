@@ -20,10 +20,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import BranchId, WorkerId
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId
 from contextinfinity.domain.job import FOLDING, PROMPT, Job, JobResult, JobType, JobTypes
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
+from contextinfinity.errors import JobLost, LedgerAway, LedgerClosed, LedgerError, WorkerLost
 from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.jobs import Jobs
@@ -349,17 +349,26 @@ async def pending(store: Store, branch_id: BranchId) -> tuple[Turn, ...]:
 async def commit_pending(store: Store, job_runner: JobRunner, branch_id: BranchId, *, seconds: float) -> int:
     """Queue the commit jobs of pending turns again, wait up to ``seconds``, and return how many turns are left.
 
-    Jobs that were given up are retried as well.
+    Jobs that were given up are retried as well. Raises ``LedgerAway`` if the ledger is still unavailable at the end.
     """
-    left = await pending(store, branch_id)
-    for turn in left:
-        await store.jobs.enqueue("summarize_turn", branch_id, turn.id)
+    queued: set[TurnId] = set()
     deadline = asyncio.get_running_loop().time() + seconds
-    while left and asyncio.get_running_loop().time() < deadline:
+    while True:
+        is_over = asyncio.get_running_loop().time() >= deadline
+        try:
+            left = await pending(store, branch_id)
+            for turn in left:
+                if turn.id not in queued:
+                    await store.jobs.enqueue("summarize_turn", branch_id, turn.id)
+                    queued.add(turn.id)
+        except LedgerAway:
+            if is_over:
+                raise
+        else:
+            if is_over or not left:
+                return len(left)
         job_runner.wake()
         await asyncio.sleep(LOOK_SECONDS)
-        left = await pending(store, branch_id)
-    return len(left)
 
 
 MOMENT, RESTS, LONGEST_REST = 0.001, 9, 0.05

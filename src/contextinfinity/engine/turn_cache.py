@@ -181,6 +181,8 @@ class AnsweredTurns:
 
     def keep(self, answered: AnsweredTurn) -> None:
         """Keep a turn that was just answered; the oldest ones are dropped beyond ``MOST_ANSWERED`` characters."""
+        if (before := self._turns.pop(answered.turn.id, None)) is not None:
+            self._characters -= _length_with_context(before)
         self._turns[answered.turn.id] = answered
         self._characters += _length_with_context(answered)
         while self._characters > MOST_ANSWERED:

@@ -119,3 +119,6 @@ async def test_answered_turns_are_kept_up_to_a_number_of_characters_the_newest_l
     assert cache.get(large.id) is None, "larger than all that may be kept"
     cache.keep(AnsweredTurn(turn=turns[0], session=session))
     assert cache.get(turns[0].id) is not None
+    for _ in range(3):
+        cache.keep(AnsweredTurn(turn=large, session=session))
+    assert cache.get(large.id) is not None, "a turn that is kept again is counted once"
