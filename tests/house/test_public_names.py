@@ -51,5 +51,9 @@ def test_a_command_does_not_wait_for_pydantic() -> None:
     assert "pydantic" not in loaded_by("import contextinfinity.cli.main")
 
 
+def test_a_server_starts_before_it_loads_what_folds_and_files_need() -> None:
+    assert "numpy" not in loaded_by("import contextinfinity.server.app, contextinfinity.server.serving")
+
+
 def test_a_heavy_import_would_be_noticed() -> None:
     assert loaded_by("import asyncio") == ["asyncio"]

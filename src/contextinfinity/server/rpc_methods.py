@@ -14,19 +14,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from contextinfinity.client.contract import Conversations, StampedEvent
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.events import Delta, TurnDone, TurnStarted
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock
 from contextinfinity.errors import FileRefused, InvalidInput, NotFound, Refused, TooLarge
 from contextinfinity.server.rpc_sessions import LedgerSessions, WorkspaceSessions
 from contextinfinity.settings import Server
 from contextinfinity.workspace.listing import NEVER
+
+if TYPE_CHECKING:
+    from contextinfinity.client.workspace_client import WorkspaceConversations
 
 log = logging.getLogger(__name__)
 
