@@ -51,7 +51,7 @@ class LiveTurn:
         self._pieces: list[Delta | str] = []
         self._width = 0
         self._heading = Text()
-        self._answer = StreamedAnswer(console)
+        self._answer = StreamedAnswer(console, plain=look.plain)
         self._finished: list[Text] = []
         self._head: list[Text] = []
 
@@ -123,7 +123,7 @@ class LiveTurn:
         self._width = width
         self._heading = Text()
         self.version += 1
-        self._answer = StreamedAnswer(self._console)
+        self._answer = StreamedAnswer(self._console, plain=self._look.plain)
         self._finished = []
         self._head = question_lines(self.question, "now", width, self._console, self._look)
 

@@ -30,7 +30,7 @@ def turn_lines(turn: ShownTurn, width: int, console: Console, look: Look) -> lis
     return [
         *question_lines(turn.user, f"{turn.turn_seq} · {clock(turn.created_at)}", width, console, look),
         heading(turn.model or "answer", tokens(turn.usage), MODEL, look),
-        *indented(answer_lines(turn.assistant, width - INDENT, console)),
+        *indented(answer_lines(turn.assistant, width - INDENT, console, look)),
         *indented(_ending(turn, width - INDENT, console)),
         Text(),
     ]
@@ -42,9 +42,9 @@ def question_lines(question: str, beside: str, width: int, console: Console, loo
     return [heading("You", beside, USER, look), *indented(list(words))]
 
 
-def answer_lines(text: str, width: int, console: Console) -> list[Text]:
+def answer_lines(text: str, width: int, console: Console, look: Look) -> list[Text]:
     """Draw a whole answer."""
-    answer = StreamedAnswer(console)
+    answer = StreamedAnswer(console, plain=look.plain)
     answer.add(text)
     return answer.lines(width, over=True)[0]
 

@@ -59,3 +59,20 @@ def test_what_is_open_looks_as_it_will_when_it_is_closed(text: str, shown: str) 
 )
 def test_a_line_of_marks_waits_for_what_they_mean(text: str, shown: str) -> None:
     assert without_bare_marks(text) == shown
+
+
+@pytest.mark.req("TUI-1")
+def test_a_plain_answer_has_no_frames() -> None:
+    text = "# Title\n\n> quoted\n\n- point\n\n---\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n"
+    framed, plain = ("\n".join(lines_in(text, plain=plain)) for plain in (False, True))
+    assert "─" in framed
+    assert "│ quoted" in framed
+    assert plain.isascii()
+    assert ["Title", "> quoted", "- point", "---"] == [line for line in plain.split("\n") if line.strip()][:4]
+    assert plain.split()[-4:] == ["a", "b", "1", "2"]
+
+
+def lines_in(text: str, *, plain: bool) -> list[str]:
+    answer = StreamedAnswer(Console(width=WIDTH, color_system=None), plain=plain)
+    answer.add(text)
+    return [line.plain for line in answer.lines(WIDTH, over=True)[0]]

@@ -6,6 +6,7 @@ Lines have no hidden link targets, no backgrounds and nothing else that could cl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -24,28 +25,42 @@ MOST_COLOURED = 50_000
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike", "code_inline": "cyan"}
 
 
-def lines_of(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+@dataclass(frozen=True)
+class Column:
+    """Where lines are drawn: ``plain`` uses no frames, for screen readers and simple terminals."""
+
+    console: Console
+    width: int
+    plain: bool = False
+
+    def narrower(self, by: int) -> Column:
+        """Return the column that is left beside a prefix."""
+        return replace(self, width=max(self.width - by, NARROWEST))
+
+
+def lines_of(node: SyntaxTreeNode, column: Column) -> list[Text]:
     """Render a node as lines."""
-    width = max(width, NARROWEST)
+    column = column.narrower(0)
     match node.type:
         case "fence" | "code_block":
-            return [line for row in code_rows(node, console, width) for line in row]
+            return [line for row in code_rows(node, column) for line in row]
         case "heading":
-            return _wrapped(_inline(node, "bold underline" if node.tag == "h1" else "bold"), console, width)
+            return _wrapped(_inline(node, "bold underline" if node.tag == "h1" else "bold"), column)
         case "hr":
-            return [Text("─" * min(width, 40), style="dim")]
+            return [Text("---" if column.plain else "─" * min(column.width, 40), style="dim")]
         case "blockquote":
-            return _prefixed(Text("│ ", style="dim"), Text("│ ", style="dim"), _blocks(node, console, width - 2))
+            bar = Text("> " if column.plain else "│ ", style="dim")
+            return _prefixed(bar, bar, _blocks(node, column.narrower(len(bar))))
         case "bullet_list" | "ordered_list":
-            return [line for item in node.children for line in lines_of(item, console, width)]
+            return [line for item in node.children for line in lines_of(item, column)]
         case "list_item":
-            return _item(node, console, width)
+            return _item(node, column)
         case "table":
-            return _table(node, console, width)
-    return _wrapped(_inline(node), console, width)
+            return _table(node, column)
+    return _wrapped(_inline(node), column)
 
 
-def code_rows(node: SyntaxTreeNode, console: Console, width: int) -> Iterator[list[Text]]:
+def code_rows(node: SyntaxTreeNode, column: Column) -> Iterator[list[Text]]:
     """Yield code as rows: a row holds the screen lines of one line of code."""
     from rich.syntax import Syntax
 
@@ -56,11 +71,11 @@ def code_rows(node: SyntaxTreeNode, console: Console, width: int) -> Iterator[li
     coloured = Syntax(code, language, theme="ansi_dark", background_color="default").highlight(code)
     coloured.rstrip()
     for line in coloured.split("\n", allow_blank=True)[: code.count("\n") + 1]:
-        yield _prefixed(Text(INDENT), Text(INDENT), _wrapped(line, console, width - len(INDENT)))
+        yield _prefixed(Text(INDENT), Text(INDENT), _wrapped(line, column.narrower(len(INDENT))))
 
 
-def _wrapped(text: Text, console: Console, width: int) -> list[Text]:
-    return list(text.wrap(console, max(width, NARROWEST), overflow="fold")) or [Text()]
+def _wrapped(text: Text, column: Column) -> list[Text]:
+    return list(text.wrap(column.console, column.width, overflow="fold")) or [Text()]
 
 
 def _prefixed(first: Text, others: Text, lines: list[Text]) -> list[Text]:
@@ -68,28 +83,29 @@ def _prefixed(first: Text, others: Text, lines: list[Text]) -> list[Text]:
     return [Text.assemble(others if place else first, line) for place, line in enumerate(lines)]
 
 
-def _blocks(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+def _blocks(node: SyntaxTreeNode, column: Column) -> list[Text]:
     """Render the child blocks with an empty line between them, except before a list inside an item."""
     lines: list[Text] = []
     for child in node.children:
         if lines and not (node.type == "list_item" and child.type in LISTS):
             lines.append(Text())
-        lines.extend(lines_of(child, console, width))
+        lines.extend(lines_of(child, column))
     return lines
 
 
-def _item(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+def _item(node: SyntaxTreeNode, column: Column) -> list[Text]:
     numbered = node.parent is not None and node.parent.type == "ordered_list"
-    mark = f"{node.info}{node.markup} " if numbered else "• "
-    lines = _blocks(node, console, width - len(mark)) or [Text()]
+    mark = f"{node.info}{node.markup} " if numbered else "- " if column.plain else "• "
+    lines = _blocks(node, column.narrower(len(mark))) or [Text()]
     return _prefixed(Text(mark, style="cyan"), Text(" " * len(mark)), lines)
 
 
-def _table(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+def _table(node: SyntaxTreeNode, column: Column) -> list[Text]:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, border_style="dim", header_style="bold")
+    frame = None if column.plain else box.SIMPLE_HEAD
+    table = Table(box=frame, pad_edge=False, show_edge=False, border_style="dim", header_style="bold")
     rows = [row.children for part in node.children for row in part.children]
     for cell in rows[0]:
         side = str(cell.attrs.get("style", "")).removeprefix("text-align:")
@@ -98,7 +114,8 @@ def _table(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
         )
     for row in rows[1:]:
         table.add_row(*map(_inline, row))
-    drawn = console.render_lines(table, console.options.update(width=width), pad=False)
+    console = column.console
+    drawn = console.render_lines(table, console.options.update(width=column.width), pad=False)
     return [Text.assemble(*((part.text, part.style or "") for part in line)) for line in drawn]
 
 

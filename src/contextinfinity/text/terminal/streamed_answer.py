@@ -15,7 +15,7 @@ from contextinfinity.text.terminal.markdown_pieces import (
     with_marks_closed,
     without_bare_marks,
 )
-from contextinfinity.text.terminal.markup import code_rows, lines_of
+from contextinfinity.text.terminal.markup import Column, code_rows, lines_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,10 +26,11 @@ LONGEST = 16_000
 
 
 class StreamedAnswer:
-    """The text of one answer so far."""
+    """The text of one answer so far. ``plain``: without frames, for screen readers and simple terminals."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, plain: bool = False) -> None:
         self._console = console
+        self._plain = plain
         self._rest = ""
         self._gap: list[Text] = []  # printed before the first piece of the rest
         self._rows_given = 0  # rows of that piece, if it is code
@@ -71,7 +72,7 @@ class StreamedAnswer:
             self._rest = self._rest[len(text) :]
             return self._finish(piece, width), []
         shown = pieces_of(with_marks_closed(text)) or [piece]
-        return [], [*self._gap, *lines_of(shown[-1].node, self._console, width)]
+        return [], [*self._gap, *lines_of(shown[-1].node, self._column(width))]
 
     def _code(self, text: str, piece: MarkdownPiece, width: int) -> tuple[list[Text], list[Text]]:
         """Render code that can still grow: its complete lines are finished."""
@@ -90,8 +91,11 @@ class StreamedAnswer:
     def _rows(self, piece: MarkdownPiece, width: int) -> list[list[Text]]:
         """Render a piece as rows; code has one row per line."""
         if piece.node.type == "fence":
-            return list(code_rows(piece.node, self._console, width))
-        return [lines_of(piece.node, self._console, width)]
+            return list(code_rows(piece.node, self._column(width)))
+        return [lines_of(piece.node, self._column(width))]
+
+    def _column(self, width: int) -> Column:
+        return Column(self._console, width, self._plain)
 
     def _before(self, piece: MarkdownPiece) -> list[Text]:
         return [] if piece.goes_on else self._gap
