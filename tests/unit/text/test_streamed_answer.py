@@ -68,7 +68,7 @@ def test_a_plain_answer_has_no_frames() -> None:
     assert "─" in framed
     assert "│ quoted" in framed
     assert plain.isascii()
-    assert ["Title", "> quoted", "- point", "---"] == [line for line in plain.split("\n") if line.strip()][:4]
+    assert [line for line in plain.split("\n") if line.strip()][:4] == ["Title", "> quoted", "- point", "---"]
     assert plain.split()[-4:] == ["a", "b", "1", "2"]
 
 
