@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Where tests find the weights of models, so that they are fetched once a machine.
 MODELS ?= $(or $(CONTEXTINFINITY_LOCAL__MODELS_DIR),$(HOME)/.cache/contextinfinity/models)
-TESTS = CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/python -m pytest -n 4 --dist loadgroup
+TESTS = CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/python -m pytest -n 6 --dist loadgroup
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Modules are compiled once, not in each of the hundreds of processes that tests start.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.rules import parsed
+from tests.house.rules import nodes, parsed
 
 HERE = Path(__file__).parent
 
@@ -25,3 +25,4 @@ def parsed_sources() -> Iterator[None]:
     """Drop the parsed files after the last rule: they are 200 MB that the garbage collector would keep visiting."""
     yield
     parsed.cache_clear()
+    nodes.cache_clear()
