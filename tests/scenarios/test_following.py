@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from contextinfinity.domain.events import Clarification, Event, TurnDone
+from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import ImageBlock, TextBlock
 from contextinfinity.domain.turn import Phase, Problem
 from contextinfinity.engine.engine import Engine
@@ -316,6 +317,8 @@ async def test_what_waited_before_the_question_was_asked_does_not_answer_it(tmp_
         await desk.ask(FOUNDERS[0])
         asked = await desk.engine.accept(desk.thread, "Where was he born?")
         waiting = await desk.engine.accept(desk.thread, "Larry Page")
+        while now() <= waiting[0].created_at:
+            pass  # a reply may come in the millisecond of its question, so the question has to come later than this one
         gate.set()
         for turn, _ in (asked, waiting):
             async for _ in desk.engine.watch(turn.id):
