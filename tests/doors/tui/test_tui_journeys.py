@@ -196,6 +196,7 @@ async def test_the_palette_runs_commands_by_name(example: Path) -> None:
 @pytest.mark.req("TUI-1", "TUI-2")
 async def test_pending_turns_are_counted_listed_and_committed_from_panel_and_palette(own_example: Path) -> None:
     ledger = apsw.Connection(str(own_example / "ledger.db"))
+    ledger.set_busy_timeout(60_000)  # the process tries to commit meanwhile
     ledger.execute(COMMITS_FAIL)
     async with workbench(own_example, session="demo-other-1", size=(140, 45)) as bench:
         await bench.type("Is this committed?")
