@@ -96,13 +96,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported and collected out of later garbage collections: a million objects that never die.
-
-    Tests create short-lived cycles all the time; collecting less often saves a twentieth of a run.
-    """
+    """Keep what was imported and collected out of later garbage collections: a million objects that never die."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 
