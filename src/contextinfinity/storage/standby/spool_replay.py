@@ -242,9 +242,12 @@ class Replay:
             if there is not None and there.owner == new.owner:
                 return there
             name = new.external_id or new.id or ""
-            return await sessions.find(new.owner, name) or await sessions.create(
-                replace(new, id=None, external_id=name)
-            )
+            try:
+                return await sessions.create(replace(new, id=None, external_id=name))
+            except AlreadyExists:  # another process may create it at the same time, so it is looked up last
+                if (there := await sessions.find(new.owner, name)) is None:
+                    raise
+                return there
 
     async def _write(self, item: Item) -> Turn:
         if isinstance(item, ReplayedTurn):
