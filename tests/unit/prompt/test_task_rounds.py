@@ -1,4 +1,4 @@
-"""Where a task begins, which of its messages open it, and what stands for its rounds that left the prompt."""
+"""Where a task begins, which messages open it, and the lines that replace its rounds when they left the prompt."""
 
 from __future__ import annotations
 
