@@ -83,6 +83,7 @@ class Rpc:
 def workspace(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo" / "harbour.py").write_text("def admit(): ...\n")
+    (tmp_path / "repo" / ".gitignore").write_text("*.log\n")
     (tmp_path / "server").mkdir()
     small = "[compaction]\ncompaction_trigger_tokens = 400\nverbatim_window_tokens = 100\n"
     served = f'[server]\nworkspace = "{tmp_path / "repo"}"\nheader_seconds = 0.1\n'
@@ -180,6 +181,7 @@ def test_a_workspace_opens_files_tells_of_folds_and_keeps_to_its_tokens(workspac
         assert rpc.until("streamComplete", request_id="r1")["result"]["outcome"] == "completed"
         breakdown = rpc.call("get_context_breakdown")
         assert breakdown["files"].keys() == {"harbour.py"}
+        (tmp_path / "repo" / "noise.log").write_text("not listed by git\n")
         (tmp_path / "repo" / "new.py").write_text("def new(): ...\n")
         assert rpc.until("filesChanged")["files"] == ["new.py"]
         assert rpc.call("get_current_state")["selected_files"] == ["harbour.py"]

@@ -25,7 +25,7 @@ from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock
 from contextinfinity.errors import FileRefused, InvalidInput, NotFound, Refused, TooLarge
 from contextinfinity.server.rpc_sessions import LedgerSessions, WorkspaceSessions
 from contextinfinity.settings import Server
-from contextinfinity.workspace.listing import NEVER
+from contextinfinity.workspace.listing import only_listed
 
 if TYPE_CHECKING:
     from contextinfinity.client.workspace_client import WorkspaceConversations
@@ -260,8 +260,7 @@ class LLMService:
 
         async def watch() -> None:
             async for changes in awatch(root):
-                names = {Path(path).relative_to(root).as_posix() for _, path in changes}
-                shown = sorted(name for name in names if name.split("/")[0] not in NEVER)
+                shown = only_listed(root, {Path(path).relative_to(root).as_posix() for _, path in changes})
                 if shown:
                     listener("filesChanged", {"files": shown})
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,36 @@ Rules = tuple[tuple[int, Callable[[str], bool | None]], ...]
 def list_files(root: Path) -> Iterator[tuple[str, int, int]]:
     """Yield (path, modification time in ns, size) of every file, at most 100,000 of them."""
     found = 0
-    skipped = NEVER if _pathspec() is not None else NEVER_WITHOUT_PATHSPEC
-    for path, mtime_ns, size in _walk(str(root), "", (), skipped):
+    for path, mtime_ns, size in _walk(str(root), "", (), _skipped()):
         if (found := found + 1) > MOST_FILES:
             log.warning("%s has more than %d files; the others are left out", root, MOST_FILES)
             return
         yield path, mtime_ns, size
+
+
+def only_listed(root: Path, paths: Iterable[str]) -> list[str]:
+    """Return those of the paths, of files that may be gone, that ``list_files`` does not leave out by their name."""
+    skipped = _skipped()
+
+    @cache
+    def rules_in(prefix: str) -> Rules | None:
+        """Return the rules that hold in a folder; None if the folder is left out."""
+        if not prefix:
+            rules: Rules | None = ()
+        else:
+            parent, _, name = prefix[:-1].rpartition("/")
+            rules = rules_in(f"{parent}/" if parent else "")
+            if rules is None or name in skipped or _ignored(prefix, rules):
+                return None
+        file = root / prefix / ".gitignore"
+        return (*rules, *_rules_of(file, len(prefix))) if file.is_file() else rules
+
+    def is_listed(path: str) -> bool:
+        parent, _, name = path.rpartition("/")
+        rules = rules_in(f"{parent}/" if parent else "")
+        return rules is not None and name not in skipped and not _ignored(path, rules)
+
+    return sorted(filter(is_listed, paths))
 
 
 def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> Iterator[tuple[str, int, int]]:
@@ -56,6 +81,10 @@ def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> It
         yield path, found.st_mtime_ns, found.st_size
     for inner, path in folders:
         yield from _walk(inner, path, rules, skipped)
+
+
+def _skipped() -> frozenset[str]:
+    return NEVER if _pathspec() is not None else NEVER_WITHOUT_PATHSPEC
 
 
 def _ignored(path: str, rules: Rules) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from contextinfinity.workspace import languages
 from contextinfinity.workspace.file_tree import draw_tree
 from contextinfinity.workspace.languages import definitions
-from contextinfinity.workspace.listing import list_files
+from contextinfinity.workspace.listing import list_files, only_listed
 from contextinfinity.workspace.symbols import SymbolIndex, select
 from tests.cases import each
 
@@ -121,10 +121,13 @@ def test_files_are_listed_as_git_lists_them(repo: Path) -> None:
         (repo / path).write_text("")
     (repo / "link.py").symlink_to("pkg/core.py")
     (repo / "folder").symlink_to("pkg")
-    assert sorted(path for path, *_ in list_files(repo)) == [
+    listed = sorted(path for path, *_ in list_files(repo))
+    assert listed == [
         *(".gitignore", "keep.log", "notes.txt", "pkg/.gitignore", "pkg/build/y.py", "pkg/core.py"),
         *("pkg/debug.log", "pkg/leaf.py", "pkg/user.py"),
     ]
+    files = {path.relative_to(repo).as_posix() for path in repo.rglob("*") if path.is_file() and not path.is_symlink()}
+    assert only_listed(repo, files) == listed
 
 
 @pytest.mark.req("FILES-4")
