@@ -35,13 +35,13 @@ def only_listed(root: Path, paths: Iterable[str]) -> list[str]:
     @cache
     def rules_in(prefix: str) -> Rules | None:
         """Return the rules that hold in a folder; None if the folder is left out."""
-        if not prefix:
-            rules: Rules | None = ()
-        else:
+        rules: Rules = ()
+        if prefix:
             parent, _, name = prefix[:-1].rpartition("/")
-            rules = rules_in(f"{parent}/" if parent else "")
-            if rules is None or name in skipped or _ignored(prefix, rules):
+            above = rules_in(f"{parent}/" if parent else "")
+            if above is None or name in skipped or _ignored(prefix, above):
                 return None
+            rules = above
         file = root / prefix / ".gitignore"
         return (*rules, *_rules_of(file, len(prefix))) if file.is_file() else rules
 
