@@ -84,38 +84,37 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
-async def measure(bench: Bench, names: list[str]) -> list[Row]:
-    """Run benchmarks by name, one after the other."""
-    rows: list[Row] = []
-    for name in names:
-        began = time.perf_counter()
-        with bench.console.status(name):
-            rows += await BENCHMARKS[name](bench)
-        bench.console.print(f"{name}: {time.perf_counter() - began:.0f} s")
+async def measure(bench: Bench, name: str) -> list[Row]:
+    """Run one benchmark."""
+    began = time.perf_counter()
+    with bench.console.status(name):
+        rows = await BENCHMARKS[name](bench)
+    bench.console.print(f"{name}: {time.perf_counter() - began:.0f} s")
     return rows
 
 
 def main() -> None:
-    """Read the arguments, run, show."""
+    """Read the arguments, run, show, and update the results and docs/benchmarks.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run benchmarks, each with a baseline.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these: {', '.join(BENCHMARKS)}")
     parser.add_argument("--full", action="store_true", help="with 1,000,000 turns; the ledger is kept and reused")
-    parser.add_argument("--markdown", action="store_true", help="print a markdown table")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to a file")
+    parser.add_argument(
+        "--no-save", action="store_true", help="leave benchmarks/results and docs/benchmarks.md as they are"
+    )
+    parser.add_argument("--page", action="store_true", help="run nothing, make docs/benchmarks.md from the results")
     parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data", help="where ledgers are kept")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     bench = Bench(folder=arguments.data, scale=FULL if arguments.full else ORDINARY)
-    described = machine(bench)
-    bench.console.print(described)
-    rows = asyncio.run(measure(bench, arguments.names or list(BENCHMARKS)))
-    if arguments.markdown:
-        print(report.markdown(rows, described))
-    else:
+    for name in [] if arguments.page else arguments.names or BENCHMARKS:
+        described = machine(bench)
+        rows = asyncio.run(measure(bench, name))
         Console().print(report.table(rows), described, sep="\n")
-    if arguments.json:
-        arguments.json.write_text(report.as_json(rows, described), encoding="utf-8")
+        if not arguments.no_save:
+            report.save(name, rows, described, full=arguments.full)
+    if not arguments.no_save:
+        report.PAGE.write_text(report.page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -188,9 +188,9 @@ def _time(talk: Talk, smallest: Talk) -> Row:
     growth = series.p95 / smallest.series.p95
     return Row(
         what=f"build the next request, {talk.turns:,} turns stored, {talk.session_turns:,} in the session, with folds",
-        figure=f"p95 ≤ {limit:g} ms, ≤ {GROWTH:g} × the time at {smallest.turns}",
-        measured=f"{series}, CPU {cpu}, {growth:.2f} × the smallest; {statistics.mean(talk.tokens):,.0f} tokens",
-        reached=series.p95 <= limit and growth <= GROWTH,
+        target=f"p95 ≤ {limit:g} ms, ≤ {GROWTH:g} × the time at {smallest.turns}",
+        result=f"{series}, CPU {cpu}, {growth:.2f} × the smallest; {statistics.mean(talk.tokens):,.0f} tokens",
+        met=series.p95 <= limit and growth <= GROWTH,
         values={
             "p50_ms": series.p50,
             "p95_ms": series.p95,
@@ -263,9 +263,9 @@ async def _size(bench: Bench, folder: Path) -> Row:
     growth = means[1] / means[0] - 1
     return Row(
         what=f"growth of the prompt from turn {early:,} to {late:,}, mean over {epochs} whole epochs each",
-        figure=f"≤ {FLAT:.0%}",
-        measured=f"{growth:+.2%}: {means[0]:,.0f} → {means[1]:,.0f} tokens",
-        reached=abs(growth) <= FLAT,
+        target=f"≤ {FLAT:.0%}",
+        result=f"{growth:+.2%}: {means[0]:,.0f} → {means[1]:,.0f} tokens",
+        met=abs(growth) <= FLAT,
         values={"growth": abs(growth), "early_tokens": means[0], "late_tokens": means[1]},
     )
 

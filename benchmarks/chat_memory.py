@@ -84,8 +84,8 @@ def _cleanup(memory: ConversationMemory, expired: int, turns: int) -> list[Row]:
     measured = f"{took:,.0f} ms, {values['turns_per_s']:,.0f} turns a second"
     figure = f"< {CLEANUP_MS:,.0f} ms"
     return [
-        Row(what=what, measured=measured, figure=figure, reached=took < CLEANUP_MS, values=values),
-        Row(what="the next clean-up, with nothing to delete", measured=str(idle), values={"idle_ms": idle.p50}),
+        Row(what=what, result=measured, target=figure, met=took < CLEANUP_MS, values=values),
+        Row(what="the next clean-up, with nothing to delete", result=str(idle), values={"idle_ms": idle.p50}),
     ]
 
 
@@ -110,4 +110,4 @@ def _away(folder: Path, calls: int) -> Row:
 
 def _row(what: str, series: Series, limit: float) -> Row:
     values = {"p50_ms": series.p50, "p95_ms": series.p95}
-    return Row(what=what, measured=str(series), figure=f"p95 < {limit:g} ms", reached=series.p95 < limit, values=values)
+    return Row(what=what, result=str(series), target=f"p95 < {limit:g} ms", met=series.p95 < limit, values=values)

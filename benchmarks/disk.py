@@ -76,12 +76,12 @@ def _rows(which: str, grown: dict[str, float], limit: float) -> list[Row]:
     return [
         Row(
             what=f"disk space per exchange of 1 KB, {which}",
-            figure=f"≤ {limit:.0f} KB",
-            measured=f"{total / KB:.2f} KB",
-            floor="the text: 0.98 KB",
+            target=f"≤ {limit:.0f} KB",
+            result=f"{total / KB:.2f} KB",
+            baseline="the text: 0.98 KB",
             ratio=total / 1000,
-            reached=total <= limit * KB,
+            met=total <= limit * KB,
             values={name: round(size, 1) for name, size in {"bytes": total, **grown}.items()},
         ),
-        Row(what="  by table", measured=", ".join(shares)),
+        Row(what="  by table", result=", ".join(shares)),
     ]

@@ -281,10 +281,10 @@ async def _deltas(bench: Bench, endpoint: Upstream, port: int, folder: Path) -> 
     added = max(0.0, passed.p95 - straight.p95)
     return Row(
         what="delta from the model's endpoint through /v1 to the client",
-        figure=f"p95 ≤ {DELTA_MS:g} ms",
-        measured=str(passed),
-        floor=f"without /v1: {straight}",
-        reached=passed.p95 <= DELTA_MS,
+        target=f"p95 ≤ {DELTA_MS:g} ms",
+        result=str(passed),
+        baseline=f"without /v1: {straight}",
+        met=passed.p95 <= DELTA_MS,
         values={"p50_ms": passed.p50, "p95_ms": passed.p95, "added_p95_ms": added, "straight_p95_ms": straight.p95},
     )
 
@@ -308,10 +308,10 @@ async def _repeated(endpoint: Upstream, port: int, folder: Path, turns: int) -> 
         line.close()
     return Row(
         what=f"share of a request that repeats the one before, {turns} turns through /v1, all resent",
-        figure="as over the native API",
-        measured=f"{theirs:.1%}",
-        floor=f"native API: {native:.1%}",
-        reached=theirs >= native - LESS,
+        target="as over the native API",
+        result=f"{theirs:.1%}",
+        baseline=f"native API: {native:.1%}",
+        met=theirs >= native - LESS,
         values={"share": theirs, "native_share": native},
     )
 

@@ -81,7 +81,7 @@ async def run(bench: Bench) -> list[Row]:
 
 async def _minilm(hundred: Sequence[str], short: Sequence[str], bench: Bench) -> list[Row]:
     if not are_there(MINILM, MODELS):
-        return [Row(what="embedder minilm", measured="not measured: its weights are fetched by `cix model get minilm`")]
+        return [Row(what="embedder minilm", result="not measured: its weights are fetched by `cix model get minilm`")]
     files = (MODELS / MINILM.file, MODELS / MINILM.beside[0].file)
     embedder = MiniLMEmbedder(*files)
     await embedder.embed(["ready"])
@@ -91,7 +91,7 @@ async def _minilm(hundred: Sequence[str], short: Sequence[str], bench: Bench) ->
     return [
         Row(
             what="load minilm and embed a first text",
-            measured=f"{load:.2f} s, after {imports:.2f} s of imports",
+            result=f"{load:.2f} s, after {imports:.2f} s of imports",
             values={"load_s": load, "import_s": imports},
         ),
         _rate("texts of 100 tokens placed by minilm in a second", "", rates[0]),
@@ -134,8 +134,8 @@ async def _endpoint(texts: Sequence[str], times: int) -> Row:
     mine, floor = (statistics.median(took[ask][1:]) for ask in (ours, bare))
     return Row(
         what=f"{BATCH} texts of 100 tokens by /v1/embeddings",
-        measured=f"{mine:.1f} ms",
-        floor=f"{floor:.1f} ms (a bare client)",
+        result=f"{mine:.1f} ms",
+        baseline=f"{floor:.1f} ms (a bare client)",
         ratio=mine / floor,
         values={"ours_ms": mine, "bare_ms": floor},
     )
@@ -145,9 +145,9 @@ def _size() -> Row:
     size = sum((installed() / name).stat().st_size for name in (WEIGHTS, TOKENIZER)) / 1e6
     return Row(
         what="size of the built-in embedder's files",
-        figure="≤ 30 MB",
-        measured=f"{size:.1f} MB",
-        reached=size <= 30,
+        target="≤ 30 MB",
+        result=f"{size:.1f} MB",
+        met=size <= 30,
         values={"megabytes": size},
     )
 
@@ -164,9 +164,9 @@ def _loading(starts: int) -> Row:
     load, imports = _loaded(_LOADING, starts)
     return Row(
         what="load the built-in embedder and embed a first text",
-        figure="< 0.3 s",
-        measured=f"{load:.2f} s, after {imports:.2f} s of imports",
-        reached=load < 0.3,
+        target="< 0.3 s",
+        result=f"{load:.2f} s, after {imports:.2f} s of imports",
+        met=load < 0.3,
         values={"load_s": load, "import_s": imports},
     )
 
@@ -183,4 +183,4 @@ def _placed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], tim
 
 def _rate(what: str, figure: str, rate: float) -> Row:
     reached = rate >= 2_000 if figure else None
-    return Row(what=what, figure=figure, measured=f"{rate:,.0f}", reached=reached, values={"per_second": rate})
+    return Row(what=what, target=figure, result=f"{rate:,.0f}", met=reached, values={"per_second": rate})

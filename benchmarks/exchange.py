@@ -73,18 +73,18 @@ def _rows(ours: _Times, raw: _Times, waiting: Series) -> list[Row]:
     limit = max(FACTOR * floor, floor + MARGIN)
     whole = Row(
         what="durable exchange, one writer, 4 transactions",
-        figure=f"≤ 1.5 × baseline or + 1 ms: {limit:.3g} ms",
-        measured=str(ours.whole),
-        floor=str(raw.whole),
+        target=f"≤ 1.5 × baseline or + 1 ms: {limit:.3g} ms",
+        result=str(ours.whole),
+        baseline=str(raw.whole),
         ratio=mine / floor,
-        reached=mine <= limit,
+        met=mine <= limit,
         values={"ours_ms": mine, "ours_p95_ms": ours.whole.p95, "floor_ms": floor, "floor_p95_ms": raw.whole.p95},
     )
     each = [
         Row(
             what=f"  part: {name}",
-            measured=str(mine),
-            floor=str(theirs),
+            result=str(mine),
+            baseline=str(theirs),
             ratio=mine.p50 / theirs.p50,
             values={"ours_ms": mine.p50, "floor_ms": theirs.p50},
         )
@@ -92,7 +92,7 @@ def _rows(ours: _Times, raw: _Times, waiting: Series) -> list[Row]:
     ]
     empty = Row(
         what="  for comparison: an empty write (hand-over to the writer thread and back)",
-        measured=str(waiting),
+        result=str(waiting),
         values={"ours_ms": waiting.p50},
     )
     return [whole, *each, empty]

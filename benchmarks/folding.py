@@ -76,10 +76,10 @@ async def _long_way(folder: Path, turns: int) -> Row:
                 folds, largest = folds + 1, max(largest, count(head.summary))
     growth = times[3].p50 / times[0].p50
     return Row(
-        what=f"{turns:,} turns with {folds} folds: lost pins, largest summary",
-        figure="0, ≤ 500 tokens",
-        measured=f"{lost} of {len(pins)} lost, {largest} tokens; turns of the last quarter take {growth:.2f} ×",
-        reached=lost == 0 and largest <= 500,
+        what=f"{turns:,} turns with folds: lost pins, largest summary",
+        target="0, ≤ 500 tokens",
+        result=f"{lost} of {len(pins)} lost, {largest} tokens; {folds} folds; turns at the end take {growth:.2f} ×",
+        met=lost == 0 and largest <= 500,
         values={"pins_lost": lost, "largest_tokens": largest, "growth": growth, "folds": folds},
     )
 
@@ -121,11 +121,11 @@ async def _meanwhile(folder: Path, bench: Bench) -> Row:
     fold_ms = statistics.median(folded.seconds) * 1000
     return Row(
         what=f"a turn with a model of {MODEL_SECONDS:g} s while folds run without a pause",
-        figure=f"≤ {NOISE:g} × the median without folds",
-        measured=f"{beside}, {beside.p50 - alone.p50:+.0f} ms; a fold of {LONG} turns takes {fold_ms:.0f} ms",
-        floor=str(alone),
+        target=f"≤ {NOISE:g} × the median without folds",
+        result=f"{beside}, {beside.p50 - alone.p50:+.0f} ms; a fold of {LONG} turns takes {fold_ms:.0f} ms",
+        baseline=str(alone),
         ratio=ratio,
-        reached=ratio <= NOISE,
+        met=ratio <= NOISE,
         values={"alone_ms": alone.p50, "beside_ms": beside.p50, "fold_ms": fold_ms},
     )
 

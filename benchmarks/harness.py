@@ -52,11 +52,11 @@ class Row:
     """One line of the table; ``values`` are its numbers, in the unit their names end with."""
 
     what: str
-    measured: str
-    figure: str = ""
-    floor: str = ""
+    result: str
+    target: str = ""
+    baseline: str = ""
     ratio: float | None = None
-    reached: bool | None = None
+    met: bool | None = None
     values: dict[str, float] = field(default_factory=dict)
 
 
@@ -135,10 +135,10 @@ def added_row(what: str, ours: Series, floor: Series, figure: float) -> Row:
     added, added_p95 = max(0.0, ours.p50 - floor.p50), max(0.0, ours.p95 - floor.p95)
     return Row(
         what=what,
-        figure=f"p95 ≤ {figure:g} ms",
-        measured=f"{added:.2f} ms, p95 {added_p95:.2f} ms ({ours})",
-        floor=f"engine alone: {floor}",
-        reached=added_p95 <= figure,
+        target=f"p95 ≤ {figure:g} ms",
+        result=f"{added:.2f} ms, p95 {added_p95:.2f} ms ({ours})",
+        baseline=f"engine alone: {floor}",
+        met=added_p95 <= figure,
         values={"added_ms": added, "added_p95_ms": added_p95, "ours_p95_ms": ours.p95, "floor_p95_ms": floor.p95},
     )
 

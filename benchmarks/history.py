@@ -125,10 +125,10 @@ def _row(side: _Side, kind: str, what: str, figure: str, reached: bool, growth: 
     values = {"ours_ms": ours.p50, "ours_p95_ms": ours.p95, "floor_ms": floor.p50, "floor_p95_ms": floor.p95}
     return Row(
         what=f"read the last 20 messages, {what}, {side.turns:,} turns stored",
-        figure=figure,
-        measured=str(ours) if growth is None else f"{ours}, {growth:.2f} × the smallest",
-        floor=str(floor),
+        target=figure,
+        result=str(ours) if growth is None else f"{ours}, {growth:.2f} × the smallest",
+        baseline=str(floor),
         ratio=ours.p50 / floor.p50,
-        reached=reached,
+        met=reached,
         values=values if growth is None else {**values, "growth": growth},
     )

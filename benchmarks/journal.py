@@ -206,11 +206,11 @@ def _rates(stream: _Stream) -> list[Row]:
         mine = stream.rate(name)
         return Row(
             what=what,
-            figure="" if wanted is None else f"≥ {wanted:,} entries/s",
-            measured=f"{mine:,.0f} entries/s",
-            floor=f"{raw:,.0f}/s",
+            target="" if wanted is None else f"≥ {wanted:,} entries/s",
+            result=f"{mine:,.0f} entries/s",
+            baseline=f"{raw:,.0f}/s",
             ratio=mine / raw,
-            reached=None if wanted is None else mine >= wanted,
+            met=None if wanted is None else mine >= wanted,
             values={"ours_per_s": mine, "floor_per_s": raw},
         )
 
@@ -228,10 +228,10 @@ def _waits(crowd: _Crowd) -> list[Row]:
         worst, middle = max(waits), statistics.median(waits)
         return Row(
             what=f"{count} journals at once, {RATE} entries/s each: longest delay until on the {what}",
-            figure=f"≤ {asked * SLACK:.3g} s, configured {asked:g} s",
-            measured=f"{worst:.2f} s (median {middle:.2f} s)",
-            floor=floor,
-            reached=worst <= asked * SLACK,
+            target=f"≤ {asked * SLACK:.3g} s, configured {asked:g} s",
+            result=f"{worst:.2f} s (median {middle:.2f} s)",
+            baseline=floor,
+            met=worst <= asked * SLACK,
             values={"worst_s": worst, "median_s": middle},
         )
 

@@ -171,12 +171,12 @@ def _rows(ours: _OurSide, floor: _FloorSide, commit: float, writers: int) -> lis
     wanted = BUSY if commit >= BUSY_COMMIT else QUIET
     return [
         Row(
-            what=f"exchanges per second, {writers} conversations at once (a commit costs {commit:.2g} ms)",
-            figure=f"≥ {wanted:.0f} × one commit per exchange",
-            measured=f"{mine:.0f} exchanges/s",
-            floor=f"{theirs:.0f}/s",
+            what=f"exchanges per second, {writers} conversations at once",
+            target=f"≥ {wanted:.0f} × one commit per exchange",
+            result=f"{mine:.0f} exchanges/s (a commit costs {commit:.2g} ms)",
+            baseline=f"{theirs:.0f}/s",
             ratio=mine / theirs,
-            reached=mine >= wanted * theirs,
+            met=mine >= wanted * theirs,
             values={"ours_per_s": mine, "floor_per_s": theirs, "commit_ms": commit},
         ),
         _comparison("  baseline: one commit per transaction", mine, floor.rate("transaction")),
@@ -188,11 +188,11 @@ def _rows(ours: _OurSide, floor: _FloorSide, commit: float, writers: int) -> lis
 def _grouped(writers: int, mine: float, theirs: float) -> Row:
     return Row(
         what=f"exchanges per second, {writers} conversations at once, background work included",
-        figure=f"≥ {GROUPED:g} × {writers} exchanges a commit",
-        measured=f"{mine:.0f} exchanges/s",
-        floor=f"{theirs:.0f}/s",
+        target=f"≥ {GROUPED:g} × {writers} exchanges a commit",
+        result=f"{mine:.0f} exchanges/s",
+        baseline=f"{theirs:.0f}/s",
         ratio=mine / theirs,
-        reached=mine >= GROUPED * theirs,
+        met=mine >= GROUPED * theirs,
         values={"ours_per_s": mine, "floor_per_s": theirs},
     )
 
@@ -200,8 +200,8 @@ def _grouped(writers: int, mine: float, theirs: float) -> Row:
 def _comparison(what: str, mine: float, theirs: float) -> Row:
     return Row(
         what=what,
-        measured=f"{mine:.0f} exchanges/s",
-        floor=f"{theirs:.0f}/s",
+        result=f"{mine:.0f} exchanges/s",
+        baseline=f"{theirs:.0f}/s",
         ratio=mine / theirs,
         values={"ours_per_s": mine, "floor_per_s": theirs},
     )

@@ -137,14 +137,14 @@ def _figures(
     shares = {known: _recall(lives, living, known) for known in (True, False)}
     found, won_share = 100 * min(shares.values()), 100 * sum(won) / max(1, len(won))
     return [
-        Row(what="memories without a source", figure="0", measured=f"{ungrounded} of {count}", reached=not ungrounded,
+        Row(what="memories without a source", target="0", result=f"{ungrounded} of {count}", met=not ungrounded,
             values={"ungrounded": ungrounded}),
-        Row(what="near-duplicates among memories", figure="≤ 0.5%", measured=f"{doubled:.2f}%", reached=doubled <= 0.5,
+        Row(what="near-duplicates among memories", target="≤ 0.5%", result=f"{doubled:.2f}%", met=doubled <= 0.5,
             values={"percent": doubled}),
-        Row(what="corrections applied", figure="100%", measured=f"{won_share:.1f}% of {len(won)}", reached=all(won),
+        Row(what="corrections applied", target="100%", result=f"{won_share:.1f}% of {len(won)}", met=all(won),
             values={"percent": won_share}),
-        Row(what="inserted facts that are known", figure="≥ 95%", reached=found >= 95, values={"percent": found},
-            measured=f"{100 * shares[True]:.1f}% in known phrasings, {100 * shares[False]:.1f}% in unseen ones"),
+        Row(what="inserted facts that are known", target="≥ 95%", met=found >= 95, values={"percent": found},
+            result=f"{100 * shares[True]:.1f}% in known phrasings, {100 * shares[False]:.1f}% in unseen ones"),
     ]  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def _chat() -> list[Row]:
     talks = locomo()
     if not talks:
         missing = f"not measured: there is no {LOCOMO.name} in {LOCOMO.parent}; set CONTEXTINFINITY_BENCH_DATA"
-        return [Row(what=what, measured=missing)]
+        return [Row(what=what, result=missing)]
     judged = dict(line.split() for line in (HERE / "judged.txt").read_text("utf-8").splitlines())
     took, verdicts = Series(), list[str]()
     for said in (said for talk in talks for said in talk.said):
@@ -206,11 +206,11 @@ def _chat() -> list[Row]:
     worth = 100 * read.count("right") / max(1, len(read))
     of = f"of {len(read)} that were read, of {len(verdicts)} drawn from {turns} messages"
     return [
-        Row(what=f"{what}: true", figure="≥ 92%", measured=f"{true:.1f}% {of}", reached=true >= 92,
+        Row(what=f"{what}: true", target="≥ 92%", result=f"{true:.1f}% {of}", met=true >= 92,
             values={"percent": true, "unread": len(verdicts) - len(read)}),
-        Row(what=f"{what}: worth keeping", figure="≥ 80%", measured=f"{worth:.1f}% {of}", reached=worth >= 80,
+        Row(what=f"{what}: worth keeping", target="≥ 80%", result=f"{worth:.1f}% {of}", met=worth >= 80,
             values={"percent": worth}),
-        Row(what="extraction from a message", measured=str(took), values={"p95_ms": took.p95}),
+        Row(what="extraction from a message", result=str(took), values={"p95_ms": took.p95}),
     ]  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def _personas() -> Row:
     what = "first-person sentences of strangers (MSC personas) that are drawn"
     path = Path(os.environ.get("CONTEXTINFINITY_BENCH_PERSONAS", LOCOMO.parent.parent / "personas.json"))
     if not path.is_file():
-        return Row(what=what, measured=f"not measured: there is no {path.name}; set CONTEXTINFINITY_BENCH_PERSONAS")
+        return Row(what=what, result=f"not measured: there is no {path.name}; set CONTEXTINFINITY_BENCH_PERSONAS")
     said = [" ".join(each.split()) for each in json.loads(path.read_text("utf-8"))]
     random.Random(3).shuffle(said)
     held, naive = said[6000:9000], re.compile(r"(?:I(?:'m| am| have| like| love| work| live)|My) ")
@@ -227,10 +227,10 @@ def _personas() -> Row:
     simple = 100 * sum(naive.match(each) is not None for each in held) / len(held)
     return Row(
         what=what,
-        figure="≥ 80%",
-        measured=f"{drawn:.1f}% of {len(held)}",
-        floor=f"those that begin with one of seven phrases {simple:.1f}%",
-        reached=drawn >= 80,
+        target="≥ 80%",
+        result=f"{drawn:.1f}% of {len(held)}",
+        baseline=f"those that begin with one of seven phrases {simple:.1f}%",
+        met=drawn >= 80,
         values={"percent": drawn},
     )
 
@@ -245,7 +245,7 @@ def _samples() -> list[Row]:
         share = 100 * sum(bool(draw(each, now(), dates_mentioned).facts) for each in said) / len(said)
         reached = share >= 80 if label == "keep" else share <= 5
         what = f"sentences in English, German, Spanish and Chinese to {label}: drawn"
-        rows.append(Row(what=what, figure=figure, measured=f"{share:.1f}% of {len(said)}", reached=reached,
+        rows.append(Row(what=what, target=figure, result=f"{share:.1f}% of {len(said)}", met=reached,
                         values={"percent": share}))  # fmt: skip
     return rows
 
@@ -277,8 +277,8 @@ async def _recalled(folder: Path, count: int) -> Row:
     await store.close()
     return Row(
         what=f"recall among {count:,} memories of one user",
-        figure="p95 ≤ 5 ms",
-        measured=str(series),
-        reached=series.p95 <= 5,
+        target="p95 ≤ 5 ms",
+        result=str(series),
+        met=series.p95 <= 5,
         values={"p50_ms": series.p50, "p95_ms": series.p95},
     )

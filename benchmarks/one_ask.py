@@ -146,9 +146,9 @@ async def ask(engine: Engine, thread: str, turns: int, cpu: Cpu) -> None:
 def _cpu_row(turns: int, cpu: Cpu) -> Row:
     return Row(
         what=f"CPU of one ask, all stages, {turns} short verbatim turns",
-        figure=f"≤ {CPU_MS:g} ms",
-        measured=f"{cpu.answered.p50:.2f} ms, of which {cpu.prepared.p50:.2f} ms before the model is called",
-        reached=cpu.answered.p50 <= CPU_MS,
+        target=f"≤ {CPU_MS:g} ms",
+        result=f"{cpu.answered.p50:.2f} ms, of which {cpu.prepared.p50:.2f} ms before the model is called",
+        met=cpu.answered.p50 <= CPU_MS,
         values={"cpu_ms": cpu.answered.p50, "prepared_ms": cpu.prepared.p50},
     )
 
@@ -156,8 +156,8 @@ def _cpu_row(turns: int, cpu: Cpu) -> Row:
 def _trace_row(tracer: Tracer) -> Row:
     return Row(
         what="code that runs for one ask until its answer is final",
-        figure=f"≤ {FILES} files",
-        measured=f"{len(tracer.files)} files, {len(tracer.functions)} functions, {tracer.changes:,} changes of file",
-        reached=len(tracer.files) <= FILES,
+        target=f"≤ {FILES} files",
+        result=f"{len(tracer.files)} files, {len(tracer.functions)} functions, {tracer.changes:,} changes of file",
+        met=len(tracer.files) <= FILES,
         values={"files": len(tracer.files), "functions": len(tracer.functions), "changes": tracer.changes},
     )

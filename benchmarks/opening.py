@@ -29,14 +29,14 @@ async def run(bench: Bench) -> list[Row]:
     return [
         Row(
             what=f"open a ledger of {turns:,} turns in a new process and read a history",
-            figure="< 1 s",
-            measured=str(ours.whole),
-            floor=str(floor.whole),
+            target="< 1 s",
+            result=str(ours.whole),
+            baseline=str(floor.whole),
             ratio=ours.whole.p50 / floor.whole.p50,
-            reached=ours.whole.p95 < LIMIT_MS,
+            met=ours.whole.p95 < LIMIT_MS,
             values={"ours_ms": ours.whole.p50, "ours_p95_ms": ours.whole.p95, "floor_ms": floor.whole.p50},
         ),
-        Row(what="  by part", measured=ours.parts(), floor=floor.parts()),
+        Row(what="  by part", result=ours.parts(), baseline=floor.parts()),
     ]
 
 

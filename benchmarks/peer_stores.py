@@ -26,11 +26,11 @@ PEERS = Path(os.environ.get("CONTEXTINFINITY_BENCH_PEERS", HERE.parent / ".venv-
 def peer_rows(talks: Sequence[Talk], budgets: Sequence[int]) -> list[Row]:
     """Ask the peers, in their own environment."""
     if not PEERS.is_file():
-        return [Row(what="  baseline: chromadb, mem0, LangChain", measured="not installed; `make peers` does it")]
+        return [Row(what="  baseline: chromadb, mem0, LangChain", result="not measured: `make peers` installs them")]
     given = json.dumps([_given(talk) for talk in talks])
     ran = subprocess.run([str(PEERS), str(HERE / "peers.py")], input=given, capture_output=True, text=True, check=False)
     if ran.returncode:
-        return [Row(what="  baseline: peers", measured=f"not measured: {ran.stderr.strip().splitlines()[-1][:160]}")]
+        return [Row(what="  baseline: peers", result=f"not measured: {ran.stderr.strip().splitlines()[-1][:160]}")]
     answers = json.loads(ran.stdout.splitlines()[-1])
     return [_row(name, answer, talks, budgets) for name, answer in answers.items()]
 
@@ -48,7 +48,7 @@ def _given(talk: Talk) -> dict[str, Any]:
 
 def _row(name: str, answer: dict[str, Any], talks: Sequence[Talk], budgets: Sequence[int]) -> Row:
     if "trouble" in answer:
-        return Row(what=f"  baseline: {name}", measured=f"not measured: {answer['trouble']}")
+        return Row(what=f"  baseline: {name}", result=f"not measured: {answer['trouble']}")
     shares = [
         [len(asked.evidence & _filled(talk, order, budget)) / len(asked.evidence) for budget in budgets]
         for talk, orders in zip(talks, answer["orders"], strict=True)
@@ -57,7 +57,7 @@ def _row(name: str, answer: dict[str, Any], talks: Sequence[Talk], budgets: Sequ
     took = Series()
     took.seconds = answer["seconds"]
     told = " · ".join(f"{100 * mean(column):.1f}" for column in zip(*shares, strict=True))
-    return Row(what=f"  baseline: {name} {answer['version']}", measured=f"{told} %; a search {took}")
+    return Row(what=f"  baseline: {name} {answer['version']}", result=f"{told} %; a search {took}")
 
 
 def _filled(talk: Talk, order: Iterable[int], budget: int) -> set[str]:

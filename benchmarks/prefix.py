@@ -268,9 +268,9 @@ def _repeated(written: dict[str, Written]) -> Row:
     within, whole = sum(each.within for each in written.values()), sum(each.whole for each in written.values())
     return Row(
         what=f"requests of an epoch with byte-identical sections 1–6 ({', '.join(written)})",
-        figure="100%",
-        measured=f"{whole / within:.2%}, {whole:,} of {within:,} requests",
-        reached=whole == within,
+        target="100%",
+        result=f"{whole / within:.2%}, {whole:,} of {within:,} requests",
+        met=whole == within,
         values={"share": whole / within},
     )
 
@@ -282,10 +282,10 @@ def _served(sent: Sent) -> Row:
     ways = {f"the last {WINDOW} messages": window, "memories in front": memories}
     return Row(
         what=f"input tokens that a prefix cache can serve, reference chat of {turns} turns on a 128k model, with folds",
-        figure=f"≥ {SHARE:.0%}, ≤ 1 epoch in {TURNS_AN_EPOCH} turns",
-        measured=f"{ours.share:.1%}, 1 epoch in {turns / epochs:.0f} turns; {ours.afresh:,.0f} uncached per request",
-        floor="; ".join(f"{way}: {each.share:.1%}, {each.afresh:,.0f}" for way, each in ways.items()),
-        reached=ours.share >= SHARE and turns / epochs >= TURNS_AN_EPOCH,
+        target=f"≥ {SHARE:.0%}, ≤ 1 epoch in {TURNS_AN_EPOCH} turns",
+        result=f"{ours.share:.1%}, 1 epoch in {turns / epochs:.0f} turns; {ours.afresh:,.0f} uncached per request",
+        baseline="; ".join(f"{way}: {each.share:.1%}, {each.afresh:,.0f}" for way, each in ways.items()),
+        met=ours.share >= SHARE and turns / epochs >= TURNS_AN_EPOCH,
         values={
             "share": ours.share,
             "turns_an_epoch": turns / epochs,
@@ -304,6 +304,6 @@ def _in_bytes(sent: Sent, written: dict[str, Written]) -> Row:
     shares = {form: each.common / each.total for form, each in written.items()}
     return Row(
         what="the same by cache markers alone, and in bytes per wire format",
-        measured=f"{marked:.1%}; {', '.join(f'{form} {share:.1%}' for form, share in shares.items())}",
+        result=f"{marked:.1%}; {', '.join(f'{form} {share:.1%}' for form, share in shares.items())}",
         values={"by_marks": marked, **shares},
     )

@@ -74,7 +74,7 @@ async def run(bench: Bench) -> list[Row]:
     for name, talks in sets.items():
         if not talks:
             where = LOCOMO.parent if name == "LoCoMo" else PUBLIC
-            rows.append(Row(what=f"evidence found ({name})", measured=f"not measured: it is not in {where}"))
+            rows.append(Row(what=f"evidence found ({name})", result=f"not measured: it is not in {where}"))
             continue
         rows += _rows(name, *await measured(bench.folder, name, talks, embedder))
         if name == "LoCoMo":
@@ -256,17 +256,17 @@ def _rows(name: str, shares: Sequence[Shares], took: Series) -> list[Row]:
         rows.append(
             Row(
                 what=f"evidence found within {budget:,} tokens ({name}): search",
-                figure=f"≥ {aim}%",
-                measured=f"{search:.1f}% (in a prompt {prompt:.1f}%)",
-                reached=search >= aim,
+                target=f"≥ {aim}%",
+                result=f"{search:.1f}% (in a prompt {prompt:.1f}%)",
+                met=search >= aim,
                 values={"search_percent": search, "prompt_percent": prompt},
             )
         )
     for plain in shares[0].plain:
         told = " · ".join(f"{100 * mean(each.plain[plain][at] for each in shares):.1f}" for at in range(len(BUDGETS)))
-        rows.append(Row(what=f"  baseline: {plain}", measured=f"{told} %"))
+        rows.append(Row(what=f"  baseline: {plain}", result=f"{told} %"))
     ten = [each.user_messages for each in shares if each.user_messages is not None]
     if ten:
-        rows.append(Row(what=f"  user's messages among the first ten ({name})", measured=f"{100 * mean(ten):.1f}%"))
-    rows.append(Row(what="  a search with a budget", measured=str(took), values={"p95_ms": took.p95}))
+        rows.append(Row(what=f"  user's messages among the first ten ({name})", result=f"{100 * mean(ten):.1f}%"))
+    rows.append(Row(what="  a search with a budget", result=str(took), values={"p95_ms": took.p95}))
     return rows

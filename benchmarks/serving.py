@@ -148,9 +148,9 @@ async def _first_event(bench: Bench, server: CixServer) -> Row:
             task.cancel()
     return Row(
         what=f"first event of a new stream while {running} streams run",
-        figure=f"p95 ≤ {FIRST_EVENT_MS:g} ms",
-        measured=f"{first}, beside {words:,.0f} deltas/s",
-        reached=first.p95 <= FIRST_EVENT_MS,
+        target=f"p95 ≤ {FIRST_EVENT_MS:g} ms",
+        result=f"{first}, beside {words:,.0f} deltas/s",
+        met=first.p95 <= FIRST_EVENT_MS,
         values={"first_ms": first.p50, "first_p95_ms": first.p95, "words_per_s": words},
     )
 
@@ -176,10 +176,10 @@ async def _crowd(bench: Bench, server: CixServer, what: str, *, is_off: bool = T
     rate, load = talkers * rounds / seconds, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return Row(
         what=f"exchanges over HTTP, {talkers} at once, {what}",
-        figure=f"≥ {wanted:g}/s",
-        measured=f"{rate:.0f}/s ({1000 * spent / (talkers * rounds):.2f} ms CPU each; cores: server {busy:.2f}, "
+        target=f"≥ {wanted:g}/s",
+        result=f"{rate:.0f}/s ({1000 * spent / (talkers * rounds):.2f} ms CPU each; cores: server {busy:.2f}, "
         f"load generator {own:.2f}; load {load:.1f})",
-        reached=rate >= wanted,
+        met=rate >= wanted,
         values={
             "per_s": rate,
             "cpu_ms": 1000 * spent / (talkers * rounds),
@@ -204,9 +204,9 @@ async def _history(bench: Bench, folder: Path) -> Row:
         line.close()
     return Row(
         what=f"last 20 messages over HTTP, {turns:,} turns stored",
-        figure=f"p95 ≤ {HISTORY_MS:g} ms",
-        measured=str(series),
-        reached=series.p95 <= HISTORY_MS,
+        target=f"p95 ≤ {HISTORY_MS:g} ms",
+        result=str(series),
+        met=series.p95 <= HISTORY_MS,
         values={"ours_ms": series.p50, "ours_p95_ms": series.p95},
     )
 
@@ -229,10 +229,10 @@ async def _memory(bench: Bench, server: CixServer) -> Row:
         line.close()
     grown = growth(kilobytes)
     return Row(
-        what=f"growth of the server's memory, second half of {done:,} requests",
-        figure=f"flat: ≤ {GROWTH:.0%} more",
-        measured=f"{kilobytes[0] / 1024:.1f} → {kilobytes[-1] / 1024:.1f} MB ({grown:+.1%})",
-        reached=grown <= GROWTH,
+        what=f"growth of the server's memory, second half of {wanted:,} requests",
+        target=f"flat: ≤ {GROWTH:.0%} more",
+        result=f"{kilobytes[0] / 1024:.1f} → {kilobytes[-1] / 1024:.1f} MB ({grown:+.1%})",
+        met=grown <= GROWTH,
         values={"first_mb": kilobytes[0] / 1024, "last_mb": kilobytes[-1] / 1024},
     )
 

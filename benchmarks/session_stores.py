@@ -58,10 +58,10 @@ def _row(what: str, ours: Series, peer: Series, limit: float) -> Row:
     ratio = ours.p50 / peer.p50
     return Row(
         what=f"ConversationMemory.{what}",
-        figure=f"≤ {limit:g} × openai-agents' SQLiteSession",
-        measured=str(ours),
-        floor=str(peer),
+        target=f"≤ {limit:g} × openai-agents' SQLiteSession",
+        result=str(ours),
+        baseline=str(peer),
         ratio=ratio,
-        reached=ratio <= limit,
+        met=ratio <= limit,
         values={"p50_ms": ours.p50, "peer_p50_ms": peer.p50, "ratio": ratio},
     )

@@ -67,7 +67,7 @@ class Sample(NamedTuple):
 async def run(bench: Bench) -> list[Row]:
     """Measure with the built-in vectors and with the best embedder of this machine."""
     if not locomo():
-        return [Row(what="facts by outsiders in a prompt", measured=f"not measured: there is no {LOCOMO}")]
+        return [Row(what="facts by outsiders in a prompt", result=f"not measured: there is no {LOCOMO}")]
     talk, samples = planted(TURNS // 20 if bench.scale.blocks <= 2 else TURNS)
     rows = []
     for embedder in {each.name: each for each in (built_in(), embedder_of(Settings()))}.values():
@@ -180,9 +180,9 @@ def _row(kind: str, found: Found, name: str) -> Row:
     looked_at = _listed([100 * mean(column) for column in zip(*seen, strict=True)])
     return Row(
         what=f"facts by outsiders in a prompt, 30 / 200 / 900 turns later: {kind}, {len(held)} ({name})",
-        figure=f"≥ {_listed(AIMS[kind])}%",
-        measured=f"{_listed(shares)}% (the other half {looked_at}%)",
-        reached=all(share >= aim for share, aim in zip(shares, AIMS[kind], strict=True)),
+        target=f"≥ {_listed(AIMS[kind])}%",
+        result=f"{_listed(shares)}% (the other half {looked_at}%)",
+        met=all(share >= aim for share, aim in zip(shares, AIMS[kind], strict=True)),
         values={f"percent_{later}": share for later, share in zip(LATER, shares, strict=True)},
     )
 
@@ -198,7 +198,7 @@ def _plain(talk: Talk, samples: Sequence[Sample]) -> Row:
             any(f"{each.turn} {side}" in ids for side in SIDES) for each, ids in zip(those, packed, strict=True)
         )
     told = ", ".join(f"{kind} {share:.0f}" for kind, share in shares.items())
-    return Row(what="  baseline: a message of the turn found by BM25, at the end", measured=f"{told} %")
+    return Row(what="  baseline: a message of the turn found by BM25, at the end", result=f"{told} %")
 
 
 def _listed(shares: Sequence[float]) -> str:

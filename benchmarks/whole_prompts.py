@@ -43,7 +43,7 @@ Shown = dict[tuple[str, int], list[tuple[bool, ...]]]
 async def run(bench: Bench) -> list[Row]:
     """Measure with the best embedder of this machine."""
     if not locomo():
-        return [Row(what="facts by outsiders in whole prompts", measured=f"not measured: there is no {LOCOMO}")]
+        return [Row(what="facts by outsiders in whole prompts", result=f"not measured: there is no {LOCOMO}")]
     talk, samples = planted(TURNS // 20 if bench.scale.blocks <= 2 else TURNS)
     held = [sample for sample in samples if sample.kind in KINDS and not sample.is_development]
     embedder = embedder_of(Settings())
@@ -117,8 +117,8 @@ def _row(kind: str, shown: Shown, name: str) -> Row:
     shares = [columns[later][-1] for later in LATER]
     return Row(
         what=f"facts by outsiders in a whole prompt, {' / '.join(map(str, LATER))} turns later: {kind} ({name})",
-        figure=f"≥ {' / '.join(map(str, AIMS[kind]))}%",
-        measured=f"{' / '.join(f'{share:.0f}' for share in shares)}% ({ways})",
-        reached=all(share >= aim for share, aim in zip(shares, AIMS[kind], strict=True)),
+        target=f"≥ {' / '.join(map(str, AIMS[kind]))}%",
+        result=f"{' / '.join(f'{share:.0f}' for share in shares)}% ({ways})",
+        met=all(share >= aim for share, aim in zip(shares, AIMS[kind], strict=True)),
         values={f"percent_{later}": share for later, share in zip(LATER, shares, strict=True)},
     )

@@ -237,12 +237,12 @@ async def _written(bench: Bench, vendor: Vendor) -> Row:
         await provider.close()
     kilobytes = len(provider.write(request).body) / 1000
     return Row(
-        what=f"CPU until {MESSAGES} messages have reached the vendor: {vendor.provider} ({kilobytes:.0f} KB)",
-        figure=f"p50 ≤ {WRITTEN_MS:g} ms",
-        measured=f"{ours}, of which encoding {writing.p50:.2g}",
-        floor=str(bare),
+        what=f"CPU until {MESSAGES} messages have reached the vendor: {vendor.provider}",
+        target=f"p50 ≤ {WRITTEN_MS:g} ms",
+        result=f"{ours}, of which encoding {writing.p50:.2g} ({kilobytes:.0f} KB)",
+        baseline=str(bare),
         ratio=ours.p50 / bare.p50,
-        reached=ours.p50 <= WRITTEN_MS,
+        met=ours.p50 <= WRITTEN_MS,
         values={"p50_ms": ours.p50, "p95_ms": ours.p95, "writing_ms": writing.p50, "floor_ms": bare.p50},
     )
 
@@ -307,11 +307,11 @@ async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
         await alternate(max(1, bench.scale.blocks // 4), [through_the_engine, through_a_stream])
     return Row(
         what=f"delta from the vendor's socket to our event: {vendor.provider}",
-        figure=f"p95 ≤ {DELTA_MS:g} ms",
-        measured=str(ours),
-        floor=str(bare),
+        target=f"p95 ≤ {DELTA_MS:g} ms",
+        result=str(ours),
+        baseline=str(bare),
         ratio=ours.p50 / bare.p50,
-        reached=ours.p95 <= DELTA_MS,
+        met=ours.p95 <= DELTA_MS,
         values={"p50_ms": ours.p50, "p95_ms": ours.p95, "floor_p50_ms": bare.p50, "floor_p95_ms": bare.p95},
     )
 
@@ -392,10 +392,10 @@ async def _rounds(bench: Bench, folder: Path) -> Row:
     growth = max(added[1], 0.0) / max(added[0], 1e-6)
     return Row(
         what=f"turn with {count} tool rounds: CPU per added KB, late rounds relative to early ones",
-        figure=f"≤ {GROWTH:g}",
-        measured=f"{growth:.2f}: {', '.join(shown)}",
-        floor=", ".join(f"{ms:.2g}" for ms in bare) + " ms",
+        target=f"≤ {GROWTH:g}",
+        result=f"{growth:.2f}: {', '.join(shown)}",
+        baseline=", ".join(f"{ms:.2g}" for ms in bare) + " ms",
         ratio=cost[-1] / bare[-1],
-        reached=growth <= GROWTH,
+        met=growth <= GROWTH,
         values={"growth": growth, "first_ms": cost[0], "early_ms": cost[1], "late_ms": cost[2], "late_kb": size[2]},
     )

@@ -102,9 +102,9 @@ def _prefix(root: Path, turns: int) -> Row:
     bill = simulate(root, turns).bills["tiers"]
     return Row(
         what=f"share of a prompt that repeats the one before, {turns} editing turns with cache tiers",
-        measured=f"{bill.share:.1%}",
-        figure=f"≥ {PREFIX:.0%}",
-        reached=bill.share >= PREFIX,
+        result=f"{bill.share:.1%}",
+        target=f"≥ {PREFIX:.0%}",
+        met=bill.share >= PREFIX,
         values={"share": bill.share},
     )
 
@@ -123,8 +123,8 @@ def _p95(seconds: list[float]) -> float:
 def _row(what: str, measured: float, most: float, unit: str) -> Row:
     return Row(
         what=what,
-        measured=f"{measured:.3g} {unit}",
-        figure=f"≤ {most:g} {unit}",
-        reached=measured <= most,
+        result=f"{measured:.3g} {unit}",
+        target=f"≤ {most:g} {unit}",
+        met=measured <= most,
         values={unit: measured},
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import get_args
 
 import pytest
 
+from benchmarks import report
+from benchmarks.__main__ import BENCHMARKS
 from contextinfinity import errors
 from contextinfinity.vendors import VENDORS, ProviderName
 from tests.house import pages, repository, rules
@@ -30,6 +33,35 @@ def test_the_drawn_error_tree_is_the_real_one() -> None:
 def test_the_error_page_is_up_to_date() -> None:
     page = pages.ERRORS_PAGE.read_text(encoding="utf-8")
     assert page == pages.errors_page(ERRORS), "run `python -m tests.house.pages`"
+
+
+def test_the_page_of_benchmarks_is_made_from_their_results() -> None:
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(), "run `python -m benchmarks --page`"
+
+
+def test_the_page_of_benchmarks_shows_all_of_them() -> None:
+    text = (report.RESULTS / "page.md").read_text(encoding="utf-8")
+    shown = [name for line in re.findall(r"^<!-- results: (.+) -->$", text, re.M) for name in line.split()]
+    assert sorted(shown) == sorted({*BENCHMARKS, *(path.stem for path in report.RESULTS.glob("*.json"))})
+
+
+def test_every_reason_for_a_missed_target_belongs_to_a_row() -> None:
+    reasons = tomllib.loads((report.RESULTS / "missed.toml").read_text(encoding="utf-8"))
+    unknown = {key for name, rows in reasons.items() for key in {*rows} - {each.key for each in report.load(name)}}
+    assert not unknown, "results/missed.toml names rows that are not in results; rename or remove them"
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    measured = {each.what.partition(": ")[2]: each.result for each in report.load("libraries")}
+    for name, result in measured.items():
+        (row,) = re.findall(rf"^\| {re.escape(name)} \| (\S+) \| (\S+) \|", readme, re.M)
+        assert result == "append {} ms, load {} ms".format(*row)
+    shares = [round(each.values["prompt_percent"]) for each in report.load("recall") if "prompt_percent" in each.values]
+    (said,) = re.findall(
+        r"a prompt gets (\d+)% of .*?LoCoMo's .*?, (\d+)% of BEAM's .*? (\d+)% of REALTALK's", readme, re.S
+    )
+    assert [int(share) for share in said] == shares
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
