@@ -114,7 +114,7 @@ def test_what_was_left_out_is_told(cix: Cix) -> None:
 def test_the_turns_behind_a_summary_and_an_artifact_are_named_and_each_reason_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    left_out = (LeftOut(what="chunk 9", reason="a duplicate is included"),) * 2
+    left_out = (LeftOut(what="turn 9, chunk 9", reason="a duplicate is included"),) * 2
     explained = Explained(
         thread_id=new_id(),
         branch_id=new_id(),
@@ -138,7 +138,7 @@ def test_the_turns_behind_a_summary_and_an_artifact_are_named_and_each_reason_on
     assert "turns 1–5" in shown.out
     assert "artifact from turn 2, score 0.50" in shown.err
     assert "artifact from another conversation, score 0.50" in shown.err
-    assert shown.err.count("left out: chunk 9: a duplicate is included") == 1
+    assert shown.err.count("left out: turn 9, chunk 9: a duplicate is included") == 1
 
 
 @pytest.mark.req("SAFE-1", "CTX-10")

@@ -149,7 +149,8 @@ def _key(candidate: Candidate) -> Key:
 
 
 def _left(candidate: Candidate, reason: str) -> LeftOut:
-    return LeftOut(what=f"chunk {candidate.chunk.id}", reason=reason, tokens=candidate.chunk.token_est)
+    what = f"turn {candidate.turn_seq}, chunk {candidate.chunk.id}"
+    return LeftOut(what=what, reason=reason, tokens=candidate.chunk.token_est)
 
 
 def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[LeftOut]) -> Iterator[Candidate]:

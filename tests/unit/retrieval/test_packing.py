@@ -43,7 +43,7 @@ def test_the_best_go_in_first_and_the_rest_is_named() -> None:
     packed = pack(found, "Nothing that is there?", count)
     assert [piece.score for piece in packed.pieces] == [0.5, 0.4]
     assert packed.tokens == sum(count(piece.text) for piece in packed.pieces) <= TARGET
-    assert reasons(packed) == {f"chunk chunk-00{n}": "the budget of 800 tokens is used up" for n in (3, 2, 1)}
+    assert reasons(packed) == {f"turn {n}, chunk chunk-00{n}": "the budget of 800 tokens is used up" for n in (3, 2, 1)}
     assert all(line.tokens == count(prose(280, "place1")) for line in packed.left_out)
 
 
@@ -68,7 +68,7 @@ def test_borders_count() -> None:
 def test_the_same_words_go_in_once_as_the_better_one() -> None:
     packed = pack([candidate(1, "At nine.", 0.4), candidate(2, "At nine.\n", 0.6)], QUESTION, count)
     assert [piece.turn_seq for piece in packed.pieces] == [2]
-    assert reasons(packed) == {"chunk chunk-001": "a duplicate is included"}
+    assert reasons(packed) == {"turn 1, chunk chunk-001": "a duplicate is included"}
 
 
 def test_neighbouring_chunks_become_one_piece_that_says_nothing_twice() -> None:
@@ -103,7 +103,7 @@ def test_with_vectors_what_says_nearly_the_same_gives_way() -> None:
     assert [piece.turn_seq for piece in plain.pieces] == [1, 2]
     assert [piece.turn_seq for piece in diverse.pieces] == [1, 3]
     same = by_chunk(found, [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    assert "near-duplicate" in reasons(pack(found, QUESTION, count, vectors=same))["chunk chunk-002"]
+    assert "near-duplicate" in reasons(pack(found, QUESTION, count, vectors=same))["turn 2, chunk chunk-002"]
 
 
 @pytest.mark.req("RETRIEVE-12")
@@ -151,7 +151,7 @@ def test_without_a_telling_slice_its_summary_goes_in() -> None:
     assert (piece.start, piece.end) == (large.start, large.end), "what it stands for"
     packed = pack([candidate(1, replace(large, summary=""), 0.9)], QUESTION, count, room=PackingBudget(target=120))
     assert packed.pieces == ()
-    assert reasons(packed) == {"chunk chunk-001": "the budget of 120 tokens is used up"}
+    assert reasons(packed) == {"turn 1, chunk chunk-001": "the budget of 120 tokens is used up"}
 
 
 @pytest.mark.req("RETRIEVE-6")
