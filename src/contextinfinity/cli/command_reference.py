@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer.main
@@ -40,39 +40,47 @@ of an id at a terminal and the full id in a pipe.
 
 `--data-dir`, `--config`, `--json` and `--server` may also precede the command; an option after the command takes
 precedence. `cix --version` prints the version; `cix --verbose COMMAND` prints log messages to stderr.
+
+## Common options
+
+These options mean the same in every command; each command below names those that it takes.
 """
 
-_SHARED = ("user", "config", "data_dir", "as_json", "server")
+_SHARED = ("user", "config", "data_dir", "as_json", "server", "begin_new")
 _HELP = "help"
+_HEADING = ("| | meaning | default |", "| --- | --- | --- |")
 
 
 def reference() -> str:
     """Return the page, in Markdown."""
     group: Any = typer.main.get_command(app)
-    return "\n".join([_OPENING, *("\n".join(_command(name, one)) for name, one in group.commands.items())])
+    options = {one.name: one for one in group.commands["ask"].params}
+    shared = {_option(options[name]): options[name].opts[0] for name in _SHARED}
+    commands = "\n".join("\n".join(_command(name, one, shared)) for name, one in group.commands.items())
+    return "\n".join([_OPENING, *_HEADING, *shared, "", commands])
 
 
-def _command(name: str, command: Any) -> Iterator[str]:
+def _command(name: str, command: Any, shared: Mapping[str, str]) -> Iterator[str]:
     if hasattr(command, "commands"):
         for inner, one in command.commands.items():
-            yield from _command(f"{name} {inner}", one)
+            yield from _command(f"{name} {inner}", one, shared)
         return
     own = [one for one in command.params if one.name != _HELP and not getattr(one, "hidden", False)]
     arguments = [one for one in own if one.param_type_name == "argument"]
-    options = [one for one in own if one.param_type_name == "option"]
+    options = [_option(one) for one in own if one.param_type_name == "option"]
     yield f"## cix {' '.join([name, *(one.metavar for one in arguments)])}\n"
     yield f"{inspect.cleandoc(command.help or '')}\n"
-    yield "| | meaning | default |"
-    yield "| --- | --- | --- |"
-    for one in arguments:
-        yield _row(one.metavar, one)
-    for one in sorted(options, key=lambda one: one.name in _SHARED):  # its own first
-        yield _row(" ".join(filter(None, [one.opts[0], one.metavar])), one)
-    yield ""
+    if rows := [_row(one.metavar, one) for one in arguments] + [row for row in options if row not in shared]:
+        yield from (*_HEADING, *rows, "")
+    yield f"Common options: {', '.join(f'`{flag}`' for row, flag in shared.items() if row in options)}.\n"
+
+
+def _option(option: Any) -> str:
+    return _row(" ".join(filter(None, [option.opts[0], option.metavar])), option)
 
 
 def _row(name: str, parameter: Any) -> str:
-    default = "" if parameter.default in (None, False) or parameter.required else f"`{parameter.default}`"
+    default = "" if parameter.default in (None, False, "") or parameter.required else f"`{parameter.default}`"
     shown = name.replace("|", "\\|")
     return f"| `{shown}` | {parameter.help} | {default} |"
 

@@ -29,7 +29,7 @@ FOUND = 8
 
 
 class Sidebar(Vertical):
-    """Conversations, the one spoken in last first; what is typed above filters them and searches in them."""
+    """List conversations, most recently used first; the field above filters them and searches their messages."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "to_list", show=False)]
 
