@@ -40,11 +40,11 @@ conversations that were written for it. `python -m benchmarks.summary_examples` 
   that are most likely to be asked for later, of both sides.
 - **Last exchange** quotes how the folded part ended.
 
-A model writes summaries in the same form by default (`librarian.model = "auto"`); it may phrase freely, but its answer is
-checked. If it lost a binding entry (a constraint, an open question, an identifier in use) or states something that no turn
-contains, the model is called once more with the errors, and after that the rules write the summary. The budget is 2% of the model's window, 400 to 4,000 tokens, unless
-`compaction.summary_budget_tokens` says otherwise. Why it is built this way is in
-[the decision record](../decisions/0023-layered-summaries.md).
+A model writes summaries in the same form by default (`librarian.model = "auto"`); it may phrase freely, but its
+answer is checked. If it lost a binding entry (a constraint, an open question, an identifier in use) or states
+something that no turn contains, the model is called once more with the errors, and after that the rules write the
+summary. The budget is 2% of the model's window, 400 to 4,000 tokens, unless `compaction.summary_budget_tokens` says
+otherwise. Why it is built this way is in [the decision record](../decisions/0023-layered-summaries.md).
 """
 
 
