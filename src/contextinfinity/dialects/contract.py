@@ -5,7 +5,7 @@ A dialect knows nothing about threads, models or sockets, so it can be tested wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
@@ -33,6 +33,8 @@ class IncomingRequest(Struct, frozen=True, kw_only=True):
     response_format: Json = None
     """A JSON schema for the answer."""
     stream: bool = False
+    background: bool = False
+    """Whether the answer goes on when its client disconnects."""
     with_usage: bool = False
     """Whether a stream reports usage at its end."""
     end_user: str = ""
@@ -116,8 +118,8 @@ class SseWriter(Protocol):
         """
         ...
 
-    def fail(self, problem: Problem, status: int) -> bytes:
-        """Write a final error event."""
+    def fail(self, problem: Problem, status: int, said: Mapping[str, Json]) -> bytes:
+        """Write a final error event; ``said`` has the fields that the model's vendor or the client's would write."""
         ...
 
 
@@ -145,8 +147,8 @@ class Dialect(Protocol):
         """Return a writer for a streamed answer."""
         ...
 
-    def error(self, problem: Problem, status: int) -> Json:
-        """Write an error for an HTTP status."""
+    def error(self, problem: Problem, status: int, said: Mapping[str, Json]) -> Json:
+        """Write an error for an HTTP status; ``said`` has the fields that the vendor would write."""
         ...
 
     def size_error(self, size: RequestSize) -> dict[str, Json]:

@@ -185,6 +185,11 @@ class Engine(Lookup):
         running = self._running.get(turn_id)
         return running is not None and running.readers > 0
 
+    def has_shown_text(self, turn_id: TurnId) -> bool:
+        """Return whether a turn that runs in this process has shown a part of its answer."""
+        running = self._running.get(turn_id)
+        return running is not None and running.journal is not None and running.journal.durability().displayed > 0
+
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Cancel a turn, in whatever process it runs, and wait for its end."""
         if (running := self._running.get(turn_id)) is not None:

@@ -47,7 +47,7 @@ class ResentHistory:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._continuing = ThreadMatching(engine.store)
+        self._continuing = ThreadMatching(engine.store, self._stop_if_left)
         self._sent = SentMessages(engine.store)
         self._delivered: list[TurnId] = []
         self._noting: asyncio.Task[None] | None = None
@@ -99,9 +99,9 @@ class ResentHistory:
         """Cancel a turn whose client disconnected, after a grace period, unless a retry joined it or it has
         readers.
 
-        With an Idempotency-Key the turn is not cancelled: the client will ask for the answer again.
+        With an Idempotency-Key or in the background it is not: the client will ask for the answer again.
         """
-        if sent.key is None:
+        if sent.key is None and not sent.background:
             task = asyncio.create_task(self._stop_left(turn_id, owner, sent.body, seconds), name="left")
             self._left.add(task)
             task.add_done_callback(self._left.discard)
@@ -117,6 +117,15 @@ class ResentHistory:
                 await self._engine.cancel(left)
             elif left is not None:  # another, identical request that still has readers
                 await self.note_broken(left)
+
+    async def _stop_if_left(self, turn_id: TurnId) -> bool:
+        """Stop a turn at once if its client disconnected after it had read a part of the answer."""
+        if self._engine.is_watched(turn_id) or not (
+            self._engine.has_shown_text(turn_id) or await self._engine.store.prefix_hashes.is_broken(turn_id)
+        ):
+            return False
+        await self._engine.cancel(turn_id)
+        return True
 
     def note_delivered(self, turn_id: TurnId) -> None:
         """Record that a turn's request was answered, in a transaction shared with others of the same second."""

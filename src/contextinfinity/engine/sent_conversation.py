@@ -48,6 +48,8 @@ class SentConversation(Struct, frozen=True, kw_only=True):
     """Whether all messages are new: they follow ``follows``, or the end of ``thread_id``."""
     keeps: dict[str, Json] = {}
     """Metadata to store with the turn."""
+    background: bool = False
+    """Whether the answer goes on when its client disconnects."""
     is_retry: bool = False
     """Whether the client marks it as a retry of an unanswered request."""
 

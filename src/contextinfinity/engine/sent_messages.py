@@ -19,7 +19,7 @@ from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_
 from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 from contextinfinity.domain.sent_form import all_in_form
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.engine.rendered_calls import is_resent_as
+from contextinfinity.engine.resent_answers import is_resent_as, is_stopped_part
 from contextinfinity.engine.sent_conversation import HashedConversation
 from contextinfinity.engine.thread_matching import MatchTarget
 from contextinfinity.engine.trimmed_history import side_of
@@ -120,7 +120,9 @@ def differing_turns(
     count = min(len(groups), len(rows))
     for group, row in zip(groups[len(groups) - count :], rows[len(rows) - count :], strict=True):
         stored = side_of([side for _, side in group])
-        sent = next((part for part in (row, row[1:]) if part and is_resent_as(stored, side_of(part))), None)
+        is_stopped = stored.role == "assistant" and group[-1][0].outcome == "cancelled"
+        same = is_stopped_part if is_stopped else is_resent_as
+        sent = next((part for part in (row, row[1:]) if part and same(stored, side_of(part))), None)
         if sent is None:  # the client's own summary of dropped messages
             continue
         if not wanted and group[0][1].role == "assistant" and (first := group[0][0]).answer is not None:

@@ -1,7 +1,7 @@
 """Find the thread of a resent conversation, for clients that send all messages and no thread id.
 
     everything sent is stored             continue the branch, or fork it if something else follows; tool calls may
-                                          be resent as text (``rendered_calls``)
+                                          be resent as text, a stopped answer in part (``resent_answers``)
     a prefix that no model here answered  start a new thread for each question: it is a few-shot prompt
     the end of exactly one branch         continue that branch: the client dropped old messages (``trimmed_history``)
     all answers of a recent thread        continue that thread, or a branch of it (``recent_threads``)
@@ -14,8 +14,9 @@ contradicts all of its branches becomes a branch from its beginning. A single me
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from hashlib import sha256
+from typing import TypeAlias
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -26,7 +27,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone
 from contextinfinity.domain.session import IdempotencyKey, NewSession, Session
-from contextinfinity.domain.turn import SIDE, Exchange, Phase, PrefixHashes, Turn
+from contextinfinity.domain.turn import SIDE, UNFINISHED, Exchange, Phase, PrefixHashes, Turn
 from contextinfinity.engine.image_content import keep_pictures
 from contextinfinity.engine.recent_threads import (
     continued_from,
@@ -35,8 +36,8 @@ from contextinfinity.engine.recent_threads import (
     read_recent,
     with_edited_answer,
 )
-from contextinfinity.engine.rendered_calls import renders_calls
 from contextinfinity.engine.repeated_requests import all_the_same, failed_just_now, for_session
+from contextinfinity.engine.resent_answers import is_stopped_part, renders_calls
 from contextinfinity.engine.sent_conversation import HashedConversation
 from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, purpose_of
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of
@@ -46,6 +47,8 @@ from contextinfinity.prompt.tasks import goes_on
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
+StopLeft: TypeAlias = Callable[[TurnId], Awaitable[bool]]
+"""Ends a running turn if its client disconnected, and returns whether it did."""
 PAGE = 100
 MOST_HELD = 10_000
 """The maximum number of spooled turns that are remembered."""
@@ -107,8 +110,9 @@ class IncomingConversation(Struct, frozen=True, kw_only=True):
 class ThreadMatching:
     """Finds or creates the branch on which a conversation continues."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, stop_left: StopLeft) -> None:
         self._store = store
+        self._stop_left = stop_left
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
         self._held: dict[int, tuple[TurnId, int]] = {}
         """Turns that are spooled because the ledger is away, with their requests, by the prefix hash of the
@@ -219,8 +223,8 @@ class ThreadMatching:
             return MatchTarget(branch_id=held.branch_id)
         within = None if session is None else session.id
         end = await self._store.prefix_hashes.end(conversation.owner, answered, session_id=within)
-        if end is None and (rendered := await _with_calls_as_text(self._store, conversation)) is not None:
-            end = await self._store.prefix_hashes.end(conversation.owner, after(asked, rendered), session_id=within)
+        if end is None and (stored := await _resent_otherwise(self._store, conversation, self._stop_left)) is not None:
+            end = await self._store.prefix_hashes.end(conversation.owner, after(asked, stored), session_id=within)
         if end is None:
             return None
         if session is None and await self._is_opening(incoming, end):
@@ -378,12 +382,19 @@ async def _past_failures(store: Store, conversation: HashedConversation, target:
     return replace(target, is_fork=True, is_shared=True)
 
 
-async def _with_calls_as_text(store: Store, conversation: HashedConversation) -> Message | None:
-    """Return the stored answer to the last question whose tool calls the client resends as text."""
+async def _resent_otherwise(store: Store, conversation: HashedConversation, stop_left: StopLeft) -> Message | None:
+    """Return the stored answer to the last question if the client resends it with its calls as text, or in part.
+
+    A client that goes on from a part of an answer has stopped it, so a turn that still writes it ends.
+    """
     asked, sent = conversation.prefix_hashes[-1][0], conversation.exchanges[-1][1]
     for turn_id in await store.prefix_hashes.asked(conversation.owner, asked):
         turn = await store.turns.get(turn_id)
-        if turn is not None and turn.answer is not None and renders_calls(turn.answer, sent):
+        if turn is not None and turn.phase in UNFINISHED and await stop_left(turn_id):
+            turn = await store.turns.get(turn_id)
+        if turn is None or turn.answer is None:
+            continue
+        if renders_calls(turn.answer, sent) or (turn.outcome == "cancelled" and is_stopped_part(turn.answer, sent)):
             return turn.answer
     return None
 

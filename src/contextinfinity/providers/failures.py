@@ -218,6 +218,7 @@ def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: 
     kind = _kind(None, inner)
     kind = "server" if kind == "provider" else kind
     failed = _error(kind, vendor, why=_quoted(scrub(_message_of(inner), secrets)), model_id=model_id)
+    failed.upstream = {"vendor": vendor, **_upstream(None, inner, secrets, None)}
     failed.window = window_named(None, _codes(inner), inner, _message_of(inner)) if kind == "size" else None
     return failed
 

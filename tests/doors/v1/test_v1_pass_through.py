@@ -248,6 +248,39 @@ def test_an_error_of_the_vendor_reaches_its_client_as_the_vendor_sent_it(desk: D
         assert error == straight.json()["error"], (path, trouble)
 
 
+@pytest.mark.req("API-16")
+def test_an_error_after_the_first_text_is_the_vendors_own_event(desk: Desk) -> None:
+    """The last event is the one that the vendor sends straight, with its type, code and message."""
+    addresses = (desk.vendors.compatible_url, f"{desk.vendors.anthropic_url}/v1", desk.vendors.openai_url)
+    ids = dict(zip(ASKED, ("llama3.1", "claude-sonnet-4-5", "gpt-5.5"), strict=True))
+    keys = {"authorization": "Bearer sk-any", "x-api-key": "sk-any", "anthropic-version": "2023-06-01"}
+    troubles = (Trouble.status(500), Trouble.status(429), Trouble.overloaded())
+    for (path, body), address in zip(ASKED.items(), addresses, strict=True):
+        for trouble in troubles:
+            asked, told = {**body, "stream": True}, Answer(text="One two", delivery=_late(trouble))
+            desk.say(told)
+            whole = f"{address}{path.removeprefix('/v1')}"
+            straight = httpx2.post(whole, json={**asked, "model": ids[path]}, headers=keys, trust_env=False)
+            desk.say(told)
+            through = desk.server.http.post(path, json=asked, params={"user_id": str(uuid4())})
+            assert _last_error(through.text) == _last_error(straight.text), (path, trouble)
+    desk.say(Answer(text="One two", delivery=_late(Trouble.overloaded())))
+    asked = {**ASKED["/v1/chat/completions"], "model": "sonnet", "stream": True}
+    other = desk.server.http.post("/v1/chat/completions", json=asked, params={"user_id": str(uuid4())})
+    assert _last_error(other.text)["message"] == "Overloaded", "of another vendor: its message, our names"
+
+
+def _late(trouble: Trouble) -> Delivery:
+    return Delivery(error=trouble, error_after=1)
+
+
+def _last_error(stream: str) -> dict[str, Any]:
+    """Return the error in the last event of a stream, of any of the three wires."""
+    last = json.loads([line for line in stream.splitlines() if line.startswith("data: {")][-1].removeprefix("data: "))
+    error = last.get("error") or last["response"]["error"]
+    return {name: value for name, value in error.items() if name != "details"}
+
+
 @pytest.mark.req("API-16", "BUDGET-11")
 def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) -> None:
     whose = {"user_id": str(uuid4())}

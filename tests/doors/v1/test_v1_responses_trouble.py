@@ -123,6 +123,8 @@ def test_what_the_vendor_refuses_keeps_its_status_and_is_kept_as_failed(desk: De
     found = client.responses.retrieve(broken[-1].response.id)
     assert found.status == "failed"
     assert found.error is not None
+    assert found.error == broken[-1].response.error
+    assert "overloaded" in found.error.message.lower()
 
 
 @pytest.mark.req("API-16", "BUDGET-11")

@@ -195,7 +195,7 @@ def text_of(answer: httpx2.Response, *, stream: bool) -> str:
 @pytest.mark.req("API-16")
 def test_a_stream_that_its_client_left_is_stopped_unless_somebody_reads_it(tmp_path: Path, all_vendors: Aside) -> None:
     desk = Desk(tmp_path, all_vendors, more="[server]\nleave_seconds = 0.1")
-    gates = [asyncio.Event(), asyncio.Event()]
+    gates = [asyncio.Event(), asyncio.Event(), asyncio.Event()]
     desk.say(*(Answer(text="One two three.", delivery=Delivery(gate=gate, hold_after=1)) for gate in gates))
     paths = []
     with ExitStack() as reading:
@@ -209,13 +209,44 @@ def test_a_stream_that_its_client_left_is_stopped_unless_somebody_reads_it(tmp_p
                     reader = reading.enter_context(desk.server.http.stream("GET", f"{paths[0]}/stream"))
                     lines = reader.iter_lines()
                     assert any("One" in line for line in lines), "it reads"
+        asked = {"model": "gpt", "input": "Count.", "background": True, "stream": True}
+        with desk.server.http.stream("POST", "/v1/responses", json=asked) as told:
+            assert any("One" in line for line in told.iter_lines()), "it shows text before it is left"
+            background = told.headers["x-turn-id"].replace("-", "")
         wait_until(lambda: desk.server.http.get(paths[1]).json()["outcome"] == "cancelled")
         assert desk.server.http.get(paths[1]).json()["outcome"] == "cancelled"
         assert desk.server.http.get(paths[0]).json()["outcome"] is None
+        desk.vendors.release(gates[2])
+        left = f"/v1/responses/resp_{background}"
+        wait_until(lambda: desk.server.http.get(left).json()["status"] != "in_progress")
+        assert desk.server.http.get(left).json()["status"] == "completed", "in the background nobody has to read"
         desk.vendors.release(gates[0])
         assert "three" in "".join(lines)
     desk.vendors.release(gates[1])
     desk.server.stop()
+
+
+@pytest.mark.req("API-16")
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+def test_who_stops_an_answer_and_goes_on_stays_in_the_thread(desk: Desk, route: str) -> None:
+    """At once, while the model still writes: with all that was shown, a part of it, or a mark behind it."""
+    for shown in ("One two", "One", "One two\n\n[stopped by the user]"):
+        whose, gate = {"user_id": somebody()}, asyncio.Event()
+        desk.say(Answer(text="One two three.", delivery=Delivery(gate=gate, hold_after=2)), "Fine.", "Bye.")
+        field = "input" if "responses" in route else "messages"
+        body = {**WIRES[route], field: [{"role": "user", "content": "Count."}]}
+        with desk.server.http.stream("POST", route, json={**body, "stream": True}, params=whose) as told:
+            assert any("two" in line for line in told.iter_lines())
+            thread, turn = told.headers["x-thread-id"], told.headers["x-turn-id"]
+        for answer, question in ((shown, "Stop. What else?"), ("Fine.", "And then?")):
+            body[field] += [{"role": "assistant", "content": answer}, {"role": "user", "content": question}]
+            gone_on = desk.server.http.post(route, json=body, params=whose)
+            assert gone_on.headers["x-thread-id"] == thread
+            assert desk.asked[field] == body[field], "the model sees what this client had"
+        assert desk.branches(thread) == 1
+        stopped = desk.server.http.get(f"/threads/{thread}/turns/{turn}", params=whose).json()
+        assert (stopped["outcome"], stopped["text"]) == ("cancelled", "One two")
+        desk.vendors.release(gate)
 
 
 WIRES: dict[str, dict[str, Any]] = {

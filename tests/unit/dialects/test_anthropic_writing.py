@@ -190,7 +190,7 @@ def test_line_breaks_in_a_text_do_not_break_the_stream() -> None:
 def test_a_stream_that_fails_is_an_error_for_the_sdk() -> None:
     writer = DIALECT.writer(BEGUN)
     problem = Problem(code="overloaded", message="It is overloaded.", hint="Try again.")
-    data = writer.begin() + writer.text("Once") + writer.fail(problem, 503)
+    data = writer.begin() + writer.text("Once") + writer.fail(problem, 503, {})
     with pytest.raises(anthropic.APIStatusError) as caught:
         heard_stream(data)
     assert caught.value.body == {
@@ -226,7 +226,7 @@ def test_a_stream_that_fails_is_an_error_for_the_sdk() -> None:
 def test_errors_have_anthropics_shape(
     status: int, code: str, kind: str, raised: type[anthropic.APIStatusError]
 ) -> None:
-    body = DIALECT.error(Problem(code=code, message="Broken.", hint="Mend it."), status, request_id="req_1")
+    body = DIALECT.error(Problem(code=code, message="Broken.", hint="Mend it."), status, {}, request_id="req_1")
     assert (body["type"], body["request_id"]) == ("error", "req_1")
     with client(lambda request: httpx2.Response(status, json=body)) as sdk, pytest.raises(raised) as caught:
         sdk.messages.create(**ASKED)

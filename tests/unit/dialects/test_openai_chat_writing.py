@@ -175,7 +175,7 @@ def test_no_sign_in_a_text_can_end_a_line_of_the_stream() -> None:
 
 def test_an_error_in_the_middle_of_a_stream_is_one_the_sdk_raises() -> None:
     writer = OpenAIChat().writer(BEGUN, with_usage=True)
-    written = writer.fail(Problem(code="overloaded", message="It is overloaded.", hint="Try again."), 503)
+    written = writer.fail(Problem(code="overloaded", message="It is overloaded.", hint="Try again."), 503, {})
     assert written.startswith(b"data: ")
     assert written.endswith(b"\n\n")
     assert json.loads(written.removeprefix(b"data: ")) == {
@@ -199,7 +199,7 @@ def test_an_error_in_the_middle_of_a_stream_is_one_the_sdk_raises() -> None:
     ],
 )
 def test_errors_have_the_names_that_clients_look_for(code: str, status: int, kind: str, named: str) -> None:
-    told = OpenAIChat().error(Problem(code=code, message="x"), status)["error"]
+    told = OpenAIChat().error(Problem(code=code, message="x"), status, {})["error"]
     assert (told["type"], told["code"]) == (kind, named)
 
 
@@ -208,7 +208,7 @@ def test_an_error_of_reading_names_its_parameter() -> None:
         OpenAIChat().read(b'{"model":"m","messages":[{"role":"user","content":[{"type":"x"}]}]}')
     error = caught.value
     problem = Problem(code=error.code, message=error.message, hint=error.hint)
-    assert OpenAIChat().error(problem, 400)["error"]["param"] == "messages[0].content[0].type"
+    assert OpenAIChat().error(problem, 400, {})["error"]["param"] == "messages[0].content[0].type"
 
 
 def test_models_are_listed_as_the_sdk_reads_them() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from contextinfinity.dialects.anthropic import reading, writing
 from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize
@@ -38,9 +38,9 @@ class AnthropicMessages:
         """Return a writer for a streamed answer; on this API a stream always reports usage."""
         return writing.MessageWriter(begun)
 
-    def error(self, problem: Problem, status: int, *, request_id: str | None = None) -> Json:
+    def error(self, problem: Problem, status: int, said: Mapping[str, Json], *, request_id: str | None = None) -> Json:
         """Write an error; ``request_id`` is the same as in the header ``request-id``."""
-        return writing.error(problem, status, request_id)
+        return writing.error(problem, status, said, request_id)
 
     def size_error(self, size: RequestSize) -> dict[str, Json]:
         """Return the fields of the error for a request that does not fit, in Anthropic's words."""

@@ -6,7 +6,7 @@ those of the whole answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -60,11 +60,11 @@ def usage(used: Usage) -> dict[str, Json]:
     }
 
 
-def error(problem: Problem, status: int, request_id: str | None = None) -> Json:
+def error(problem: Problem, status: int, said: Mapping[str, Json], request_id: str | None = None) -> Json:
     """Write an error: the message and hint for people, and our error code for programs."""
-    said = f"{problem.message} {problem.hint}".rstrip()
-    body = {"type": _error_type(problem, status), "message": said, "details": {"error_code": problem.code}}
-    return {"type": "error", "error": body, "request_id": request_id}
+    words = f"{problem.message} {problem.hint}".rstrip()
+    body = {"type": _error_type(problem, status), "message": words, "details": {"error_code": problem.code}}
+    return {"type": "error", "error": {**body, **said}, "request_id": request_id}
 
 
 def _error_type(problem: Problem, status: int) -> str:
@@ -228,9 +228,9 @@ class MessageWriter:
         out += [_event("message_delta", delta=_stop(spoken), usage=usage(spoken.usage)), _event("message_stop")]
         return b"".join(out)
 
-    def fail(self, problem: Problem, status: int) -> bytes:
+    def fail(self, problem: Problem, status: int, said: Mapping[str, Json]) -> bytes:
         """Write a final error event."""
-        body = error(problem, status, _named("req_", self._begun.id))
+        body = error(problem, status, said, _named("req_", self._begun.id))
         return _event("error", error=body["error"], request_id=body["request_id"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize, SseWriter
 from contextinfinity.dialects.openai_chat import reading, writing
@@ -31,9 +31,9 @@ class OpenAIChat:
         """Return a writer for a streamed answer."""
         return writing.ChatWriter(begun, with_usage=with_usage)
 
-    def error(self, problem: Problem, status: int) -> Json:
-        """Write an error for an HTTP status."""
-        return writing.error(problem, status)
+    def error(self, problem: Problem, status: int, said: Mapping[str, Json]) -> Json:
+        """Write an error for an HTTP status; ``said`` has the fields that the vendor would write."""
+        return writing.error(problem, status, said)
 
     def size_error(self, size: RequestSize) -> dict[str, Json]:
         """Return the fields of the error for a request that does not fit, in OpenAI's words."""

@@ -7,7 +7,7 @@ usage if it was requested, and ``[DONE]``. Nothing follows an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -136,9 +136,9 @@ class ChatWriter:
         written.append(self._chunk(b"{}", _encode(_finish(spoken))))
         return b"".join(written)
 
-    def fail(self, problem: Problem, status: int) -> bytes:
+    def fail(self, problem: Problem, status: int, said: Mapping[str, Json]) -> bytes:
         """Write a final error event."""
-        return _event(error(problem, status))
+        return _event(error(problem, status, said))
 
     def _called(self, place: int, call: ToolUseBlock) -> bytes:
         """Write a whole call in two chunks: the tool, then its arguments."""
@@ -154,7 +154,7 @@ class ChatWriter:
         return unbroken(b'%b%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}\n\n' % body)
 
 
-def error(problem: Problem, status: int) -> Json:
+def error(problem: Problem, status: int, said: Mapping[str, Json]) -> Json:
     """Write an error. If its message starts with a path and a colon, that is the parameter."""
     path = _PATH.match(problem.message) if problem.code in ("invalid_input", "not_found") else None
     body = {
@@ -163,7 +163,7 @@ def error(problem: Problem, status: int) -> Json:
         "param": path[1] if path else None,
         "code": NOT_FOUND.get(path[1] if path else "") or CODES.get(problem.code, problem.code),
     }
-    return {"error": body}
+    return {"error": {**body, **said}}
 
 
 def size_error(size: RequestSize) -> dict[str, Json]:

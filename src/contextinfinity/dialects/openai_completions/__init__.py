@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -60,9 +60,9 @@ class OpenAICompletions:
         """Return a writer for a streamed answer."""
         return CompletionWriter(begun, with_usage=with_usage)
 
-    def error(self, problem: Problem, status: int) -> Json:
-        """Write an error for an HTTP status."""
-        return chat.error(problem, status)
+    def error(self, problem: Problem, status: int, said: Mapping[str, Json]) -> Json:
+        """Write an error for an HTTP status; ``said`` has the fields that the vendor would write."""
+        return chat.error(problem, status, said)
 
     def size_error(self, size: RequestSize) -> dict[str, Json]:
         """Return the fields of the error for a request that does not fit, in OpenAI's words."""
@@ -103,9 +103,9 @@ class CompletionWriter:
             written += self._chunk([], usage=chat.usage(spoken.usage))
         return written + b"data: [DONE]\n\n"
 
-    def fail(self, problem: Problem, status: int) -> bytes:
+    def fail(self, problem: Problem, status: int, said: Mapping[str, Json]) -> bytes:
         """Write a final error event."""
-        return chat.unbroken(b"data: " + _encode(chat.error(problem, status)) + b"\n\n")
+        return chat.unbroken(b"data: " + _encode(chat.error(problem, status, said)) + b"\n\n")
 
     def _chunk(self, choices: list[Json], **more: Json) -> bytes:
         return chat.unbroken(b"data: " + _encode({**self._shell, "choices": choices, **more}) + b"\n\n")

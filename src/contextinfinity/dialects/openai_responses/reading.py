@@ -106,7 +106,6 @@ class ResponsesRequest(Struct, frozen=True, kw_only=True):
     """The parameters that the response repeats."""
     encrypted: bool = False
     """Whether reasoning is returned in the form that the client must send back."""
-    background: bool = False
 
 
 def read(body: bytes) -> ResponsesRequest:
@@ -146,6 +145,7 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         request_options=_request_options(asked, tools),
         response_format=_format(asked),
         stream=stream,
+        background=background,
         with_usage=stream,
         end_user=end_user(asked),
         thread_id=conversation or _text_in(metadata, "thread_id") or None,
@@ -167,7 +167,6 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         tools=tools,
         echo=incoming.keeps[RESPONSE],
         encrypted=ENCRYPTED in (optional(asked, "include", lambda value: each(value, a_text)) or ()),
-        background=background,
     )
 
 

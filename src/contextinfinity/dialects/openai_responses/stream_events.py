@@ -11,7 +11,7 @@ gives the same events, so that a client can resume after the last number it rece
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -118,9 +118,9 @@ class ResponseWriter:
         written.append(self._event(f"response.{whole['status']}", response=whole))
         return b"".join(written)
 
-    def fail(self, problem: Problem, status: int) -> bytes:
+    def fail(self, problem: Problem, status: int, said: Mapping[str, Json]) -> bytes:
         """Write a final failure event."""
-        response = failed(self._spoken, self._shown, problem)
+        response = failed(self._spoken, self._shown, problem, said)
         response["output"] = list(self._items)
         if self._text:
             response["output"].append(self._named(answer_item([TextBlock(text="".join(self._text))], "incomplete")))

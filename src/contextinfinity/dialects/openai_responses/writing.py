@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -106,20 +106,20 @@ def ended(spoken: AnswerView, shown: ResponseView) -> dict[str, Json]:
     }
 
 
-def failed(spoken: AnswerView, shown: ResponseView, problem: Problem) -> dict[str, Json]:
+def failed(spoken: AnswerView, shown: ResponseView, problem: Problem, said: Mapping[str, Json]) -> dict[str, Json]:
     """Write the response of a failed or cancelled turn, with the part of the answer that was shown."""
     is_cancelled = problem.code == "cancelled"
     return {
         **shell(spoken, shown, "cancelled" if is_cancelled else "failed"),
-        "error": None if is_cancelled else error_of(problem),
+        "error": None if is_cancelled else error_of(problem, said),
         "output": output_items(spoken, shown, "incomplete"),
     }
 
 
-def error_of(problem: Problem) -> Json:
-    """Write the error of a response."""
-    code = CODES.get(problem.code, "server_error")
-    return {"code": code, "message": f"{problem.message} {problem.hint}".rstrip()}
+def error_of(problem: Problem, said: Mapping[str, Json]) -> Json:
+    """Write the error of a response; ``said`` has the fields that the vendor would write."""
+    code = said.get("code") or CODES.get(problem.code, "server_error")
+    return {"code": code, "message": said.get("message") or f"{problem.message} {problem.hint}".rstrip()}
 
 
 def output_items(spoken: AnswerView, shown: ResponseView, status: str = "completed") -> list[Item]:

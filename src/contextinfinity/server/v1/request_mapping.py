@@ -91,6 +91,7 @@ async def question_of(
         keeps=incoming.keeps,
         body=_fingerprint(request, caller, body),
         key=None if key is None else _fingerprint(request, caller, b"key " + key.encode(errors="replace")),
+        background=incoming.background,
         is_retry=request.headers.get(RETRIED, "0").strip("0").isdecimal(),
     )
     terms = Terms(

@@ -231,18 +231,14 @@ async def pieces(
         head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
         yield head + writer.end(replace(answers[0], others=tuple(answers[1:])))
     except Exception as error:
-        if writer is None:
-            if not (
-                dialect.streams_size_errors and isinstance(error, UnansweredRequest) and error.problem.code == "size"
-            ):
-                raise
-            head, writer = await _begin(question, dialect, incoming, turn)
-            words = vendor_error_fields(dialect, error.problem, error.upstream).get("message") or error.problem.message
-            yield head + writer.fail(replace(error.problem, message=words, hint=""), error.status)
-            return
+        is_size = isinstance(error, UnansweredRequest) and error.problem.code == "size"
+        if writer is None and not (is_size and dialect.streams_size_errors):
+            raise
+        head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
         if isinstance(error, Ending):
             await question.drop_in.note_broken(turn.id)
-        yield writer.fail(*_problem_of_error(error))
+        problem, status, upstream = _problem_of_error(error)
+        yield head + writer.fail(problem, status, vendor_error_fields(dialect, problem, upstream))
 
 
 def _written(writer: SseWriter, event: Delta | Reasoned | CallStreamed) -> bytes:
@@ -263,15 +259,15 @@ async def _begin(
     return writer.begin(), writer
 
 
-def _problem_of_error(error: Exception) -> tuple[Problem, int]:
-    """Return the problem of an error within a stream, after the status was sent."""
+def _problem_of_error(error: Exception) -> tuple[Problem, int, dict[str, Json]]:
+    """Return the problem of an error within a stream, its status, and what the model's vendor sent."""
     if isinstance(error, UnansweredRequest):
-        return error.problem, error.status
+        return error.problem, error.status, error.upstream
     if isinstance(error, ContextInfinityError):
         details = problem_of(error)
-        return Problem(code=details.code, message=details.detail, hint=details.hint), details.status
+        return Problem(code=details.code, message=details.detail, hint=details.hint), details.status, {}
     log.error("a stream was cut off", exc_info=error)
-    return Problem(code="error", message="The stream was cut off.", hint="Send it again."), 500
+    return Problem(code="error", message="The stream was cut off.", hint="Send it again."), 500, {}
 
 
 def _end_in(handful: list[StampedEvent]) -> FinishedTurn | None:

@@ -35,7 +35,7 @@ from contextinfinity.server.v1.response_mapping import (
 )
 from contextinfinity.server.v1.routes import LARGE, TAKES, as_json, body_of, checked_question, gives, noted
 from contextinfinity.server.v1.shapes import RequestShape
-from contextinfinity.server.v1.vendors import PREFIX
+from contextinfinity.server.v1.vendors import PREFIX, RESPONSES, vendor_error_fields
 
 routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=RequestShape)
 
@@ -53,7 +53,7 @@ async def create_response(request: Request, caller: Asking, user_id: NamedUser) 
     asked = await _asked(request, caller, body, user_id)
     question = await checked_question(request, caller, asked.incoming, body, user_id)
     dialect = OpenAIResponses(writing.ResponseView(echo=asked.echo, tools=asked.tools, encrypted=asked.encrypted))
-    if not asked.background or asked.incoming.stream:
+    if not asked.incoming.background or asked.incoming.stream:
         return noted(request, await answer(request, dialect, asked.incoming, question))
     turn, _ = await question.drop_in.begin(question.talk, question.asked)
     shown = writing.ResponseView(echo=asked.echo, tools=asked.tools)
@@ -178,4 +178,5 @@ async def _written(act: Acting, found: StoredResponse, shown: writing.ResponseVi
     try:
         return writing.ended(answer_view(answered, _model(found)), shown)
     except UnansweredRequest as error:
-        return writing.failed(partly(answered, _model(found)), shown, error.problem)
+        said = vendor_error_fields(RESPONSES, error.problem, error.upstream)
+        return writing.failed(partly(answered, _model(found)), shown, error.problem, said)

@@ -53,12 +53,11 @@ def refusal(
 ) -> Response:
     """Write what went wrong; where a vendor refused (``upstream``), in its own words and with its own names."""
     dialect = dialect_of(scope)
+    said = vendor_error_fields(dialect, problem, upstream or {})
     if dialect is ANTHROPIC:
-        body = ANTHROPIC.error(problem, status, request_id=request_id_of(scope))
+        body = ANTHROPIC.error(problem, status, said, request_id=request_id_of(scope))
     else:
-        body = dialect.error(problem, status)
-    if upstream and "error" in body:
-        body = {**body, "error": {**body["error"], **vendor_error_fields(dialect, problem, upstream)}}
+        body = dialect.error(problem, status, said)
     return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 

@@ -227,6 +227,11 @@ def note_delivered(connection: Connection, turn_ids: Sequence[TurnId]) -> None:
     connection.execute_many("note_delivered", rows)
 
 
+def is_broken(connection: Connection, turn_id: TurnId) -> bool:
+    """Return whether the connection of a turn's request broke before it was answered."""
+    return connection.one("select_broken", (pack(turn_id),)) is not None
+
+
 def join_broken(connection: Connection, owner: Owner, body: int, *, since: datetime) -> TurnId | None:
     """Return the oldest turn of this request whose connection broke since then, and clear the record of it.
 
@@ -259,6 +264,7 @@ class PrefixHashStore(StoreResource):
     end = looks(find_end)
     exchanges = looks(find_exchanges)
     asked = looks(find_asked)
+    is_broken = looks(is_broken)
     note_broken = writes(note_broken)
     note_delivered = writes(note_delivered)
     join_broken = writes(join_broken)

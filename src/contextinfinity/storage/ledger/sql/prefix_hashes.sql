@@ -105,6 +105,10 @@ SELECT branch_id, turn_seq FROM turn WHERE id = ?
 -- The connection of a turn's request broke before it was answered.
 UPDATE trail SET broken_at = :now WHERE turn_id = :turn_id AND body IS NOT NULL
 
+-- name: select_broken
+-- Whether the connection of a turn's request broke before it was answered.
+SELECT 1 FROM trail WHERE turn_id = ? AND broken_at > 0
+
 -- name: note_delivered
 -- The request of a turn was answered.
 UPDATE trail SET broken_at = NULL WHERE turn_id = ? AND broken_at IS NOT NULL

@@ -1,4 +1,6 @@
-"""Recognise an answer whose tool calls the client resends as text.
+"""Recognise an answer that the client resends in another form.
+
+A client that stops an answer sends back the part that it had received, sometimes with a mark of its own behind it.
 
 Some agents do not send tool calls back as such. They write them into the text of the answer, each in its own syntax
 (Python values, JSON, XML tags), and the results into a message of the user. Such a text is recognised by its words,
@@ -23,6 +25,12 @@ _WORD = re.compile(r"\w+")
 def is_resent_as(stored: Message, sent: Message) -> bool:
     """Return whether a sent message is a stored one: equal after normalisation, or with its calls as text."""
     return says_the_same(stored, sent) or renders_calls(stored, sent)
+
+
+def is_stopped_part(stored: Message, sent: Message) -> bool:
+    """Return whether ``sent`` is the beginning of a stopped answer, or all of it with something behind it."""
+    shown, said = plain_text(stored), plain_text(sent)
+    return bool(shown and said) and (shown.startswith(said) or said.startswith(shown))
 
 
 def renders_calls(stored: Message, sent: Message) -> bool:
