@@ -310,7 +310,7 @@ def test_a_query_that_breaks_a_rule_is_refused_and_nothing_is_made(small: Server
     problem(small.http.get(f"/threads/{mine}?{ANONYMOUS}"), 404)
 
 
-@pytest.mark.req("API-2")
+@pytest.mark.req("API-15")
 def test_a_query_that_comes_again_under_its_key_is_answered_once(server: Server) -> None:
     for given in ({}, {"session_id": str(uuid4())}, {"session_id": "none"}):
         body, key = {"query": "Hello", **given}, uuid4().hex

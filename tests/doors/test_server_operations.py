@@ -61,7 +61,7 @@ def test_a_server_that_works_says_so(server: Server) -> None:
     assert (told["status"], told["reasons"]) == ("ready", [])
 
 
-@pytest.mark.req("METRICS-1", "METRICS-3", "SAFE-6")
+@pytest.mark.req("METRICS-1", "METRICS-3")
 def test_figures_tell_what_was_answered(server: Server) -> None:
     turn = server.ask("Count me")
     server.ask("And me", model="fails")
@@ -220,7 +220,7 @@ def test_a_stream_cut_by_a_kill_is_resumed_from_any_event(own: Server) -> None:
     assert own.said(turn["thread_id"]) == ["go on"]
 
 
-@pytest.mark.req("API-2")
+@pytest.mark.req("API-2", "API-15")
 def test_a_key_is_known_after_a_kill(own: Server) -> None:
     answer = own.post("/threads/new/messages", {"content": "Hello"}, idempotency_key="k").json()
     own.restart(signal.SIGKILL)
@@ -230,7 +230,7 @@ def test_a_key_is_known_after_a_kill(own: Server) -> None:
 
 
 @two_workers
-@pytest.mark.req("API-2", "THREAD-4")
+@pytest.mark.req("API-15", "THREAD-4")
 def test_two_workers_are_one_server(many: Server) -> None:
     while len(workers_of(many)) != 2:  # they may still be starting
         pause()

@@ -400,7 +400,7 @@ def test_nobody_goes_on_from_anothers_response_or_conversation(houses: tuple[Hou
         assert house.seen() == house.before
 
 
-@pytest.mark.req("API-14", "API-2")
+@pytest.mark.req("API-14", "API-15")
 def test_a_key_that_two_users_send_names_two_requests(houses: tuple[House, House]) -> None:
     for house in houses:
         key, made = {"Idempotency-Key": uuid4().hex}, set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.doors.server import SHOWN, Server, problem, words
 
+PIXEL = b"\x89PNG\r\n\x1a\n a picture"
 TURN = {"thread_id", "branch_id", "turn_id", "turn_seq", "phase", "outcome", "text", "usage", "model", "created_at"}
 
 
@@ -110,7 +112,7 @@ def test_a_place_that_is_none_is_refused(server: Server) -> None:
     problem(server.http.get(path, headers={"Last-Event-ID": "nonsense"}), 422)
 
 
-@pytest.mark.req("API-2")
+@pytest.mark.req("API-15")
 def test_the_same_key_never_makes_two_turns(server: Server) -> None:
     key = uuid4().hex
     with ThreadPoolExecutor(8) as pool:
@@ -127,7 +129,7 @@ def test_the_same_key_never_makes_two_turns(server: Server) -> None:
         assert turn_id in again.read().decode()
 
 
-@pytest.mark.req("API-2")
+@pytest.mark.req("API-15")
 def test_a_key_names_one_request(server: Server) -> None:
     key = uuid4().hex
     assert server.post("/threads/new/messages", {"content": "Hi"}, idempotency_key=key).status_code == 200
@@ -152,8 +154,6 @@ def test_a_failed_answer_is_a_finished_turn(server: Server) -> None:
     assert events[0].data == {"code": "quota", "message": "Out of credit.", "hint": "Wait."}
 
 
-@pytest.mark.req("API-11")
-@pytest.mark.req("API-7")
 def test_a_retry_names_a_turn_of_its_own_branch(server: Server) -> None:
     mine, other = (server.http.post("/threads/new/messages", json={"content": text}).json() for text in ("a", "b"))
     said = f"/threads/{mine['thread_id']}/messages"
@@ -164,9 +164,16 @@ def test_a_retry_names_a_turn_of_its_own_branch(server: Server) -> None:
     assert server.http.post(said, json={"content": "a", "retry_of": mine["turn_id"]}).status_code == 200
 
 
+@pytest.mark.req("API-11")
 def test_content_is_a_text_or_blocks(server: Server) -> None:
-    blocks = [{"type": "text", "text": "Hello "}, {"type": "text", "text": "there"}]
-    assert "Hello there" in server.ask(blocks)["text"]  # type: ignore[arg-type]
+    assert "Hello there" in server.ask("Hello there")["text"]
+    data = base64.b64encode(PIXEL).decode()
+    image = {"type": "image", "media_type": "image/png", "source": {"type": "base64", "data": data}}
+    turn = server.ask([{"type": "text", "text": "Hello "}, {"type": "text", "text": "there"}, image])  # type: ignore[arg-type]
+    assert "Hello there" in turn["text"]
+    path = f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}"
+    assert data in server.http.get(f"{path}/context").text, "the model sees the image"
+    assert server.http.get(f"{path}/images/1").content == PIXEL
 
 
 def test_messages_are_read_in_pages_that_meet(server: Server) -> None:
@@ -227,7 +234,7 @@ def test_a_place_in_somebody_elses_list_tells_nothing_of_it(server: Server) -> N
     assert [thread["thread_id"] for thread in listed["threads"]] == [own]
 
 
-@pytest.mark.req("API-3")
+@pytest.mark.req("API-2")
 @pytest.mark.parametrize("door", ["native", "v1", "chat"])
 def test_whoever_waits_for_a_whole_answer_is_told_when_the_disk_takes_nothing(tmp_path: Path, door: str) -> None:
     server = Server(tmp_path)

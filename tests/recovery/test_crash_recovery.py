@@ -241,7 +241,7 @@ async def test_all_who_wait_behind_a_dead_worker_may_bring_its_turns_to_their_en
     assert sorted(phases(folder)) == ["Done"] * 7 + ["Failed"] * 10
 
 
-@pytest.mark.req("TURN-8", "API-3")
+@pytest.mark.req("TURN-8", "API-15")
 async def test_a_request_that_comes_again_while_its_turn_is_taken_over_does_not_begin_it_beside_its_end(
     folder: Path,
 ) -> None:

@@ -337,7 +337,7 @@ async def test_where_a_new_topic_begins_the_story_before_it_leaves_and_decisions
         assert seen.candidate.boundary_reason
 
 
-@pytest.mark.req("COMPACT-1", "TURN-10")
+@pytest.mark.req("COMPACT-1")
 async def test_a_long_backlog_folds_in_pages_and_a_model_is_asked_for_the_newest_only(tmp_path: Path) -> None:
     librarian = Watching()
     async with Desk(tmp_path, setup=Setup(ceilings=SMALL, librarian=librarian)) as desk:

@@ -236,7 +236,7 @@ async def test_asking_back_can_be_switched_off(off: str, tmp_path: Path) -> None
         assert desk.shown[-1] == ("user", "Where was he born?"), "nothing uncertain is shown"
 
 
-@pytest.mark.req("CTX-11")
+@pytest.mark.req("API-11")
 async def test_pictures_do_not_keep_a_message_from_being_followed(tmp_path: Path) -> None:
     picture = ImageBlock(media_type="image/png", source={"type": "base64", "data": "iVBORw0KGgo="})
     async with Desk(tmp_path, "Ada Lovelace was a mathematician.", setup=FOLLOWING) as desk:

@@ -121,7 +121,7 @@ async def test_a_fact_is_retrieved_while_the_background_fold_is_late(tmp_path: P
         assert PLANTED in "".join(text for _, text in desk.shown)
 
 
-@pytest.mark.req("CTX-2", "BUDGET-1")
+@pytest.mark.req("CTX-2")
 async def test_what_stands_there_word_for_word_is_not_brought_back_as_well(tmp_path: Path) -> None:
     async with Desk(tmp_path, setup=setup()) as desk:
         await desk.ask(PLANTED)

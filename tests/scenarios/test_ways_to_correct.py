@@ -86,7 +86,7 @@ async def test_what_is_over_says_nothing_of_what_nobody_knows(tmp_path: Path) ->
         assert await known(desk) == ["The user lives in Berlin."]
 
 
-@pytest.mark.req("MEMORY-4", "SAFE-1")
+@pytest.mark.req("MEMORY-4", "SAFE-9")
 async def test_only_the_first_piece_of_a_message_was_typed(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:
         await tell(desk, "I live in Berlin.")

@@ -25,6 +25,7 @@ from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import General
 from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.upkeep.examine import examine
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
@@ -345,11 +346,12 @@ async def test_what_asks_for_a_fold_gets_one(tmp_path: Path) -> None:
         assert number > 3
 
 
-@pytest.mark.req("BUDGET-8", "CTX-3")
+@pytest.mark.req("BUDGET-8", "CTX-3", "TURN-10")
 async def test_the_working_set_of_a_long_session_stays_small(tmp_path: Path) -> None:
     largest, loads = 0, sized(6, 25)  # 10,000 turns in `make proof`
     async with Desk(tmp_path) as desk:
         await desk.ask("Let us begin.")
+        await desk.engine.pin(desk.thread, "The launch code is HERON-7.")
         for load in range(loads):
             await desk.settle()
             branch = await desk.branch()
@@ -364,8 +366,12 @@ async def test_the_working_set_of_a_long_session_stays_small(tmp_path: Path) -> 
             assert plan.shrunk is None
         assert turn_seq >= 400 * loads
         assert (await desk.engine.store.turns.get(turn_id)).turn_seq == turn_seq  # type: ignore[union-attr]
+        assert "- The launch code is HERON-7." in desk.prompts[-1].system[1], "no pinned fact is lost"
         assert SUMMARY in desk.shown[0][1]
     assert largest < 50_000
+    assert examine(Settings(general=General(data_dir=str(tmp_path))), least_free=0).findings == (), (
+        "every head is valid"
+    )
 
 
 @pytest.mark.req("BUDGET-1")

@@ -17,7 +17,7 @@ from contextinfinity_testing.clients.threads import thread_of
 class RequestPromises:
     """``Conversations`` with keys; turns by themselves; ``Threads.commit``."""
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_a_request_that_comes_again_under_its_key_is_said_once(self, client: Client) -> None:
         first = await client.conversations.ask("new", "Hello", key="k")
         again = await client.conversations.ask("new", "Hello", key="k")
@@ -25,7 +25,7 @@ class RequestPromises:
         assert await said(client, first.thread_id) == ["Hello"]
         assert len(await client.threads.list()) == 1
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_many_at_once_under_one_key_hear_the_same_answer(self, client: Client) -> None:
         heard_by = await asyncio.gather(*(heard(client.conversations.send("new", "Hello", key="k")) for _ in range(8)))
         assert len({started(events).turn_id for events in heard_by}) == 1
@@ -33,7 +33,7 @@ class RequestPromises:
         assert await said(client, started(heard_by[0]).thread_id) == ["Hello"]
         assert len(await client.threads.list()) == 1
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_a_key_counts_for_its_caller_and_its_request(self, client: Client) -> None:
         first = await client.conversations.ask("lobby", "Hello", key="k")
         for thread_id, content in (("lobby", "Goodbye"), ("hall", "Hello")):

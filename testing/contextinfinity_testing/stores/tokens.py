@@ -101,7 +101,7 @@ class TokenSuite:
 class RequestSuite:
     """``Turns.accept`` of a request that comes again."""
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_a_request_that_comes_again_is_given_the_turn_it_made(self, store: Store) -> None:
         branch, other = await new_branch(store), await new_branch(store)
         first = await store.turns.accept(replace(new_turn(branch.id, "Hello"), once=once("k")))
@@ -110,7 +110,7 @@ class RequestSuite:
         assert len(await store.turns.history(branch.id)) == 1
         assert await store.turns.history(other.id) == ()
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_a_request_that_comes_again_later_is_given_the_turn_as_it_is_now(self, store: Store) -> None:
         branch = await new_branch(store)
         first = await store.turns.accept(replace(new_turn(branch.id, "Hello"), once=once("k")))
@@ -118,7 +118,7 @@ class RequestSuite:
         again = await store.turns.accept(replace(new_turn(branch.id, "Hello"), once=once("k")))
         assert (again.id, again.cancel_requested) == (first.id, True)
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_a_key_that_named_another_request_is_refused(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.turns.accept(replace(new_turn(branch.id, "Hello"), once=once("k")))
@@ -126,7 +126,7 @@ class RequestSuite:
             await store.turns.accept(replace(new_turn(branch.id, "Hello"), once=once("k", "that")))
         assert len(await store.turns.history(branch.id)) == 1
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_a_session_asked_for_again_under_its_key_is_the_one_that_was_made(self, store: Store) -> None:
         new = NewSession(owner=ANN, title="Plans", once=once("k"))
         made = await asyncio.gather(*(store.sessions.create(new) for _ in range(8)))
@@ -158,7 +158,7 @@ class RequestSuite:
         first = await store.turns.accept(new)
         assert await store.turns.accept(new) == first
 
-    @pytest.mark.req("API-2")
+    @pytest.mark.req("API-15")
     async def test_requests_of_one_key_at_the_same_time_make_one_turn(self, store: Store) -> None:
         branch = await new_branch(store)
         new = replace(new_turn(branch.id, "Hello"), once=once("k"))

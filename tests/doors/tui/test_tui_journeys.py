@@ -34,7 +34,7 @@ async def test_a_message_is_answered_and_the_header_says_where_it_stands(own_exa
         await bench.sees("* Hello buoy")
 
 
-@pytest.mark.req("TUI-2", "STREAM-3")
+@pytest.mark.req("TUI-2")
 async def test_forks_rollbacks_pins_and_found_chunks_reach_the_next_message(own_example: Path) -> None:
     async with workbench(own_example, size=(140, 45), session="demo-weather-buoy") as bench:
         await bench.sees("A weather buoy", "risk")

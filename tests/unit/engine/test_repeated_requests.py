@@ -14,7 +14,7 @@ from contextinfinity_testing.clients import suite_settings
 from contextinfinity_testing.clients.models import HANGS
 
 
-@pytest.mark.req("API-2")
+@pytest.mark.req("API-15")
 async def test_another_process_does_not_ask_the_model_for_a_request_it_did_not_take(tmp_path: Path) -> None:
     settings = suite_settings(tmp_path)
     async with open_engine(settings) as one, open_engine(settings) as two:

@@ -376,7 +376,7 @@ def test_a_message_tells_a_dozen_facts_at_most() -> None:
     assert len(told(" ".join(f"I love {chr(97 + n)}{chr(97 + n)}ing." for n in range(20)))) == 12
 
 
-@pytest.mark.req("MEMORY-4", "SAFE-1")
+@pytest.mark.req("MEMORY-4", "SAFE-9")
 @each(
     "message",
     [
