@@ -9,10 +9,11 @@ from typing import TypeVar
 import pytest
 
 from contextinfinity.domain.ids import new_id
-from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import LedgerBusy
 from contextinfinity.storage.ledger.replay import ReplayedTurn
+from contextinfinity.storage.ledger.sessions import Sessions
 from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import Spool, Spooled, written
@@ -81,4 +82,36 @@ async def test_a_ledger_that_is_away_does_not_stop_the_recovery_of_a_spool(tmp_p
     assert not await replay.retire(dead)
     assert await replay.take_blockers(dead, new_id()) == ()
     assert spool.path.exists()
+    await store.close()
+
+
+@pytest.mark.req("TURN-13", "CHATMEM-6")
+async def test_two_processes_that_replay_a_conversation_of_a_taken_id_both_find_it(tmp_path: Path) -> None:
+    """The second one begins when the first one is about to create the conversation under another id."""
+    store, branch_id, turn_id = open_store(tmp_path / "ledger.db"), new_id(), new_id()
+    taken = await store.sessions.create(NewSession(id=new_id(), owner=Owner(user_id="who took the id")))
+    spool = Spool(tmp_path, "gone")
+    session = NewSession(id=taken.id, branch_id=branch_id, owner=Owner(user_id="me"))
+    await spool.append([written(session), written(ReplayedTurn(turn_id=turn_id, new=new_turn(branch_id, "hello")))])
+    spool.close()
+    first, second = (
+        Replay(tmp_path, store, CircuitBreaker(store.held_up, lambda: None, 1.0), Spooled(), Recent()) for _ in range(2)
+    )
+
+    class Overtaken(Sessions):
+        async def create(self, new: NewSession) -> Session:
+            if new.id is None:
+                store.sessions = sessions
+                await second.run()
+            return await sessions.create(new)
+
+    sessions, store.sessions = store.sessions, Overtaken(store.database)
+    assert await first.retire("gone")
+    mine = await store.sessions.find(Owner(user_id="me"), taken.id)
+    assert mine is not None
+    assert first.moved == second.moved == {taken.id: mine.id}
+    turn = await store.turns.get(turn_id)
+    assert turn is not None
+    assert turn.session_id == mine.id
+    assert [path.name for path in tmp_path.glob("gone.*")] == [], "nothing was refused"
     await store.close()
