@@ -131,7 +131,7 @@ class _Stream:
                 await asyncio.sleep(0)
         await all_seen.wait()
         self._done(name, began)
-        await journal.finish(None)
+        journal.finish(None)
         await following
         assert seen == len(self._events) + 1
         journals.close()

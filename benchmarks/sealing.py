@@ -74,7 +74,7 @@ class _Side:
                     journal = self._journals.open(new_id(), "scripted")
                     for number in range(PIECES):
                         journal.append("text", {"text": f"piece {number} of an answer "}, 20)
-                    await journal.finish({"outcome": "completed"})
+                    journal.finish({"outcome": "completed"})
                     for verb in verbs[2:]:
                         await verb()
             self.cpu_seconds += process_time() - begin

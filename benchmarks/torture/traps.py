@@ -259,9 +259,9 @@ class GuardedJournals(JournalFolder):
             with self._trap.around("end journal"):
                 return end(payload)
 
-        async def guarded_finish(payload: Json) -> int:
+        def guarded_finish(payload: Json) -> int:
             with self._trap.around("end journal"):
-                return await finish(payload)
+                return finish(payload)
 
         vars(journal).update(append=guarded_append, end=guarded_end, finish=guarded_finish)
         return journal

@@ -291,7 +291,7 @@ async def talk(store: SqliteStore, journals: JournalFolder, branch_id: str) -> N
     journal = journals.open(step.id, "scripted")
     await store.turns.open_step(turn.id, worker.id, step)
     journal.append("delta", {"text": "Very."})
-    await journal.finish(None)
+    journal.finish(None)
     await store.turns.finalise(turn.id, worker.id, turn_end(step, "Very."))
     while (job := await store.jobs.claim(worker.id)) is not None:
         waiting = await store.turns.get(job.turn_id or "")

@@ -115,6 +115,7 @@ async def watch(
     With ``reasoning`` also the model's reasoning and its tool calls while they are streamed.
     """
     place, announced = _Place(*after), after[0] if after[1] else -1
+    counts: Durability | None = None
     if running is not None:
         running.readers += 1
     try:
@@ -126,6 +127,7 @@ async def watch(
                     announced = place.index
                     yield StampedEvent(event=_started(step))
                 async for stamped in _follow(turns, journals, turn_id, step, place):
+                    counts = stamped.event if isinstance(stamped.event, Durability) else counts
                     if reasoning or not isinstance(stamped.event, Reasoned | CallStreamed):
                         yield stamped
                 if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
@@ -139,6 +141,8 @@ async def watch(
     finally:
         if running is not None:
             running.readers -= 1
+    if counts is not None and counts.durable < counts.displayed:  # the ledger has the text
+        yield StampedEvent(event=Durability(displayed=counts.displayed, durable=counts.displayed))
     if turn.outcome == "clarification":
         plan = await turns.plan(turn.id)
         yield StampedEvent(event=Clarification.of(turn.text, plan.candidates if plan else ()))

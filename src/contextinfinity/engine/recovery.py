@@ -30,7 +30,7 @@ from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.respond import from_finished, with_counts
+from contextinfinity.engine.respond import from_finished, with_shown
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
 from contextinfinity.storage.journal import END, REASONING, JournalEntry, JournalFolder
@@ -116,7 +116,7 @@ def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[Tur
         ended = after_last_word(step, finished, entries, why)
     else:
         ended = cut_off(step, text, entries, why)
-    return with_counts(ended, shown, shown), ended.error is None
+    return with_shown(ended, shown), ended.error is None
 
 
 def after_last_word(step: Step, finished: Finished, entries: Sequence[JournalEntry], why: Problem) -> TurnEnd:

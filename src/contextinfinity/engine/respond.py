@@ -167,16 +167,16 @@ async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, 
         if attempt.rejections < SIZE_RETRIES and too_large(progress):
             attempt.refit(parts, rejected=assembled.tokens)
             await announce(parts, running, progress, attempt.rejections, TOO_LARGE)
-            closes, inputs = await end_step(running, progress), ()
+            closes, inputs = end_step(running, progress), ()
         elif (other := failed(parts, running, attempt, progress)) is not None:
             await announce(parts, running, progress, 1, other.reason)
-            closes, inputs = await end_step(running, progress), ()
+            closes, inputs = end_step(running, progress), ()
             attempt = await begin(parts, running, material, other)
         elif await run_tools(parts.setup.tools, running, progress):
             running.has_spoken = running.has_spoken or bool(progress.pieces)
             running.tools_ran = bool(progress.outputs) or (running.tools_ran and not progress.pieces)
             attempt.refit(parts)
-            closes, inputs = await end_step(running, progress), tuple(progress.outputs)
+            closes, inputs = end_step(running, progress), tuple(progress.outputs)
             attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *step_messages(progress)))
         else:
             break
@@ -308,12 +308,12 @@ async def announce(parts: Parts, running: RunningTurn, progress: StepProgress, a
     take(Retry(attempt=attempt, reason=reason, wait_seconds=0), progress, running.journal)
 
 
-async def end_step(running: RunningTurn, progress: StepProgress) -> StepEnd:
+def end_step(running: RunningTurn, progress: StepProgress) -> StepEnd:
     """End the journal of a step that is followed by another one, and return the step's end."""
     finished = progress.finished
     went_well = finished is not None and not isinstance(finished.outcome, Failed)
     ended = from_finished(finished, progress.step.id) if finished and went_well else how_it_ended(running, progress)
-    step = (await end_journal(running, ended)).step
+    step = end_journal(running, ended).step
     note_step(progress.step, step)
     assert step is not None  # noqa: S101 - both branches above set it
     return step
@@ -321,7 +321,7 @@ async def end_step(running: RunningTurn, progress: StepProgress) -> StepEnd:
 
 async def end(parts: Parts, running: RunningTurn, progress: StepProgress) -> None:
     """End the journal, then finalise the turn or mark it as failed."""
-    ended = running.noted(await end_journal(running, how_it_ended(running, progress)))
+    ended = running.noted(end_journal(running, how_it_ended(running, progress)))
     note_step(progress.step, ended.step)
     if final(ended):
         await finalise(parts, running, ended)
@@ -343,14 +343,13 @@ async def finalise(parts: Parts, running: RunningTurn, ended: TurnEnd) -> None:
     running.move(turn)
 
 
-async def end_journal(running: RunningTurn, ended: TurnEnd) -> TurnEnd:
-    """End the journal of the step; return the turn's end with the bytes shown and durable."""
+def end_journal(running: RunningTurn, ended: TurnEnd) -> TurnEnd:
+    """End the journal of the step; return the turn's end with the number of bytes shown."""
     if (journal := running.journal) is None:
         return ended
     with suppress(LedgerError):  # the following transaction stores the text anyway
-        await journal.finish({"outcome": ended.outcome, "error": msgspec.to_builtins(ended.error)})
-    counts = journal.durability()
-    return with_counts(ended, counts.displayed, counts.durable)
+        journal.finish({"outcome": ended.outcome, "error": msgspec.to_builtins(ended.error)})
+    return with_shown(ended, journal.displayed)
 
 
 def how_it_ended(running: RunningTurn, progress: StepProgress) -> TurnEnd:
@@ -398,11 +397,11 @@ def final(end: TurnEnd) -> bool:
     return end.error is None
 
 
-def with_counts(end: TurnEnd, displayed: int, durable: int) -> TurnEnd:
-    """Record how many bytes were shown, and how many of them were durable."""
+def with_shown(end: TurnEnd, shown: int) -> TurnEnd:
+    """Record how many bytes were shown; the transaction that stores them makes all of them durable."""
     if end.step is None:
         return end
-    return replace(end, step=replace(end.step, displayed_bytes=displayed, durable_bytes=durable))
+    return replace(end, step=replace(end.step, displayed_bytes=shown, durable_bytes=shown))
 
 
 async def retry_write(write: Callable[[], Awaitable[T]], pause: float = 0.1, longest: float = 5.0) -> T:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 
@@ -24,3 +25,29 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class NewNames:
+    """Makes the names of new files in a folder durable; one sync serves all files created before it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._counting = threading.Lock()
+        self._created = self._durable = 0
+
+    def add(self) -> int:
+        """Count a file that was created; return its number."""
+        with self._counting:
+            self._created += 1
+            return self._created
+
+    def is_durable(self, number: int) -> bool:
+        """Return whether the name of a file is durable."""
+        return number <= self._durable
+
+    def sync(self, number: int) -> None:
+        """Make the name of a file durable, with those of all files created before."""
+        if number > self._durable:
+            created = self._created
+            sync_folder(self._folder)
+            self._durable = max(self._durable, created)

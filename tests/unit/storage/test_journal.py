@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -28,6 +27,7 @@ from contextinfinity.errors import (
     Refused,
 )
 from contextinfinity.storage.journal import END, Journal, JournalEntry, JournalFolder, event_id, parse_event_id
+from contextinfinity.storage.journal.folder import is_written
 
 NEVER = 3_600_000.0
 
@@ -353,36 +353,35 @@ def test_what_comes_while_a_journal_closes_is_refused_and_not_lost(quiet: Journa
 
 
 @pytest.mark.req("STREAM-2")
-async def test_finishing_leaves_the_event_loop_free(quiet: JournalFolder, fsync: Fsync) -> None:
+def test_a_finished_journal_is_written_at_once_and_synced_without_waiting_for_it(
+    quiet: JournalFolder, fsync: Fsync
+) -> None:
     step = new_id()
     journal = quiet.open(step, "openai")
     journal.append("delta", "text", shown=4)
     fsync.gate.clear()
-    finishing = asyncio.create_task(journal.finish({"outcome": "completed"}))
-    while not fsync.files:
-        await asyncio.sleep(0)  # only a free loop gets here while the disk is held
+    assert journal.finish({"outcome": "completed"}) == 2
+    assert [line["event_type"] for line in map(json.loads, journal.path.read_bytes().splitlines())] == ["delta", "end"]
+    until(lambda: len(fsync.files) == 1)
     assert journal.durable == 0
     fsync.gate.set()
-    assert await finishing == 2
+    until(lambda: not is_written(journal.path))
     assert journal.durable == 4
-    assert [entry.event_type for entry in quiet.read(step)] == ["delta", "end"]
 
 
-async def test_a_finish_that_is_cancelled_is_completed(quiet: JournalFolder, fsync: Fsync) -> None:
-    step = new_id()
-    journal = quiet.open(step, "openai")
-    journal.append("delta", "text", shown=4)
-    fsync.gate.clear()
-    finishing = asyncio.create_task(journal.finish(None))
-    while not fsync.files:
-        await asyncio.sleep(0)
-    finishing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await finishing
-    fsync.gate.set()
-    while journal.durable < 4:
-        await asyncio.sleep(0)
-    assert [entry.event_type for entry in quiet.read(step)] == ["delta", "end"]
+@pytest.mark.req("STREAM-2")
+def test_one_sync_of_the_folder_serves_all_journals_that_were_opened_before_it(
+    quiet: JournalFolder, streams: Path, fsync: Fsync
+) -> None:
+    journals = [quiet.open(new_id(), "openai") for _ in range(5)]
+    made = len(fsync.folders)
+    for journal in journals:
+        journal.append("delta", "text", shown=4)
+        journal.sync()
+    assert (len(fsync.files), len(fsync.folders)) == (5, made + 1)
+    later = quiet.open(new_id(), "openai")
+    later.sync()
+    assert len(fsync.folders) == made + 2
 
 
 @pytest.mark.req("STREAM-2")
@@ -483,7 +482,7 @@ async def test_a_failure_in_the_background_is_told_to_its_journal_and_stops_no_o
     with pytest.raises(LedgerFull):
         failing.append("delta", "y")
     with pytest.raises(LedgerFull):
-        await failing.finish(None)
+        failing.finish(None)
     folder.close()
     assert failing.durable == 0
 

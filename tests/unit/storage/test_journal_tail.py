@@ -93,7 +93,7 @@ async def test_an_entry_is_seen_at_once_in_this_process(quiet: JournalFolder) ->
         journal.append("delta", number)
         await following.until(number)
         assert following.got[-1].payload == number
-    await journal.finish("over")
+    journal.finish("over")
     assert await following.payloads() == [1, 2, 3, 4, 5, "over"]
     assert [entry.seq for entry in following.got] == [1, 2, 3, 4, 5, 6]
 
@@ -107,7 +107,7 @@ async def test_following_begins_after_any_entry(quiet: JournalFolder) -> None:
     followings = [Following(quiet, step, after) for after in range(6)]
     await followings[0].until(3)
     journal.append("delta", 4)
-    await journal.finish(5)
+    journal.finish(5)
     assert [await following.payloads() for following in followings] == [
         [1, 2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5], [4, 5], [5], []
     ]  # fmt: skip
@@ -158,7 +158,7 @@ async def test_many_appends_wake_a_consumer_once(quiet: JournalFolder, monkeypat
     assert len(wakes) == 1
     await following.until(1000)
     monkeypatch.undo()
-    await journal.finish(None)
+    journal.finish(None)
     await following.task
 
 
@@ -175,7 +175,7 @@ async def test_consumers_of_different_speed_each_get_everything(quiet: JournalFo
         if number % 10 == 0:
             taken.append((await anext(slow)).payload)
     assert len(taken) == 30
-    await journal.finish("over")
+    journal.finish("over")
     taken += [entry.payload async for entry in slow]
     assert taken == await fast.payloads() == await remote.payloads()
     assert len(taken) == 301
@@ -210,7 +210,7 @@ async def test_a_long_journal_leaves_room_for_other_tasks(quiet: JournalFolder) 
     journal = quiet.open(step, "openai")
     for number in range(5000):
         journal.append("delta", number)
-    await journal.finish(None)
+    journal.finish(None)
     following = Following(quiet, step)
     seen = set()
     while not following.task.done():
@@ -239,7 +239,7 @@ async def test_a_reader_elsewhere_never_sees_half_a_line(
     await watched.aclose()
     await following.until(1)
     again = quiet.open(step, "p")
-    await again.finish("over")
+    again.finish("over")
     assert await following.payloads() == ["é漢😀", "over"]
 
 
@@ -259,7 +259,7 @@ async def test_a_follower_outlives_a_torn_end_that_is_cut_and_written_anew(
     await here.until(1)
     again = quiet.open(step, "openai")
     again.append("delta", "after")
-    await again.finish("over")
+    again.finish("over")
     assert await there.payloads() == await here.payloads() == ["before", "after", "over"]
 
 
@@ -291,7 +291,7 @@ async def test_a_journal_given_up_here_is_followed_where_it_goes_on(
         await asyncio.sleep(0)  # until the follower has looked once more and found nothing
     other = elsewhere.open(step, "openai")
     other.append("delta", "there")
-    await other.finish("over")
+    other.finish("over")
     assert await following.payloads() == ["here", "there", "over"]
 
 
@@ -341,7 +341,7 @@ async def test_what_stops_a_journal_is_told_to_its_followers(quiet: JournalFolde
     with pytest.raises(LedgerFull, match="disk is full"):
         await following.task
     with pytest.raises(LedgerFull):
-        await journal.finish(None)
+        journal.finish(None)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be counted here")
@@ -357,5 +357,5 @@ async def test_a_follower_that_leaves_lets_go_of_the_file(quiet: JournalFolder) 
     await asyncio.gather(*(following.task for following in followings), return_exceptions=True)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
     journal.append("delta", "y")
-    await journal.finish(None)
+    journal.finish(None)
     assert [len(following.got) for following in followings] == [1] * 5

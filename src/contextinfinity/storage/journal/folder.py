@@ -20,7 +20,9 @@ from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import StepId, is_id
 from contextinfinity.domain.ids import now as present
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
-from contextinfinity.storage.folders import make_private
+from contextinfinity.storage.encryption.cipher import Protection
+from contextinfinity.storage.encryption.protection import protection_of
+from contextinfinity.storage.folders import NewNames, make_private
 from contextinfinity.storage.journal.entries import END, JournalEntry, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.journal_reader import ChangeSignal, open_lines
@@ -41,9 +43,11 @@ class JournalFolder:
         self.folder = folder
         self._pace = FlushPolicy(flush_seconds=flush_ms / 1000, flush_bytes=flush_bytes, sync_seconds=fsync_ms / 1000)
         self._flusher = Flusher()
+        self._names = NewNames(folder)
         self._opening = threading.Lock()
         self._open: dict[StepId, Journal] = {}
         self._closed = False
+        self._protection: Protection | None = None
 
     def open(self, step_id: StepId, provider: str) -> Journal:
         """Create the journal of a step, or continue an unfinished one.
@@ -59,8 +63,15 @@ class JournalFolder:
             def forget() -> None:
                 self._open.pop(step_id, None)
 
-            journal = Journal(path, provider, pace=self._pace, flusher=self._flusher, on_close=forget)
-            self._open[step_id] = journal
+            journal = self._open[step_id] = Journal(
+                path,
+                provider,
+                pace=self._pace,
+                flusher=self._flusher,
+                names=self._names,
+                protection=self._protect(path),
+                on_close=forget,
+            )
             self._flusher.start()
             return journal
 
@@ -89,7 +100,8 @@ class JournalFolder:
         that this process writes. A step without a journal yields nothing. ``is_over`` is called now and then for a
         journal of another process, which may have died.
         """
-        lines = open_lines(self._path(step_id))
+        path = self._path(step_id)
+        lines = open_lines(path, self._protect(path))
         if lines is None:
             return
         bell, journal, looks, deserted, durable = ChangeSignal(), None, 0, False, -1
@@ -177,6 +189,12 @@ class JournalFolder:
             make_private(self.folder)
         except OSError as error:
             raise translate(error, wanted) from error
+
+    def _protect(self, path: Path) -> Protection:
+        """Return how the journals are sealed: a plain folder is not encrypted while a store of its data_dir is open."""
+        if self._protection is None or self._protection.is_on:
+            self._protection = protection_of(path)
+        return self._protection
 
     def _listen(self, step_id: StepId, bell: ChangeSignal, heard: Journal | None) -> Journal | None:
         """Subscribe to the journal if this process writes it, and flush it."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from contextinfinity.errors import LedgerError
+from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.journal.entries import END, JournalEntry, from_line, translate
 
@@ -27,10 +28,10 @@ class JournalReader:
     the file had been deleted.
     """
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    def __init__(self, descriptor: int, path: Path, protection: Protection | None = None) -> None:
         self._descriptor = descriptor
         self._path = path
-        self._protection = protection_of(path)
+        self._protection = protection or protection_of(path)
         self.offset = 0
         self.seq = 0
         self.behind = False
@@ -90,8 +91,8 @@ class JournalReader:
         return []
 
 
-def open_lines(path: Path) -> JournalReader | None:
-    """Open a journal for reading; None if it does not exist."""
+def open_lines(path: Path, protection: Protection | None = None) -> JournalReader | None:
+    """Open a journal for reading; None if it does not exist. ``protection`` defaults to that of its folder."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -99,7 +100,7 @@ def open_lines(path: Path) -> JournalReader | None:
     except OSError as error:
         raise translate(error, path) from error
     try:
-        return JournalReader(descriptor, path)
+        return JournalReader(descriptor, path, protection)
     except LedgerError:  # the key of its folder is missing
         os.close(descriptor)
         raise

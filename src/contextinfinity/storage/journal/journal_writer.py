@@ -1,9 +1,9 @@
 """Writes a journal: events are appended in memory and become durable shortly after.
 
 ``append`` numbers an event and keeps it in memory. It is written to the file once enough bytes wait or it
-has waited long enough, and forced onto the disk after a longer while, by the flusher's thread; only ``sync``,
-``end``, ``finish`` and ``close`` wait for the disk. What always holds: entries are numbered 1, 2, 3 … without
-a gap, across reopening too; a file has one writer; ``durable`` never exceeds ``displayed``.
+has waited long enough, and forced onto the disk after a longer while or after ``finish``, by the flusher's
+thread; only ``sync``, ``end`` and ``close`` wait for the disk. What always holds: entries are numbered 1, 2, 3 …
+without a gap, across reopening too; a file has one writer; ``durable`` never exceeds ``displayed``.
 
 A journal that failed stays failed. After a sync that failed the system may forget which bytes never reached
 the disk and report success the next time, so no later success could be believed.
@@ -11,7 +11,6 @@ the disk and report success the next time, so no later success could be believed
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import threading
@@ -24,8 +23,8 @@ from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput, LedgerBusy, LedgerClosed, LedgerError, Refused
-from contextinfinity.storage.encryption.protection import protection_of
-from contextinfinity.storage.folders import sync_folder
+from contextinfinity.storage.encryption.cipher import Protection
+from contextinfinity.storage.folders import NewNames
 from contextinfinity.storage.journal.entries import END, JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalReader
@@ -44,14 +43,23 @@ class Journal:
     """The open journal of one step. Any thread may append; ``JournalFolder.open`` makes it."""
 
     def __init__(
-        self, path: Path, provider: str, *, pace: FlushPolicy, flusher: Flusher, on_close: Callable[[], None]
+        self,
+        path: Path,
+        provider: str,
+        *,
+        pace: FlushPolicy,
+        flusher: Flusher,
+        names: NewNames,
+        protection: Protection,
+        on_close: Callable[[], None],
     ) -> None:
         self.path = path
         self.provider = provider
         self._pace = pace
         self._flusher = flusher
+        self._names = names
         self._on_close = on_close
-        self._protection = protection_of(path)
+        self._protection = protection
         # Held for moments only, so that append and flush may run on an event loop. Code that needs both locks
         # takes _syncing first; it is held while the disk works, and keeps the descriptor open meanwhile.
         self._lock = threading.Lock()
@@ -65,8 +73,8 @@ class Journal:
         self._unwritten_since: float | None = None
         self._unsynced_since: float | None = None
         self._flush_planned = self._sync_planned = False
-        self._name_durable = False
-        self._descriptor, self._seq = _open_for_appending(path)
+        self._descriptor, self._seq = _open_for_appending(path, protection)
+        self._name = names.add()
         self.synced = os.fstat(self._descriptor).st_size
         """The size of the file when it was opened or last forced onto the disk."""
 
@@ -108,15 +116,13 @@ class Journal:
             with self._lock:
                 self._check_open()
                 self._write()
-                if self._unsynced_since is None and self._name_durable:
+                if self._unsynced_since is None and self._names.is_durable(self._name):
                     return
                 shown, size = self._displayed, os.fstat(self._descriptor).st_size
                 self._unsynced_since = None
             try:
                 os.fsync(self._descriptor)
-                if not self._name_durable:  # a file is only found after a power cut if its folder knows of it
-                    sync_folder(self.path.parent)
-                    self._name_durable = True
+                self._names.sync(self._name)  # a file is only found after a power cut if its folder knows of it
             except OSError as error:
                 with self._lock:
                     raise self._fail(error) from error
@@ -130,20 +136,14 @@ class Journal:
         self.close()
         return seq
 
-    async def finish(self, payload: Json) -> int:
-        """Do what ``end`` does without blocking the event loop.
-
-        Once begun it is completed, even when the caller is cancelled meanwhile.
-        """
+    def finish(self, payload: Json) -> int:
+        """Append the last entry and write it; return its number. The flusher syncs and closes the file at once."""
         seq = self._add_end(payload)
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.close))
+        self._flusher.plan_sync(time.monotonic(), self._sync_if_due)
         return seq
 
     def close(self) -> None:
-        """Sync and close the file, also if the sync fails. Closing twice does nothing.
-
-        Without an end entry the journal stays unfinished and can be continued.
-        """
+        """Sync and close the file, also if the sync fails. Idempotent. Without an end entry it can be continued."""
         with self._lock:
             self._sealed = True  # what is added from now on might miss the disk and still be numbered
             if self._descriptor < 0:
@@ -198,6 +198,7 @@ class Journal:
                 self._check_usable()
                 seq = self._add(END, payload, 0)
                 self._sealed = True
+                self._write()
                 return seq
         except LedgerError:
             if self._failure is not None:  # its user has the error and is done with it: nothing else would close it
@@ -233,6 +234,9 @@ class Journal:
 
     def _sync_if_due(self, present: float) -> float | None:
         """Run by the flusher; takes the locks itself."""
+        if self._sealed:
+            self.close()
+            return None
         with self._lock:
             self._sync_planned = False
             if self._descriptor < 0 or self._unsynced_since is None:
@@ -285,7 +289,7 @@ class Journal:
             self._ring()
 
 
-def _open_for_appending(path: Path) -> tuple[int, int]:
+def _open_for_appending(path: Path, protection: Protection) -> tuple[int, int]:
     """Open or create a file for one writer; returns its descriptor and the number of its last whole entry.
 
     A file that another process removes before it is locked here is created again.
@@ -294,7 +298,7 @@ def _open_for_appending(path: Path) -> tuple[int, int]:
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
-                seq = _take_over(descriptor, path)
+                seq = _take_over(descriptor, path, protection)
                 if os.fstat(descriptor).st_nlink:
                     return descriptor, seq
             except BaseException:
@@ -307,13 +311,13 @@ def _open_for_appending(path: Path) -> tuple[int, int]:
         raise translate(error, path) from error
 
 
-def _take_over(descriptor: int, path: Path) -> int:
+def _take_over(descriptor: int, path: Path, protection: Protection) -> int:
     """Lock a file, truncate a torn end, and return the number of its last entry."""
     # The lock goes with the process that holds it. Two writers would number alike and cut each other's lines.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if os.fstat(descriptor).st_size == 0:
         return 0
-    lines = JournalReader(descriptor, path)
+    lines = JournalReader(descriptor, path, protection)
     while lines.next_block():
         pass
     if lines.ended:

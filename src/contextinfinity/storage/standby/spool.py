@@ -28,7 +28,7 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput, LedgerError
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
-from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.folders import NewNames, make_private, sync_folder
 from contextinfinity.storage.journal.entries import JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.journal_reader import open_lines
@@ -160,7 +160,11 @@ class Spool:
 
     def _open(self) -> Journal:
         never = FlushPolicy(flush_seconds=3600, flush_bytes=1 << 30, sync_seconds=3600)
-        return Journal(self.path, "spool", pace=never, flusher=Flusher(), on_close=lambda: None)
+        names = NewNames(self.path.parent)
+        protection = protection_of(self.path)
+        return Journal(
+            self.path, "spool", pace=never, flusher=Flusher(), names=names, protection=protection, on_close=lambda: None
+        )
 
 
 def written(record: Record) -> tuple[str, bytes]:
