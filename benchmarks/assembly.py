@@ -41,7 +41,7 @@ from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.librarian.contract import Task
 from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.prompt.assemble import Assembled, assemble
-from contextinfinity.prompt.budget import Ceilings, share_out
+from contextinfinity.prompt.budget import Ceilings, divide_window
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import Artifact, shown_turns
 from contextinfinity.storage.journal import JournalFolder
@@ -156,7 +156,7 @@ async def fold_all_but(means: Parts, branch: BranchId, kept: int) -> None:
     *older, newest = turns[: max(1, len(turns) - kept)]
     told = tuple(one for shown in shown_turns(older, newest) for one in said(shown))
     summary = await OfflineLibrarian().summarise(
-        Task(said=told, budget=share_out(128_000, Ceilings()).summary), measure.text
+        Task(said=told, budget=divide_window(128_000, Ceilings()).summary), measure.text
     )
     draft = StateDraft(branch_id=branch, reason="fold", summary=summary.text, covers_turn_seq=newest.turn_seq)
     await store.states.commit(draft, expected_head=head.id)

@@ -33,7 +33,7 @@ from contextinfinity.engine.engine_setup import Remembering
 from contextinfinity.engine.memory_editing import MemoryEditing
 from contextinfinity.engine.memory_jobs import remember_again
 from contextinfinity.engine.standing_memories import known_from, placed_texts, placeholder_session, recall
-from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.retrieval.dates import dates_mentioned
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import answer_turn, new_branch
@@ -197,7 +197,7 @@ def _chat() -> list[Row]:
     took, verdicts = Series(), list[str]()
     for said in (said for talk in talks for said in talk.said):
         with took.timed():
-            drawn = draw(said.text, said.at, dates_mentioned)
+            drawn = extract_facts(said.text, said.at, dates_mentioned)
         told = [fact for fact in drawn.facts if not fact.ends]  # what ends something counts against what is known only
         verdicts += [judged.get(_mark(said.id, fact.content), "unread") for fact in told]
     turns = len(took.seconds)
@@ -223,7 +223,7 @@ def _personas() -> Row:
     said = [" ".join(each.split()) for each in json.loads(path.read_text("utf-8"))]
     random.Random(3).shuffle(said)
     held, naive = said[6000:9000], re.compile(r"(?:I(?:'m| am| have| like| love| work| live)|My) ")
-    drawn = 100 * sum(bool(draw(each, now(), dates_mentioned).facts) for each in held) / len(held)
+    drawn = 100 * sum(bool(extract_facts(each, now(), dates_mentioned).facts) for each in held) / len(held)
     simple = 100 * sum(naive.match(each) is not None for each in held) / len(held)
     return Row(
         what=what,
@@ -242,7 +242,7 @@ def _samples() -> list[Row]:
     rows = []
     for label, figure in (("keep", "≥ 80%"), ("drop", "≤ 5%")):
         said = [words for _, verdict, words in held if verdict == label]
-        share = 100 * sum(bool(draw(each, now(), dates_mentioned).facts) for each in said) / len(said)
+        share = 100 * sum(bool(extract_facts(each, now(), dates_mentioned).facts) for each in said) / len(said)
         reached = share >= 80 if label == "keep" else share <= 5
         what = f"sentences in English, German, Spanish and Chinese to {label}: drawn"
         rows.append(Row(what=what, target=figure, result=f"{share:.1f}% of {len(said)}", met=reached,
@@ -267,7 +267,7 @@ async def _recalled(folder: Path, count: int) -> Row:
             NewMemory(owner=owner, content=fact, said_at=now(), about=f"like:{fact}", weight=3, vector=vector)
             for fact, vector in zip(facts[start : start + 500], vectors[start : start + 500], strict=True)
         ]
-        await store.memories.draw(turn.id, new)
+        await store.memories.replace_extracted(turn.id, new)
     series, session = Series(), placeholder_session(owner)
     for _ in range(200):
         question = f"What about {chance.choice(words)} and {chance.choice(words)} tonight?"

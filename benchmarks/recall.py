@@ -33,7 +33,7 @@ from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.artifacts import Need
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import RetrievalParts, Setup
-from contextinfinity.engine.history_search import bring_back
+from contextinfinity.engine.history_search import retrieve_passages
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.prompt.prompt_sections import Artifact
@@ -175,7 +175,7 @@ class Asking:
             caches=Caches(store),
         )
         need = Need(turn=turn, explicit=None, first_shown=turn.turn_seq, room=2 * max(BUDGETS), window=WINDOW)
-        return await bring_back(parts, need, [])
+        return await retrieve_passages(parts, need, [])
 
     async def _among_ten(self, asked: Asked) -> float | None:
         users = {self._ids[key] for key in self._ids if key[1] == "user"} & asked.evidence

@@ -28,7 +28,7 @@ from contextinfinity.domain.message import Role
 from contextinfinity.librarian.contract import Task, TranscriptMessage
 from contextinfinity.librarian.digest import Digest, digest, entry, parse, render
 from contextinfinity.librarian.offline_librarian import OfflineLibrarian
-from contextinfinity.text.sentences import spoken
+from contextinfinity.text.sentences import author_sentences
 from contextinfinity.text.tokens import counter_of
 
 FOLD = 25
@@ -106,7 +106,7 @@ def _last_sentences(said: Sequence[TranscriptMessage], budget: int) -> str:
     kept = []
     room = budget
     for one in reversed(said):
-        for sentence in reversed(spoken(one.text).sentences):
+        for sentence in reversed(author_sentences(one.text).sentences):
             if made := entry("fact", sentence, one.turn_seq, one.role):
                 kept.append(made)
                 room -= count(made.text)
@@ -162,7 +162,7 @@ async def _planted(talks: Sequence[Conversation], turns: int) -> list[Row]:
 def _baselines(talk: Sequence[TranscriptMessage]) -> dict[str, Digest]:
     """Return summaries of the same size: sentences by chance, and the first sentences of messages by chance."""
     rng = random.Random(3)
-    said = [(one, spoken(one.text).sentences) for one in rng.sample(talk, len(talk))]
+    said = [(one, author_sentences(one.text).sentences) for one in rng.sample(talk, len(talk))]
     each = [(one, rng.choice(sentences)) for one, sentences in said if sentences]
     first = [(one, sentences[0]) for one, sentences in said if sentences]
     return {name: parse(_filled(those)) for name, those in (("random sentences", each), ("first sentences", first))}

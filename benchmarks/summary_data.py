@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from contextinfinity.domain.message import Role
 from contextinfinity.librarian.contract import TranscriptMessage
 from contextinfinity.librarian.digest import parse
-from contextinfinity.text.sentences import before_question, spoken
+from contextinfinity.text.sentences import author_sentences, before_question
 
 DATA = Path(os.environ.get("CONTEXTINFINITY_BENCH_DATA", Path(__file__).parent.parent.parent / "shared" / "data"))
 PREPARED = Path(os.environ.get("CONTEXTINFINITY_BENCH_CACHE", DATA))
@@ -111,7 +111,7 @@ def _facts(by_id: dict[str, TranscriptMessage], asked: list[Question]) -> Iterat
     for question, answer, kind, evidence in asked:
         wanted = words(f"{question} {answer or ''}")
         for one in (by_id[name] for name in evidence if name in by_id and answer):
-            sentences = spoken(one.text).sentences or [one.text]
+            sentences = author_sentences(one.text).sentences or [one.text]
             nearest = max(sentences, key=lambda each: len(words(each) & wanted) / (len(words(each)) + 4) ** 0.5)
             yield Fact(question, str(answer), str(kind), one.turn_seq, one.role, nearest)
 

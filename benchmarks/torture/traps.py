@@ -226,9 +226,9 @@ class GuardedStore:
         self.deletions = store.deletions
         self.transfers = store.transfers
 
-    def held_up(self, *, reading: bool = False) -> float:
+    def blocked_seconds(self, *, reading: bool = False) -> float:
         """Ask the real one."""
-        return self._store.held_up(reading=reading)
+        return self._store.blocked_seconds(reading=reading)
 
     def health(self) -> StoreHealth:
         """Ask the real one."""

@@ -76,7 +76,7 @@ async def test_every_ledger_in_memory_is_empty_and_leaves_nothing_behind(
     await first.workers.enter()
     assert await second.branches.get(branch.id) is None
     assert not await first.vectors.build(), "there is no folder for its files"
-    assert (first.held_up(), first.health().status) == (0.0, "ready")
+    assert (first.blocked_seconds(), first.health().status) == (0.0, "ready")
     await first.close()
     await second.close()
     assert not any(Path().glob("*"))  # noqa: ASYNC240 - an empty folder

@@ -48,7 +48,7 @@ async def walk(store: Store, taken: list[Step]) -> None:
             ids.append((await store.memories.add(new)).id)
         elif verb == "draw":
             turn = await answer_turn(store, branches[owner].id, "hello")
-            ids += [memory.id for memory in await store.memories.draw(turn.id, [new])]
+            ids += [memory.id for memory in await store.memories.replace_extracted(turn.id, [new])]
         elif verb == "edit":
             for memory in await store.memories.read(owner, ids):
                 if await store.memories.read(owner, [memory.id]):  # the edit before may have joined it to a twin

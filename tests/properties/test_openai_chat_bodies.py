@@ -112,7 +112,7 @@ def _check_round(message: Message) -> None:
     """What is said can be written as an answer, too."""
     assert all(block.text for block in message.blocks if isinstance(block, TextBlock))
     spoken = AnswerView(id="a", model="m", created_at=datetime(2025, 1, 1, tzinfo=UTC), blocks=message.blocks)
-    made = OpenAIChat().whole(spoken)["choices"][0]["message"]
+    made = OpenAIChat().write_answer(spoken)["choices"][0]["message"]
     calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
     assert len(made.get("tool_calls", [])) == len(calls)
     msgspec.json.encode(made)
@@ -144,7 +144,7 @@ def test_arguments_that_were_written_are_read_as_what_they_were(arguments: Any) 
         return  # no number, so never kept
     call = ToolUseBlock(tool_use_id="c", name="f", input=arguments)
     spoken = AnswerView(id="a", model="m", created_at=datetime(2025, 1, 1, tzinfo=UTC), blocks=(call,))
-    message = OpenAIChat().whole(spoken)["choices"][0]["message"]
+    message = OpenAIChat().write_answer(spoken)["choices"][0]["message"]
     asked = OpenAIChat().read(written({"model": "m", "messages": [message]}))
     assert [(each.role, each.blocks) for each in asked.messages] == [("assistant", (call,))]
 

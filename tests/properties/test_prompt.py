@@ -18,7 +18,7 @@ from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
-from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, share_out
+from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, divide_window
 from contextinfinity.prompt.cutting import cut, line, shortened, without_thinking
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prompt_sections import Sections
@@ -53,7 +53,7 @@ calm = settings(max_examples=sized(12, 300), suppress_health_check=[HealthCheck.
 
 
 def sent(material: Sections, limit: int) -> Assembled:
-    frame = Frame(budget=share_out(limit, Ceilings()), abilities=ABILITIES)
+    frame = Frame(budget=divide_window(limit, Ceilings()), abilities=ABILITIES)
     return assemble(material, frame, MEASURE)
 
 
@@ -81,7 +81,7 @@ def body(name: str, prompt: Prompt) -> Json:
 @given(materials, limits)
 @calm
 def test_a_prompt_is_never_over_its_budget(material: Sections, limit: int) -> None:
-    budget = share_out(limit, Ceilings())
+    budget = divide_window(limit, Ceilings())
     told = fitting(material, limit)
     assert told.tokens <= budget.input_limit
     assert COUNTER.prompt(told.prompt) <= limit - budget.response_reserve, "as the whole request is counted"
@@ -96,7 +96,7 @@ def test_the_size_error_comes_only_where_the_words_leave_no_room(material: Secti
     front = replace(material.front, summary="", memories="")
     rounds = tuple(map(without_thinking, material.rounds))
     least = MEASURE.total(replace(material, front=front, turns=(), artifacts=(), rounds=rounds))
-    assume(least + 300 <= share_out(limit, Ceilings()).input_limit)
+    assume(least + 300 <= divide_window(limit, Ceilings()).input_limit)
     sent(material, limit)
 
 

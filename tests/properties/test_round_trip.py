@@ -271,7 +271,7 @@ class Author:
             confidence=0.25,
             span=(0, 3),
         )
-        await self.store.memories.draw(source.id, [new])
+        await self.store.memories.replace_extracted(source.id, [new])
 
     async def delete_turn(self, turn: int) -> None:
         await self.store.deletions.delete_turn(self.turn(turn).id)

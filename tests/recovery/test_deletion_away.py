@@ -37,7 +37,7 @@ def standby(folder: Path, bounds: Bounds = SOON) -> StandbyStore:
 
 async def came_back(store: StandbyStore) -> None:
     """Let everybody through to the ledger again, as a probe does."""
-    await until(lambda: store.held_up() == 0)
+    await until(lambda: store.blocked_seconds() == 0)
     store._held.writes.close()
 
 
@@ -120,7 +120,7 @@ async def test_what_landed_and_was_deleted_does_not_come_back_from_a_spool(tmp_p
     await store.close()
     spool.write_bytes(records)  # as if its process had been killed before it could remove it
     store = standby(tmp_path)
-    await store.land_left()
+    await store.replay_left_spools()
     assert await store.sessions.get(session.id) is None
     await store.close()
     assert holds(tmp_path, PRIVATE) == []

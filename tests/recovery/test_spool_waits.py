@@ -61,7 +61,7 @@ async def test_a_session_that_is_spooled_during_a_replay_lands_before_its_turns(
             own.add(ReplayedTurn(turn_id=turn_id, new=new_turn(str(second.branch_id), "hello", None)))
             return await super().through(ask, probing=probing)
 
-    writes = GrowsMeanwhile(store.held_up, lambda: None, 1.0)
+    writes = GrowsMeanwhile(store.blocked_seconds, lambda: None, 1.0)
     replay = Replay(tmp_path, store, writes, own, Recent())
     await replay.run()
     assert await store.turns.get(turn_id) is None, "its session came too late for this replay"
@@ -76,7 +76,7 @@ async def test_a_ledger_that_is_away_does_not_stop_the_recovery_of_a_spool(tmp_p
     spool = Spool(tmp_path, dead)
     await spool.append([written(ReplayedTurn(turn_id=new_id(), new=new_turn(new_id(), "hello", dead)))])
     spool.close()
-    writes = CircuitBreaker(store.held_up, lambda: None, 1.0)
+    writes = CircuitBreaker(store.blocked_seconds, lambda: None, 1.0)
     writes.open(LedgerBusy("Another process holds the ledger."))
     replay = Replay(tmp_path, store, writes, Spooled(), Recent())
     assert not await replay.retire(dead)
@@ -95,7 +95,8 @@ async def test_two_processes_that_replay_a_conversation_of_a_taken_id_both_find_
     await spool.append([written(session), written(ReplayedTurn(turn_id=turn_id, new=new_turn(branch_id, "hello")))])
     spool.close()
     first, second = (
-        Replay(tmp_path, store, CircuitBreaker(store.held_up, lambda: None, 1.0), Spooled(), Recent()) for _ in range(2)
+        Replay(tmp_path, store, CircuitBreaker(store.blocked_seconds, lambda: None, 1.0), Spooled(), Recent())
+        for _ in range(2)
     )
 
     class Overtaken(Sessions):

@@ -123,7 +123,7 @@ async def test_drawing_again_keeps_what_was_said_long_ago_and_is_still_shown(tmp
         memories, long_ago = desk.engine.store.memories, now() - timedelta(days=99)
         turn = await recorded(desk, "I live in Leeds.", long_ago)
         new = NewMemory(owner=LOCAL, content="The user lives in Leeds.", said_at=long_ago)
-        (kept,) = await memories.draw(turn, [new])
+        (kept,) = await memories.replace_extracted(turn, [new])
         await memories.placed(LOCAL, [kept.id], now())
         await desk.engine.complete_index(rebuild=True)
         assert await known(desk) == ["The user lives in Leeds."]

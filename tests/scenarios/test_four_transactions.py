@@ -160,7 +160,7 @@ async def test_a_turn_is_committed_and_indexed_before_a_model_has_extracted_memo
         await may_answer.wait()
         return await extract_offline(text, said_at)
 
-    async with Desk(tmp_path, setup=all_stages(None, Remembering(draw=extract, asks_model=True))) as desk:
+    async with Desk(tmp_path, setup=all_stages(None, Remembering(extract=extract, asks_model=True))) as desk:
         turn_id = await desk.ask("I live in Leeds.")
         await desk.until(turn_id, lambda turn: turn.phase is Phase.INDEXED)
         assert await memories(desk) == []

@@ -167,7 +167,7 @@ async def test_a_request_to_forget_reaches_an_earlier_turn_that_is_remembered_af
             await may_go_on.wait()
         return await extract_offline(text, said_at)
 
-    async with desk_in(tmp_path, draw=extract) as desk:
+    async with desk_in(tmp_path, extract=extract) as desk:
         await desk.ask("I live in Leeds. I love chess.")
         desk.thread = "new"
         forgetting = await desk.ask("Please forget that I moved to Leeds.")
@@ -186,7 +186,7 @@ async def test_a_correction_reaches_an_earlier_turn_that_is_remembered_after_it(
             await may_go_on.wait()
         return await extract_offline(text, said_at)
 
-    async with desk_in(tmp_path, draw=extract) as desk:
+    async with desk_in(tmp_path, extract=extract) as desk:
         await desk.ask("I work at Nokia. I love chess.")
         desk.thread = "new"
         correcting = await desk.ask("Nokia fired me.")

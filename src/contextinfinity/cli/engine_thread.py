@@ -138,7 +138,7 @@ async def _list_threads(settings: Settings, options: CommonOptions, limit: int) 
     store = open_standby(settings, ends_soon=True)
     try:
         with suppress(LedgerError):
-            await store.land_left()  # what was said while the ledger was away is listed too
+            await store.replay_left_spools()  # what was said while the ledger was away is listed too
         return await list_threads(store, None if options.named_user is None else options.owner, limit)
     finally:
         await store.close()

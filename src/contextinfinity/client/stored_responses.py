@@ -120,7 +120,7 @@ class StoredConversations(ClientResource):
         """
         return await self._store.turns.record(session.active_branch, exchanges)
 
-    async def go_back(self, session: Session, turn: Turn) -> Session:
+    async def remove_from(self, session: Session, turn: Turn) -> Session:
         """Remove a turn and everything after it, by continuing on a branch from before it."""
         await self._store.branches.rollback(session.active_branch, to=turn.turn_seq - 1)
         return await self._session(session.id)

@@ -29,7 +29,7 @@ class FoldLimits(Struct, frozen=True, kw_only=True):
     exchanges: int = 2
 
     @property
-    def pays(self) -> int:
+    def least_freed(self) -> int:
         """The minimum number of tokens that a fold must free."""
         return self.trigger // 4
 
@@ -75,14 +75,14 @@ def choose_cut(
     while between > 0 and _splits_tool_round(pieces, between):
         between -= 1
     inside = min(leaves, len(pieces) - 1)
-    if between == 0 and sum(piece.tokens for piece in pieces[1:inside]) >= limits.pays:
+    if between == 0 and sum(piece.tokens for piece in pieces[1:inside]) >= limits.least_freed:
         return FoldCut(leaves=inside, case="summarize")  # there is only one task, and its opening message is kept
     return FoldCut(leaves=between, case="truncate" if over else "summarize") if between else None
 
 
-def pays(pieces: Sequence[FoldableTurn], cut: FoldCut, limits: FoldLimits) -> bool:
+def frees_enough(pieces: Sequence[FoldableTurn], cut: FoldCut, limits: FoldLimits) -> bool:
     """Return whether a cut frees enough to be worth a new front."""
-    return sum(piece.tokens for piece in pieces[: cut.leaves]) >= limits.pays
+    return sum(piece.tokens for piece in pieces[: cut.leaves]) >= limits.least_freed
 
 
 def _splits_tool_round(pieces: Sequence[FoldableTurn], place: int) -> bool:
@@ -99,7 +99,7 @@ def _latest_cut(pieces: Sequence[FoldableTurn], limits: FoldLimits) -> int:
         return missing and kept <= limits.trigger // 2
 
     floor = _walk_back(pieces, needed)
-    spare_last = bool(pieces) and pieces[-1].tokens <= limits.trigger - limits.pays
+    spare_last = bool(pieces) and pieces[-1].tokens <= limits.trigger - limits.least_freed
     return min(floor, len(pieces) - 1) if spare_last else floor
 
 

@@ -162,7 +162,7 @@ class ChatLedger:
     async def open(self) -> None:
         """Open the ledger, write the spooled data of dead processes, and finish interrupted deletions."""
         self.store = await asyncio.to_thread(self._given) if callable(self._given) else self._given
-        await self._land_left()
+        await self._replay_left_spools()
         await Cleaner(self.store, self._copies).finish()
 
     async def close(self) -> None:
@@ -240,13 +240,13 @@ class ChatLedger:
 
     async def clean_up(self) -> CleanupResult:
         """Write the spooled data of dead processes, then delete what has expired."""
-        await self._land_left()
+        await self._replay_left_spools()
         return await Cleaner(self.store, self._copies).clean_up()
 
-    async def _land_left(self) -> None:
+    async def _replay_left_spools(self) -> None:
         if isinstance(self.store, StandbyStore):
             try:
-                await self.store.land_left()
+                await self.store.replay_left_spools()
             except LedgerError as error:
                 log.error("replaying the spool of another process failed; it is tried again later: %s", error)
 

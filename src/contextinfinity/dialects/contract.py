@@ -139,7 +139,7 @@ class Dialect(Protocol):
         """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         ...
 
-    def whole(self, spoken: AnswerView) -> Json:
+    def write_answer(self, spoken: AnswerView) -> Json:
         """Write a whole answer."""
         ...
 

@@ -21,7 +21,7 @@ from contextinfinity.domain.turn import Turn, TurnEnd
 from contextinfinity.engine.engine_setup import Rewriting
 from contextinfinity.engine.model_choice import asked_back, chat_notes
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.recall import PriorContext, wanted
+from contextinfinity.engine.recall import PriorContext, run_if_enabled
 from contextinfinity.engine.respond import finalise
 from contextinfinity.engine.running_turn import RunningTurn
 
@@ -69,7 +69,7 @@ async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext)
         explicit, attached = answered
         running.asked = replace(asked, attach=tuple(dict.fromkeys((*attached, *asked.attach))))
         return ResolvedMessage(explicit=explicit)
-    resolved = await wanted(
+    resolved = await run_if_enabled(
         asked.use_query_rewriter, "rewriting", recalled.missing, lambda: _resolve(rewriting, turn, recalled, before)
     )
     if resolved is None:

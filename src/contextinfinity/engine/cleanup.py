@@ -77,7 +77,7 @@ class Cleaner:
         next start removes.
         """
         deletions = self._store.deletions
-        await self._store.memories.draw(turn.id, ())
+        await self._store.memories.replace_extracted(turn.id, ())
         await self._copies.clear_turn(turn)
         _counted(await deletions.delete_turn(turn.id))
         await self._copies.clear(deletions)

@@ -102,21 +102,21 @@ class Rewriting:
 async def extract_offline(message: str, said_at: datetime) -> ExtractedMemories:
     """Extract memories from a user's message without a model."""
     await loaded(*FOR_MEMORIES)
-    from contextinfinity.memory.extraction import draw
+    from contextinfinity.memory.extraction import extract_facts
     from contextinfinity.retrieval.dates import dates_mentioned
 
     if len(message) <= AT_ONCE:
-        return draw(message, said_at, dates_mentioned)
-    return await asyncio.to_thread(draw, message, said_at, dates_mentioned)
+        return extract_facts(message, said_at, dates_mentioned)
+    return await asyncio.to_thread(extract_facts, message, said_at, dates_mentioned)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remembering:
     """The configuration of memories across conversations."""
 
-    draw: Callable[[str, datetime], Awaitable[ExtractedMemories]] = extract_offline
+    extract: Callable[[str, datetime], Awaitable[ExtractedMemories]] = extract_offline
     asks_model: bool = False
-    """Whether ``draw`` calls a model."""
+    """Whether ``extract`` calls a model."""
     expiry: timedelta = timedelta(days=90)
     """How long a memory is kept after it was last stated or shown."""
     most: int = 2000

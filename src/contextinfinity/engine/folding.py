@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pays
+from contextinfinity.compaction.policy import CONFIDENT, choose_cut, frees_enough, is_due
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
 from contextinfinity.domain.job import Job
@@ -96,7 +96,7 @@ async def fold(
     thread_id = context.head.session_id
     parts.folds.notify(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
     try:
-        made = await proposed(context) or await work_out(context, force=force)
+        made = await proposed(context) or await prepare_fold(context, force=force)
         state = None if made is None else await parts.store.states.fold(made.candidate, ends=job)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
@@ -125,7 +125,7 @@ def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> C
 async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
     """Compute a fold and store it, so that ``fold`` commits exactly this one."""
     context = await look(parts, branch_id)
-    made = None if context is None else await work_out(context, force=True)
+    made = None if context is None else await prepare_fold(context, force=True)
     if made is not None:
         await parts.store.states.propose(made.candidate)
     return made
@@ -148,11 +148,11 @@ async def is_time(here: FoldContext) -> bool:
     return is_due(here.pieces, here.limits, since=held)
 
 
-async def work_out(here: FoldContext, *, force: bool) -> Fold | None:
+async def prepare_fold(here: FoldContext, *, force: bool) -> Fold | None:
     """Choose the cut and have the turns before it summarised; return None if that is not worthwhile."""
     boundary, topic = await topic_begins(here)
     cut = choose_cut(here.pieces, here.limits, topic, most=here.committed)
-    if cut is None or not (force or pays(here.pieces, cut, here.limits)):
+    if cut is None or not (force or frees_enough(here.pieces, cut, here.limits)):
         return None
     covers = here.turns[cut.leaves - 1].turn_seq
     stays = sum(piece.tokens for piece in here.pieces[cut.leaves :])

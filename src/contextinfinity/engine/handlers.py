@@ -59,7 +59,7 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         folded = await fold(parts, job.branch_id, job=job) if parts.setup.folds else None
         return None if folded is None else JobResult(is_written=True)
 
-    async def nothing_yet(job: Job) -> None:
+    async def no_work(job: Job) -> None:
         """Finish at once: this job type has no work yet."""
 
     return {
@@ -67,7 +67,7 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         "index_turn": index,
         "remember_turn": remember,
         "fold_branch": fold_branch,
-        "reconcile_stream": nothing_yet,
+        "reconcile_stream": no_work,
     }
 
 

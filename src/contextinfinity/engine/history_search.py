@@ -102,7 +102,7 @@ class SearchOutcome:
         return candidate.score >= RARE / 2 or place_of(candidate.chunk) in self.worded
 
 
-async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+async def retrieve_passages(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
     """Return earlier passages of this lineage that are relevant now, packed by value up to the target size.
 
     Failures and omitted passages are appended to ``missing``.

@@ -102,7 +102,7 @@ class Lifecycle:
         self._unwritable = None
         self.job_runner.start()
         self._upkeep = {
-            asyncio.create_task(self._keep_house(), name="housekeeping"),
+            asyncio.create_task(self._run_periodic_cleanup(), name="housekeeping"),
             asyncio.create_task(self._keep_index(), name="indexing"),
             asyncio.create_task(self._keep_clean(), name="cleaning"),
             asyncio.create_task(preload(self._count), name="preloading"),
@@ -224,7 +224,7 @@ class Lifecycle:
 
         task.add_done_callback(over)
 
-    async def _keep_house(self) -> None:
+    async def _run_periodic_cleanup(self) -> None:
         """Every minute, and when a worker died, remove expired journals and recover the turns of dead workers.
 
         A journal is needed until its turn is settled, so none is removed after a failed recovery. If this

@@ -26,7 +26,7 @@ from contextinfinity.engine.engine_setup import Remembering
 from contextinfinity.engine.standing_memories import placed_texts
 from contextinfinity.engine.turn_cache import TextCache
 from contextinfinity.memory.memory_findings import ExtractedMemories, ForgetRequest, StatedFact
-from contextinfinity.memory.reconciling import meant, settled
+from contextinfinity.memory.reconciling import meant, reconciled
 from contextinfinity.storage.contract import Store
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.orders import neutral
@@ -81,7 +81,7 @@ async def _remember(store: Store, remembering: Remembering, answered: AnsweredTu
         if changes.forget:
             thread = changes.only_thread
             await store.memories.forget(changes.owner, changes.forget, at=changes.forget_at, thread=thread)
-        kept = len(await store.memories.draw(answered.turn.id, changes.new))
+        kept = len(await store.memories.replace_extracted(answered.turn.id, changes.new))
         if changes.based_on is None:
             break
     return kept
@@ -96,7 +96,7 @@ async def _changes(store: Store, remembering: Remembering, answered: AnsweredTur
     said_at = _said_at(answered)
     if said_at <= now() - remembering.expiry:
         return none  # too old: existing memories stay until they expire
-    drawn = await remembering.draw(_typed(turn), said_at) if turn.outcome in FINISHED else ExtractedMemories()
+    drawn = await remembering.extract(_typed(turn), said_at) if turn.outcome in FINISHED else ExtractedMemories()
     if not (drawn.facts or drawn.unwanted) or _answers_a_question(answered):
         return replace(none, new=())
     based_on = await store.memories.revision(session.owner)
@@ -152,7 +152,7 @@ async def _settled(
     if not facts:
         return []
     known = [each for each in await _near(store, session, facts) if each.id not in forgotten]
-    return [fact for each in facts if (fact := settled(each, known)) is not None]
+    return [fact for each in facts if (fact := reconciled(each, known)) is not None]
 
 
 async def _new(session: Session, facts: Sequence[StatedFact], said_at: datetime) -> list[NewMemory]:

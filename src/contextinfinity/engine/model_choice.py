@@ -83,7 +83,7 @@ def _said_before(recalled: PriorContext) -> tuple[str, ...]:
     return tuple(one.user_message.rendered_text for one in recalled.earlier[-EARLIER:])
 
 
-def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Route | None:
+def next_fallback(parts: Parts, route: Route, failed: Model, problem: Problem) -> Route | None:
     """Return the fallback route after a failure, or None; the failed model is skipped for a while."""
     from contextinfinity.routing.router import next_after
 
@@ -111,7 +111,7 @@ def _described(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMat
     measure = Measure(recalled.home.counter, cache=recalled.rendered)
     alone, front = measure.message(message), measure.text("\n".join((recalled.system, *recalled.state.pinned_facts)))
     shown = alone + front
-    if any(rule.goes_by_context for rule in parts.setup.router.rules):
+    if any(rule.depends_on_prompt_size for rule in parts.setup.router.rules):
         shown += measure.turns(shown_turns(recalled.earlier, turn, cache=recalled.rendered))
         shown += measure.text(recalled.state.summary) + measure.text(recalled.memories)
         shown += sum(artifact.tokens for artifact in material.artifacts)

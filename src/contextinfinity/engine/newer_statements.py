@@ -19,7 +19,7 @@ from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.engine.artifacts import Need
 from contextinfinity.engine.parts import Parts
 from contextinfinity.retrieval.calibration import Calibration
-from contextinfinity.retrieval.candidates import Candidate, candidate_of, spots_of
+from contextinfinity.retrieval.candidates import Candidate, candidate_of, passages_to_rank
 from contextinfinity.retrieval.chunking import ENCODING
 from contextinfinity.retrieval.packing import PackedPassage
 from contextinfinity.retrieval.superseding import may_be_outdated
@@ -136,7 +136,7 @@ def _has_content(entry: IndexedMessage) -> bool:
 
 def _passages(exchange: _ComparedExchange, older: Candidate) -> Iterator[Candidate]:
     """Yield the short messages of an exchange as passages with the value of the older one."""
-    for spot in spots_of([entry for entry in exchange.said if len(entry.text) <= LONGEST], {}):
+    for spot in passages_to_rank([entry for entry in exchange.said if len(entry.text) <= LONGEST], {}):
         yield candidate_of(spot, older.score, encoding(ENCODING).count, exact=False, lists=older.lists)
 
 

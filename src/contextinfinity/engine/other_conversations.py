@@ -46,7 +46,7 @@ async def passages_elsewhere(
     owner, text = recalled.session.owner, need.turn.user_message.rendered_text
     if owner.user_id == ANONYMOUS or parts.setup.retrieval is None or parts.setup.remembering is None:
         return ()
-    if recalled.known is None or not asks_about_user(text) or is_at_hand(text, recalled):
+    if recalled.known is None or not asks_about_user(text) or is_in_context(text, recalled):
         return ()
     wider = replace(need, scope=Scope(owner=owner, sides=("user",)), room=min(need.room, TOKENS))
     found = await run_optional("other conversations", missing, lambda: _found(parts, wider, missing))
@@ -61,7 +61,7 @@ def asks_about_user(text: str) -> bool:
     return not words.isdisjoint(_OWNING) or _RECALLING.search(text) is not None or any(word in text for word in _INSIDE)
 
 
-def is_at_hand(text: str, recalled: PriorContext) -> bool:
+def is_in_context(text: str, recalled: PriorContext) -> bool:
     """Return whether a memory or a shown turn contains most words of the question."""
     wanted = _content(text)
     known = () if recalled.known is None else (*recalled.known.asked, *recalled.known.standing)
@@ -70,10 +70,10 @@ def is_at_hand(text: str, recalled: PriorContext) -> bool:
 
 
 async def _found(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    from contextinfinity.engine.history_search import bring_back  # slow to import: word lists
+    from contextinfinity.engine.history_search import retrieve_passages  # slow to import: word lists
 
     wanted, left = _content(need.turn.user_message.rendered_text), list[LeftOut]()
-    pieces = [piece for piece in await bring_back(parts, need, left) if wanted & _content(piece.text)]
+    pieces = [piece for piece in await retrieve_passages(parts, need, left) if wanted & _content(piece.text)]
     missing += [LeftOut(what=f"another conversation: {one.what}", reason=one.reason, tokens=one.tokens) for one in left]
     return tuple([piece for piece in pieces if piece.conversation and await _is_shown(parts, need, piece)])
 
@@ -100,7 +100,7 @@ async def _still_holds(parts: Parts, owner: Owner, turn: Turn) -> bool:
     """Return whether no fact of the turn was forgotten or corrected."""
     if parts.setup.remembering is None:
         return False
-    drawn = await parts.setup.remembering.draw(turn.user_message.rendered_text, turn.created_at)
+    drawn = await parts.setup.remembering.extract(turn.user_message.rendered_text, turn.created_at)
     if drawn.unwanted:
         return False
     if not drawn.facts:

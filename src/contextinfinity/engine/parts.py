@@ -15,7 +15,7 @@ from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.running_turn import Broadcast, RunningTurn, Terms, TurnNotification
 from contextinfinity.engine.turn_cache import Caches
-from contextinfinity.prompt.budget import share_out, share_out_resent
+from contextinfinity.prompt.budget import divide_resent_window, divide_window
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
 
@@ -49,7 +49,7 @@ class Parts:
         limit, configured = model.abilities.context_limit, model.configured_window
         ceilings = replace(self.setup.ceilings, reserve=model.max_output_tokens)
         if terms is None:
-            budget = share_out(limit, ceilings)
+            budget = divide_window(limit, ceilings)
         else:
-            budget = share_out_resent(limit, ceilings, terms.request_options.max_output_tokens)
+            budget = divide_resent_window(limit, ceilings, terms.request_options.max_output_tokens)
         return budget if limit == configured else replace(budget, configured_limit=configured)

@@ -83,7 +83,7 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
         covers=recalled.state.covers_turn_seq,
         turns=shown_with_opening(recalled.opening, recalled.earlier, turn, cache=recalled.rendered),
         bridge=(recalled.opening[0].turn_seq, recalled.opening[-1].turn_seq) if recalled.opening else None,
-        artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
+        artifacts=fitting_artifacts(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
         contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
         workspace=redacted(running.asked.workspace, parts.setup.redactor),
@@ -133,7 +133,9 @@ def new_front(parts: Parts, recalled: PriorContext, turn: Turn, standing: tuple[
     )
 
 
-def the_best(artifacts: Sequence[Artifact], attached: int, most: int, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+def fitting_artifacts(
+    artifacts: Sequence[Artifact], attached: int, most: int, missing: list[LeftOut]
+) -> tuple[Artifact, ...]:
     """Keep the attachments and the best retrieved passages that fit; record the rest in ``missing``."""
     sums = list(accumulate(artifact.tokens for artifact in artifacts))
     kept = max(attached, bisect_right(sums, most))
@@ -146,7 +148,7 @@ def the_best(artifacts: Sequence[Artifact], attached: int, most: int, missing: l
 async def learn_from(parts: Parts, earlier: list[Turn], model: Model) -> None:
     """Calibrate the token counter with the input tokens reported for the model's last turn."""
     turn = earlier[-1] if earlier else None
-    if turn is None or model.counter.taught or turn.rounds or not turn.usage.input_tokens:
+    if turn is None or model.counter.is_calibrated or turn.rounds or not turn.usage.input_tokens:
         return
     if (turn.provider, turn.model) != (model.provider.name, model.model_id):
         return

@@ -33,8 +33,8 @@ from contextinfinity.errors import NotFound
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_front import PreviousFront
 from contextinfinity.prompt.prompt_sections import Artifact, RenderCache, shown_turns
-from contextinfinity.prompt.shrink import held_cuts
-from contextinfinity.prompt.tasks import goes_on, is_by_a_person
+from contextinfinity.prompt.shrink import repeated_cuts
+from contextinfinity.prompt.tasks import continues_task, is_by_a_person
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.telemetry.counters import count
@@ -99,7 +99,7 @@ class PriorContext:
         last = self.last
         if self.terms is None or last is None or not last.same_branch or last.plan.shrunk is None:
             return None
-        cuts = held_cuts(last.plan.shrunk)
+        cuts = repeated_cuts(last.plan.shrunk)
         cuts = cuts if cuts.lines_to > self.state.covers_turn_seq else replace(cuts, lines_to=0)
         return cuts if cuts.touches_front else None
 
@@ -135,7 +135,7 @@ async def needs_fold(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
 
 def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
     """Return whether the turns fit into a request to the branch's model, or to any model if a rule depends on size."""
-    by_context = any(rule.goes_by_context for rule in parts.setup.router.rules)
+    by_context = any(rule.depends_on_prompt_size for rule in parts.setup.router.rules)
     models = parts.models.by_name.values() if by_context else (recalled.home,)
     terms, earlier = recalled.terms, recalled.earlier
     limit = max(parts.budget_of(model, terms).input_limit for model in models)
@@ -157,7 +157,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
     running.before = just_before(turn, earlier)
     last, home = await before_this(parts, session, earlier, turn)
     only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
-    known = await wanted(
+    known = await run_if_enabled(
         running.asked.use_memory, "memory", missing, lambda: known_to(parts.store.memories, parts.setup, session, turn)
     )
     recalled = PriorContext(
@@ -174,7 +174,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
         opening=() if only_sent else await opening_of(parts, turn, state, earlier),
         has_more=await has_more(parts, turn, state, earlier),
         terms=running.asked.terms,
-        continues_task=goes_on(turn.user_message),
+        continues_task=continues_task(turn.user_message),
     )
     if (unread := recalled.unread(turn)) is not None:
         reason = "larger than the model's window; not folded yet"
@@ -188,8 +188,8 @@ async def state_and_earlier_turns(parts: Parts, running: RunningTurn) -> tuple[S
     """
     state, terms = await parts.store.states.head(running.turn.branch_id), running.asked.terms
     if terms is None or terms.only_last is None:
-        return state, *await settled_before(parts, running, state.covers_turn_seq)
-    turns, rendered = await settled_before(parts, running, 0)
+        return state, *await read_earlier_turns(parts, running, state.covers_turn_seq)
+    turns, rendered = await read_earlier_turns(parts, running, 0)
     earlier = [turn for turn in turns if turn.phase is not Phase.FAILED]
     sent = earlier[max(0, len(earlier) - terms.only_last) :]
     covers = sent[0].turn_seq - 1 if sent else running.turn.turn_seq - 1
@@ -199,7 +199,7 @@ async def state_and_earlier_turns(parts: Parts, running: RunningTurn) -> tuple[S
 async def opening_of(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> tuple[Turn, ...]:
     """If the first shown turn continues a task, read the turn that opened it and the last turn that is not shown."""
     first = earlier[0] if earlier else turn
-    if not state.covers_turn_seq or not goes_on(first.user_message):
+    if not state.covers_turn_seq or not continues_task(first.user_message):
         return ()
     last, before = list[Turn](), first.turn_seq
     while page := await parts.store.turns.history(turn.branch_id, limit=NEAR, before=before):
@@ -238,7 +238,7 @@ def largest_window(parts: Parts) -> int:
     return max(model.abilities.context_limit for model in parts.models.by_name.values())
 
 
-async def settled_before(parts: Parts, running: RunningTurn, covers: int) -> tuple[list[Turn], RenderCache]:
+async def read_earlier_turns(parts: Parts, running: RunningTurn, covers: int) -> tuple[list[Turn], RenderCache]:
     """Read the earlier turns; wait for those that are still running on the parent branch, unless cancelled."""
     room = largest_window(parts) * FAR_TOO_MANY
     while True:
@@ -320,12 +320,12 @@ async def retrieved_artifacts(parts: Parts, need: Need, missing: list[LeftOut]) 
         return tuple(sorted(await found(need.turn, need.explicit), key=lambda artifact: -artifact.score))
     if parts.setup.retrieval is None or need.first_shown <= 1 or need.room <= 0:
         return ()
-    from contextinfinity.engine.history_search import bring_back  # slow to import: word lists
+    from contextinfinity.engine.history_search import retrieve_passages  # slow to import: word lists
 
-    return await bring_back(parts, need, missing)
+    return await retrieve_passages(parts, need, missing)
 
 
-async def wanted(is_so: bool, stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
+async def run_if_enabled(is_so: bool, stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
     """Run an optional stage, unless the caller disabled it; either way ``missing`` records an omission."""
     if is_so:
         return await run_optional(stage, missing, work)

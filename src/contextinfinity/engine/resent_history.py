@@ -215,10 +215,10 @@ class ResentHistory:
         if place.side:
             await self._note_compaction(turn, place)
         elif incoming.beside is None:
-            await self._go_on_there(turn)
+            await self._activate_branch(turn)
         return turn
 
-    async def _go_on_there(self, turn: Turn) -> None:
+    async def _activate_branch(self, turn: Turn) -> None:
         """Activate the branch of the newest message, which people expect to see when they open the thread."""
         sessions = self._engine.store.sessions
         with suppress(LedgerError, NotFound):  # only affects the display

@@ -38,7 +38,7 @@ from contextinfinity.domain.turn import (
     TurnOutcome,
 )
 from contextinfinity.engine.configured_models import Model
-from contextinfinity.engine.model_choice import chat_notes, has, instead
+from contextinfinity.engine.model_choice import chat_notes, has, next_fallback
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, prepare
 from contextinfinity.engine.recall import PriorContext
@@ -50,7 +50,7 @@ from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, Provid
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.render import render_rounds
-from contextinfinity.prompt.tasks import goes_on
+from contextinfinity.prompt.tasks import continues_task
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turn_metrics import note_step
 
@@ -107,7 +107,7 @@ class Attempt:
         if rejected is not None:
             self.limit = 0 if self.rejections == SIZE_RETRIES else min(self.limit, rejected * SMALLER // 100)
 
-    def put_together(self, texts: TextCache) -> Assembled:
+    def assemble_within_limit(self, texts: TextCache) -> Assembled:
         """Build a prompt within the limit, and its plan; a workspace section without all its files is stored."""
         reason = None if self.sections.rounds else self.prepared.reason
         frame, measure = self.prepared.frame, self.prepared.measure
@@ -149,10 +149,10 @@ async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, 
     inputs: tuple[ToolOutputItem, ...] = ()
     while True:
         try:
-            assembled = attempt.put_together(parts.caches.texts)
+            assembled = attempt.assemble_within_limit(parts.caches.texts)
             if not running.steps and await folding_is_behind(parts, running, assembled):
                 attempt.prepared = with_fewer_turns(attempt.prepared)
-                assembled = attempt.put_together(parts.caches.texts)
+                assembled = attempt.assemble_within_limit(parts.caches.texts)
             if assembled.plan.shrink_steps:
                 log.info("turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps))
             progress = await ask(parts, running, attempt.model, assembled, closes, inputs)
@@ -237,7 +237,7 @@ def fallback_route(parts: Parts, running: RunningTurn, attempt: Attempt, problem
     """
     if running.rounds or running.cancelled.is_set():
         return None
-    return instead(parts, attempt.route, attempt.model, problem)
+    return next_fallback(parts, attempt.route, attempt.model, problem)
 
 
 async def folding_is_behind(parts: Parts, running: RunningTurn, assembled: Assembled) -> bool:
@@ -287,7 +287,7 @@ def lines_are_many(plan: Plan, recalled: PriorContext) -> bool:
     if plan.shrunk is None or not plan.shrunk.lines_to:
         return False
     left = [turn for turn in recalled.earlier if turn.turn_seq <= plan.shrunk.lines_to]
-    opened = [turn.turn_seq for turn in left if not goes_on(turn.user_message)]
+    opened = [turn.turn_seq for turn in left if not continues_task(turn.user_message)]
     return len(opened) > 1 or len(left) > MANY_LINES
 
 

@@ -119,7 +119,7 @@ async def ask(
 
     running.journal = None
     _, progress.interrupted = await until_done_or_cancelled(running, listen(model, written, progress, show))
-    await settled(opened)
+    await await_write(opened)
     running.steps.append(step.id)
     return progress
 
@@ -177,7 +177,7 @@ def _accounted(parts: Parts, assembled: Assembled, written: EncodedRequest) -> P
     )
 
 
-async def settled(writing: asyncio.Task[Turn]) -> Turn:
+async def await_write(writing: asyncio.Task[Turn]) -> Turn:
     """Wait for a write even if this task is cancelled: the caller must know whether it was committed."""
     try:
         return await asyncio.shield(writing)

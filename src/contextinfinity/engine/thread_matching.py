@@ -43,7 +43,7 @@ from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, pu
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of
 from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.prompt.prompt_sections import WHOLE, as_sent_field
-from contextinfinity.prompt.tasks import goes_on
+from contextinfinity.prompt.tasks import continues_task
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
@@ -174,7 +174,7 @@ class ThreadMatching:
         if (
             target.branch_id is None
             or target.follows is None
-            or not (incoming.side or goes_on(incoming.conversation.message))
+            or not (incoming.side or continues_task(incoming.conversation.message))
         ):
             return target
         if target.retry_of is not None:
@@ -183,7 +183,7 @@ class ThreadMatching:
             before = [*await self._store.turns.history(target.branch_id, limit=1, before=target.follows + 1)]
         last = before[-1] if before else None
         purpose = purpose_of(last)
-        if target.retry_of is not None or goes_on(incoming.conversation.message):
+        if target.retry_of is not None or continues_task(incoming.conversation.message):
             return replace(target, side=purpose or "")
         if purpose is not None or incoming.side is None or incoming.session is not None:
             return target  # the whole conversation has this instruction, or the client names the thread

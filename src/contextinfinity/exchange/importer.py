@@ -233,7 +233,7 @@ class _Import:
         except (InvalidInput, AccessDenied) as error:
             self.totals.bad(tally, entry.line, error.message, entry.file)
             return
-        tally.goes_to(session)
+        tally.use_conversation(session)
         self.totals.count(tally, count if made else 0, 0 if made else count)
 
     async def _add_conversation(self, entry: ImportRecord, conversation: ExportedConversation) -> None:
@@ -245,7 +245,7 @@ class _Import:
             return
         try:
             session = await self._session_of(conversation)
-            tally.goes_to(session)
+            tally.use_conversation(session)
             for body, media_type in conversation.blobs.values():
                 await self._store.contents.keep_blob(body() if callable(body) else body, media_type)
             added = 0
@@ -282,7 +282,7 @@ class _Import:
             tally = self._by_thread.setdefault(session.id, self._tally_named(name))
             if tally is not self._tally_named(name):
                 tally.merge(self._tally_named(name))
-            tally.goes_to(session)
+            tally.use_conversation(session)
             self._tallies[name] = tally
 
     def _tally_named(self, key: Key) -> ConversationTally:
@@ -300,7 +300,9 @@ class _Import:
     async def _add_messages(self, tally: ConversationTally, numbered: Sequence[tuple[int, ImportedMessage]]) -> None:
         """Add messages to one conversation; those whose id belongs to another text are reported."""
         imported = [each for _, each in numbered]
-        branch_id = tally.branch_id or tally.goes_to(await self._find_or_create_by_beginning(imported[:COMPARED]))
+        branch_id = tally.branch_id or tally.use_conversation(
+            await self._find_or_create_by_beginning(imported[:COMPARED])
+        )
         arrived = await _retry_while_busy(partial(self._store.imports.add, branch_id, imported))
         self.totals.count(tally, arrived.added, arrived.skipped)
         clashing = set(arrived.clashing)

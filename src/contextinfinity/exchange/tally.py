@@ -27,7 +27,7 @@ class ConversationTally:
         self.unlisted = 0
         self.unlisted_from = 0
 
-    def goes_to(self, session: Session | SessionTransfer) -> BranchId:
+    def use_conversation(self, session: Session | SessionTransfer) -> BranchId:
         """Set the conversation of the ledger that the messages are added to, and return its active branch."""
         self.thread_id, self.branch_id, self.title = session.id, session.active_branch, session.title
         return session.active_branch

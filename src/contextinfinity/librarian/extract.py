@@ -22,7 +22,7 @@ from contextinfinity.text.content_words import STOP_WORDS, content_words
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.own_words import READ
 from contextinfinity.text.plain_prose import plain_prose
-from contextinfinity.text.sentences import asks, reported, spoken
+from contextinfinity.text.sentences import asks, author_sentences, reported
 
 PER_MESSAGE = 2
 """The maximum number of notes of a message, besides up to twice as many binding entries."""
@@ -100,7 +100,7 @@ async def _read_message(one: TranscriptMessage, asked: _Asked, reading: Extracte
             made.append((score(text, words, place, total), kind, text))
         if place % 16 == 15:
             await pause()
-    joined = asked.hear(one, readable=not orders)
+    joined = asked.add_message(one, readable=not orders)
     answered = any(each.entry.turn_seq == one.turn_seq and each.entry.who == one.role for each in joined)
     for value, kind, text in _best(made):
         if not (answered and kind == "fact") and (each := entry(kind, text, one.turn_seq, one.role)):
@@ -110,7 +110,7 @@ async def _read_message(one: TranscriptMessage, asked: _Asked, reading: Extracte
 
 def _certain(one: TranscriptMessage) -> list[str]:
     """Return the sentences of a message that can bind."""
-    return spoken(one.text if one.role == "assistant" else plain_prose(one.text)).sentences
+    return author_sentences(one.text if one.role == "assistant" else plain_prose(one.text)).sentences
 
 
 def _best(made: list[tuple[float, Kind, str]]) -> list[tuple[float, Kind, str]]:
@@ -164,7 +164,7 @@ class _Asked:
         self._open: list[SummaryEntry] = []
         self._last: tuple[TranscriptMessage, bool] | None = None
 
-    def hear(self, one: TranscriptMessage, *, readable: bool) -> list[ScoredStatement]:
+    def add_message(self, one: TranscriptMessage, *, readable: bool) -> list[ScoredStatement]:
         """Process a message that may answer an earlier question; return answers joined with their questions.
 
         Nothing is taken from a message that is not ``readable``.
@@ -177,7 +177,7 @@ class _Asked:
         if before is not None:
             made = _joined(before, one)
             if one.role == "assistant" and readable and PHRASES["unknown"].search(one.text):
-                if any(map(PHRASES["unknown"].search, spoken(one.text).sentences)):
+                if any(map(PHRASES["unknown"].search, author_sentences(one.text).sentences)):
                     self._open += _questions(before)
             elif one.role == "user" and asks(one.text):
                 self._open += [each for each in _questions(before) if not _answers(one.text, each.text)]
@@ -195,7 +195,7 @@ def _questions(one: TranscriptMessage) -> list[SummaryEntry]:
         return []
     put = [
         each
-        for each in spoken(one.text).sentences
+        for each in author_sentences(one.text).sentences
         if asks(each) and len(each) <= _LONGEST_QUESTION and not PHRASES["polite"].search(each)
     ]
     put = [each for each in put if len(content_words(each)) >= 2]
@@ -215,7 +215,7 @@ def _lowered(text: str) -> str:
 def _joined(before: TranscriptMessage, one: TranscriptMessage) -> list[ScoredStatement]:
     """Join a short answer with its question, and an acceptance with the proposal."""
     text = one.text.strip()
-    if len(text) > 80 or asks(text) or not (sentences := spoken(before.text).sentences):
+    if len(text) > 80 or asks(text) or not (sentences := author_sentences(before.text).sentences):
         return []
     if PHRASES["accepts"].match(text) and one.role == "user":
         proposal = next(

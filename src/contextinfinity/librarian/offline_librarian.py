@@ -41,11 +41,11 @@ from contextinfinity.librarian.extract import (
     read_turns,
 )
 from contextinfinity.librarian.scoring import norm, score, signs_in, words_of
-from contextinfinity.librarian.settle import settled
+from contextinfinity.librarian.settle import retire_replaced
 from contextinfinity.librarian.shorten import shortened
 from contextinfinity.librarian.topic_lines import covering, find_topics, merged
 from contextinfinity.text.content_words import content_words
-from contextinfinity.text.sentences import spoken
+from contextinfinity.text.sentences import author_sentences
 
 TOPICS = 0.09
 _DETAILS, _LAST = 0.04, 0.06
@@ -109,7 +109,7 @@ async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
         each for each in [*_by_turn(known), *(one.entry for one in new)] if not task.topic_is_over or _lasts(each)
     ]
     since = min((each.turn_seq for each in before.of("last") if each.turn_seq is not None), default=first)
-    held = await settled(entries, task.pinned_facts, pause, since=since)
+    held = await retire_replaced(entries, task.pinned_facts, pause, since=since)
     held += _in_use(reading, before.of("artifact"), task.pinned_facts)
     topics = covering(before, first) if task.said else [*before.topics]
     fresh = find_topics(task.said, new, topics[-1].last + 1 if topics else first)
@@ -164,7 +164,7 @@ async def _last_exchange(task: Task, pause: Pause) -> list[SummaryEntry]:
     quoted: dict[str, SummaryEntry] = {}
     for one in said:
         if one.turn_seq == said[-1].turn_seq and not await gives_orders_in(one.text[:4000], pause):
-            shorter = (shortened(each, one.at) for each in spoken(one.text[:4000]).sentences[:8])
+            shorter = (shortened(each, one.at) for each in author_sentences(one.text[:4000]).sentences[:8])
             if made := entry("last", next(filter(is_prose, shorter), one.text[:_EXCERPT]), one.turn_seq, one.role):
                 quoted[one.role] = made
     return [*quoted.values()]

@@ -115,7 +115,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(found.lower().strip("`.") for found in _NAME.findall(text) if not _PRONOUN.fullmatch(found))
 
 
-async def settled(
+async def retire_replaced(
     entries: Sequence[SummaryEntry], pins: Sequence[str], pause: Pause, *, since: int = 0
 ) -> list[SummaryEntry]:
     """Return the valid entries, and those retired by a later one; entries are oldest first.
@@ -291,7 +291,7 @@ async def _changed_in_other_words(
             exchanges.setdefault(kept[at].entry.turn_seq or 0, []).append(at)
     turns, said = [*exchanges], [*exchanges.values()]
     changing = [
-        turn >= since and any(map(_tells_a_change, map(kept.__getitem__, those))) for turn, those in exchanges.items()
+        turn >= since and any(map(_states_change, map(kept.__getitem__, those))) for turn, those in exchanges.items()
     ]
     if not any(changing):
         return {}
@@ -314,7 +314,7 @@ async def _changed_in_other_words(
     return gone
 
 
-def _tells_a_change(each: _Known) -> bool:
+def _states_change(each: _Known) -> bool:
     return "change" in each.cues or _NOW.search(each.entry.text) is not None
 
 

@@ -24,7 +24,7 @@ from contextinfinity.text.content_words import content_words, share
 from contextinfinity.text.entities import HARD, entities
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.polarity import opposed
-from contextinfinity.text.sentences import spoken
+from contextinfinity.text.sentences import author_sentences
 
 _STEM = 5
 """The number of letters by which words are compared: a model writes "using" where the user wrote "use"."""
@@ -118,7 +118,7 @@ class Evidence:
                 made._stems |= stems(one.text[start : start + _SLICE])
                 await pause()
             if one.role in ("user", "assistant") and not await gives_orders_in(one.text, pause):
-                own = tuple((each, stems(each)) for each in spoken(one.text).sentences)
+                own = tuple((each, stems(each)) for each in author_sentences(one.text).sentences)
                 made._own.setdefault(one.turn_seq, []).append(_Own(one.role, own))
             await pause()
         made._plain = "\n".join(texts)

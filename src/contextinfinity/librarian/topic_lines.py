@@ -19,7 +19,7 @@ from contextinfinity.librarian.scoring import norm
 from contextinfinity.librarian.shorten import day
 from contextinfinity.text.content_words import content_words
 from contextinfinity.text.orders import gives_orders
-from contextinfinity.text.sentences import asks, spoken
+from contextinfinity.text.sentences import asks, author_sentences
 from contextinfinity.text.topics import shift_scores
 
 LONGEST = 30
@@ -87,7 +87,7 @@ def _text(said: Sequence[TranscriptMessage], found: Sequence[ScoredStatement]) -
 
 
 def _question(one: TranscriptMessage) -> str:
-    sentences = spoken(one.text[:_READ]).sentences
+    sentences = author_sentences(one.text[:_READ]).sentences
     return next((text for each in sentences if asks(each) and len(text := each) <= _DETAIL and len(text) > 15), "")
 
 

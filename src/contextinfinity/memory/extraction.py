@@ -19,7 +19,7 @@ from contextinfinity.memory.mentions import mentions_in
 from contextinfinity.memory.other_languages import quoted_in
 from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.rendering import as_said
-from contextinfinity.memory.requests import is_off_record, is_order, request_in, unwanted_in
+from contextinfinity.memory.requests import forget_request_in, is_off_record, is_order, request_in
 from contextinfinity.memory.table import TABLE, Row
 from contextinfinity.memory.third_person import LONGEST, sentence, thing, to_third_person
 
@@ -47,13 +47,13 @@ _LONGEST_THING = 9
 """The maximum number of words of a thing; a longer match is a story."""
 
 
-def draw(message: str, said_at: datetime, when: When) -> ExtractedMemories:
+def extract_facts(message: str, said_at: datetime, when: When) -> ExtractedMemories:
     """Extract what a user states about themselves, and what they want forgotten."""
     by_key: dict[str, StatedFact] = {}
     unwanted: list[ForgetRequest] = []
     off_record, is_long = is_off_record(message), len(message) > LONGEST_TALK
     for stated in statements(message):
-        if (taken_back := unwanted_in(stated.text)) is not None:
+        if (taken_back := forget_request_in(stated.text)) is not None:
             facts = tuple(fact.content for fact in facts_in(taken_back[1]))
             unwanted.append(replace(taken_back[0], facts=facts))
             continue

@@ -15,7 +15,7 @@ from msgspec import Struct
 from contextinfinity.domain.memory import LONGEST_MEMORY
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.plain_prose import plain_prose
-from contextinfinity.text.sentences import asks, before_question, spoken
+from contextinfinity.text.sentences import asks, author_sentences, before_question
 from contextinfinity.text.vocabulary import patterns
 
 _PATTERNS: Final = patterns("statements")
@@ -96,7 +96,7 @@ def statements(message: str) -> Iterator[Stated]:
     if _PLAY.search(message) or _ROLE.match(message) or _JOKE.search(message):
         return
     text, place = _WRAPPED.sub(lambda gap: " " * len(gap[0]), plain_prose(message)), 0
-    for sentence in spoken(text).sentences:
+    for sentence in author_sentences(text).sentences:
         found = _position_in(text, sentence, place)
         if found is None:
             continue

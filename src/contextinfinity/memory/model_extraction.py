@@ -20,7 +20,7 @@ from contextinfinity.domain.memory import MemoryKind
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
 from contextinfinity.memory.claims import states_fact
-from contextinfinity.memory.extraction import MOST, about_of, draw
+from contextinfinity.memory.extraction import MOST, about_of, extract_facts
 from contextinfinity.memory.guards import Stated, statements
 from contextinfinity.memory.memory_findings import ExtractedMemories, StatedFact, When, key_of
 from contextinfinity.memory.reconciling import ALIKE, alike
@@ -86,9 +86,9 @@ class ModelExtractor:
         self._when = when
         self._opposed = opposed
 
-    async def draw(self, message: str, said_at: datetime) -> ExtractedMemories:
+    async def extract(self, message: str, said_at: datetime) -> ExtractedMemories:
         """Extract the facts of a message; a failure of the model is logged and not raised."""
-        drawn = draw(message, said_at, self._when)
+        drawn = extract_facts(message, said_at, self._when)
         stated = [one for one in statements(message) if not is_order(one.text)]
         if not stated or is_off_record(message):
             return drawn

@@ -41,7 +41,7 @@ def _plain(content: str) -> str:
     return _FILLING.sub("", content.rstrip(".").lower())
 
 
-def settled(fact: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
+def reconciled(fact: StatedFact, known: Iterable[Memory]) -> StatedFact | None:
     """Return a fact the subject key of the memory it replaces; return None if it ends a fact that is not known."""
     if fact.ends:
         return _resolve_ending(fact, known)

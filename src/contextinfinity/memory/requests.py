@@ -70,7 +70,7 @@ def request_in(text: str) -> StatedFact | None:
     )
 
 
-def unwanted_in(text: str) -> tuple[ForgetRequest, str] | None:
+def forget_request_in(text: str) -> tuple[ForgetRequest, str] | None:
     """Return what a sentence asks to be forgotten, and its words; None for phrases such as "forget it"."""
     if _EVERYTHING.match(text):
         return ForgetRequest(everything=True), ""

@@ -21,7 +21,7 @@ from contextinfinity.prompt.layout import MOST_MARKERS, lay_out, markers, pins_t
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.redact import Redactor, Span, redact
-from contextinfinity.prompt.shrink import describe, held_cuts, low_mark, shrink, truncate
+from contextinfinity.prompt.shrink import describe, low_mark, repeated_cuts, shrink, truncate
 
 WORKSPACE_SHARE = 0.9
 """The maximum share of the window for a workspace request."""
@@ -133,7 +133,7 @@ def _shrunk(sections: Sections, frame: Frame, measure: Measure, limit: int, star
 
 def _repeats(shrunk: Shrunk, frame: Frame) -> bool:
     """Return whether the cuts in turns equal those of the previous request."""
-    return frame.start is not None and held_cuts(shrunk) == held_cuts(frame.start)
+    return frame.start is not None and repeated_cuts(shrunk) == repeated_cuts(frame.start)
 
 
 def check_pins(prompt: Prompt, sections: Sections) -> None:

@@ -32,7 +32,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     verbatim_window: int = 4000
 
 
-def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget:
+def divide_window(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget:
     """Divide a window of ``limit`` tokens."""
     reserve = min(ceilings.reserve, limit // 4)
     safety = min(ceilings.safety, limit // 16)
@@ -53,14 +53,14 @@ def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget
     )
 
 
-def share_out_resent(limit: int, ceilings: Ceilings, answer: int | None) -> Budget:
+def divide_resent_window(limit: int, ceilings: Ceilings, answer: int | None) -> Budget:
     """Divide a window for a client that sends the whole conversation with every request.
 
     Its messages and an answer of ``answer`` tokens (at most a quarter of the window) are sent unchanged while they fit;
     only then are turns folded, and half of the input limit stays verbatim.
     """
     reserve = ceilings.reserve if answer is None else answer
-    budget = share_out(limit, replace(ceilings, reserve=reserve))
+    budget = divide_window(limit, replace(ceilings, reserve=reserve))
     return replace(budget, fold_trigger=budget.input_limit, verbatim_window=budget.input_limit // 2, resent=True)
 
 

@@ -89,7 +89,7 @@ def shrink(
     raise _too_large(sections, measure, limit if rejected is None else window)
 
 
-def held_cuts(shrunk: Shrunk) -> Shrunk:
+def repeated_cuts(shrunk: Shrunk) -> Shrunk:
     """Return the cuts that later requests repeat: those in earlier turns."""
     return Shrunk(shortened=shrunk.shortened, texts_to=shrunk.texts_to, floor=shrunk.floor, lines_to=shrunk.lines_to)
 

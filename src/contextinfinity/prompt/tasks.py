@@ -53,7 +53,7 @@ def running_from(turns: Sequence[Shown], message: Message) -> int:
     return next((place for place in range(len(turns) - 1, -1, -1) if opens_task(turns[place])), 0)
 
 
-def goes_on(message: Message) -> bool:
+def continues_task(message: Message) -> bool:
     """Return whether a message continues a task: it has tool results and no text by a person."""
     return _brings_results(message) and not is_by_a_person((message,))
 

@@ -87,14 +87,14 @@ class Accumulator(Protocol):
     ended: bool
     """Whether the provider has sent its final event."""
 
-    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+    def feed(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Process one event (its name, if any, and its JSON) and return what it adds.
 
         Unknown events are kept in the raw reply and otherwise ignored. Raises ``ProviderError`` for an error event.
         """
         ...
 
-    def whole(self) -> Json:
+    def assembled(self) -> Json:
         """Return the reply in the vendor's non-streaming form."""
         ...
 

@@ -126,7 +126,7 @@ class RemoteProvider:
                         break
                 if not (reply.ended or done):
                     return  # cut off: the caller sees that ``Finished`` is missing
-            whole = reply.whole() if arrived.streams else await self._read(arrived)
+            whole = reply.assembled() if arrived.streams else await self._read(arrived)
         finished = self._wire.read(self._scrubbed(whole), self.abilities(model_id))
         text = "".join(block.text for block in blocks_of(finished.items) if isinstance(block, TextBlock))
         if text and not arrived.streams:
@@ -153,7 +153,7 @@ class RemoteProvider:
             raise garbled(self.name, f"{error}: {data[:100]}") from None
         return [
             replace(piece, text=scrub(piece.text, secrets)) if isinstance(piece, TextDelta) else piece
-            for piece in reply.take(name, event)
+            for piece in reply.feed(name, event)
         ]
 
     def _scrubbed(self, whole: Json) -> Json:

@@ -50,7 +50,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """Whether the question asks for several things or for a count."""
 
 
-def spots_of(entries: Sequence[IndexedMessage], cosines: Mapping[ChunkId, float]) -> list[PassageSpan]:
+def passages_to_rank(entries: Sequence[IndexedMessage], cosines: Mapping[ChunkId, float]) -> list[PassageSpan]:
     """Return the passages to rank, in chronological order."""
     once = {entry.place: entry for entry in entries}
     return [spot for entry in sorted(once.values(), key=_place) for spot in _spots(entry, cosines)]

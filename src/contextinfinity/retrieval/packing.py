@@ -223,8 +223,8 @@ class _Packing:
 
     def pieces(self) -> Iterator[PackedPassage]:
         """Yield the passages taken; adjacent ones of a message are joined."""
-        order = sorted(self._taken.values(), key=_stands)
-        for _, group in groupby(order, key=lambda piece: _stands(piece)[:3]):
+        order = sorted(self._taken.values(), key=_order)
+        for _, group in groupby(order, key=lambda piece: _order(piece)[:3]):
             current: PackedPassage | None = None
             for piece in group:
                 if current is not None and (joined := self._joined(current, piece)) is not None:
@@ -274,6 +274,6 @@ def _piece(candidate: Candidate, text: str, form: Form, count: Count) -> PackedP
     )
 
 
-def _stands(piece: PackedPassage) -> tuple[str, str, str, int, int]:
+def _order(piece: PackedPassage) -> tuple[str, str, str, int, int]:
     chunk = piece.chunks[0]
     return chunk.session_id, chunk.source_turn, chunk.side, piece.start, -piece.end

@@ -31,7 +31,7 @@ from msgspec import Struct, field
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import IndexedMessage, WordHits
 from contextinfinity.retrieval.calibration import RARE, Calibration, confident
-from contextinfinity.retrieval.candidates import Candidate, PassageSpan, candidate_of, spots_of
+from contextinfinity.retrieval.candidates import Candidate, PassageSpan, candidate_of, passages_to_rank
 from contextinfinity.retrieval.dates import nearness
 from contextinfinity.retrieval.exact import holding
 from contextinfinity.retrieval.question import (
@@ -125,7 +125,7 @@ def rank(
     """Return the passages that were found, best first, with calibrated scores between 0 and 1."""
     import numpy as np
 
-    spots = _bounded(spots_of(with_speakers(found.entries, question.full), found.cosines), found)
+    spots = _bounded(passages_to_rank(with_speakers(found.entries, question.full), found.cosines), found)
     if not spots:
         return ()
     newest = max(spot.entry.said_at for spot in spots)

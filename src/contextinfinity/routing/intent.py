@@ -14,7 +14,7 @@ from msgspec import Struct
 from contextinfinity.domain.route import Intent
 from contextinfinity.routing import intent_words
 from contextinfinity.routing.intent_words import IntentSigns
-from contextinfinity.text.cues import goes_on, pointing, words
+from contextinfinity.text.cues import pointing, starts_like_follow_up, words
 from contextinfinity.text.entities import Entity, entities
 
 LOOKED_AT = 1000
@@ -145,7 +145,7 @@ def _is_small_talk(read: IntentSigns) -> bool:
         return not read.text.isascii()  # such as emoji
     if len(read.list) > SHORT_SMALL_TALK:
         return False
-    left = intent_words.PHATIC.taken_out_of(read)
+    left = intent_words.PHATIC.words_outside(read)
     is_kind = len(left) < len(read.words) or not intent_words.GREETINGS.isdisjoint(left)
     return is_kind and intent_words.AROUND_GREETINGS.issuperset(left)
 
@@ -195,7 +195,7 @@ def _looks_like_search_query(asked: IntentSigns) -> bool:
 
 def _is_follow_up(text: str) -> bool:
     first_words = words(_first_and_last_part(text))
-    return goes_on(text) or (
+    return starts_like_follow_up(text) or (
         len(first_words) <= SHORT_FOLLOW_UP and (pointing(first_words) > 0 or "now" in first_words)
     )
 

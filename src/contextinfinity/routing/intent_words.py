@@ -68,7 +68,7 @@ class Signs:
         """Return whether a text starts with one of them."""
         return read.list[:1] != [] and (read.list[0] in self._words or self._phrases.match(read.text) is not None)
 
-    def taken_out_of(self, read: IntentSigns) -> frozenset[str]:
+    def words_outside(self, read: IntentSigns) -> frozenset[str]:
         """Return the words of a text that are not part of any of them."""
         return IntentSigns(self._phrases.sub(" ", read.text)).words - self._words
 

@@ -44,7 +44,7 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     ] = None
 
     @property
-    def goes_by_context(self) -> bool:
+    def depends_on_prompt_size(self) -> bool:
         """Whether the rule depends on the size of the whole prompt."""
         bounds = (self.min_context_tokens, self.max_context_tokens, self.max_price)
         return self.needs == "context" or bounds != (None, None, None)

@@ -116,7 +116,7 @@ class Store(Protocol):
     deletions: Deletions
     transfers: TransferStore
 
-    def held_up(self, *, reading: bool = False) -> float:
+    def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds another process has blocked writes (or reads) of this one; 0 if none does."""
         ...
 

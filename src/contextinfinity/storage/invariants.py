@@ -35,7 +35,7 @@ from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn,
 from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.domain.vectors import HEAD, dim_of
 from contextinfinity.errors import HeadMoved, InvalidInput, KeyReused, NotFound, OutOfOrder, TurnLost, WrongPhase
-from contextinfinity.text.plurals import there_are
+from contextinfinity.text.plurals import existing_numbers
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -322,7 +322,7 @@ def check_place(branch: Branch, at: int | None, state: int | None) -> None:
     if at is not None and state is not None:
         raise InvalidInput("A fork starts after a turn or from a state, not both.")
     if at is not None and not 0 <= at <= branch.last_turn_seq:
-        raise InvalidInput(f"Branch {branch.id} has no turn {at}; {there_are(1, branch.last_turn_seq, 'turn')}.")
+        raise InvalidInput(f"Branch {branch.id} has no turn {at}; {existing_numbers(1, branch.last_turn_seq, 'turn')}.")
 
 
 def check_rollback(to: int | None, state: int | None) -> None:
@@ -333,7 +333,7 @@ def check_rollback(to: int | None, state: int | None) -> None:
 
 def no_state(branch: Branch, number: int) -> InvalidInput:
     """Return the error for a state number that the branch does not have."""
-    return InvalidInput(f"Branch {branch.id} has no state {number}; {there_are(0, branch.head_seq, 'state')}.")
+    return InvalidInput(f"Branch {branch.id} has no state {number}; {existing_numbers(0, branch.head_seq, 'state')}.")
 
 
 def check_fact(fact: str) -> None:

@@ -134,7 +134,7 @@ def turns_aside(text: str) -> bool:
     )
 
 
-def goes_on(text: str) -> bool:
+def starts_like_follow_up(text: str) -> bool:
     """Return whether a message starts like a follow-up."""
     return _GOING_ON.match(text[:OPENING]) is not None
 

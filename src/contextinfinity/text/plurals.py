@@ -13,7 +13,7 @@ def span(first: int, last: int, noun: str = "turn") -> str:
     return f"{noun} {first}" if first == last else f"{noun}s {first} to {last}"
 
 
-def there_are(first: int, last: int, noun: str) -> str:
+def existing_numbers(first: int, last: int, noun: str) -> str:
     """Return which numbers exist: "it has no turns yet", "its only turn is 1", "its turns are 1 to 3"."""
     if last < first:
         return f"it has no {noun}s yet"

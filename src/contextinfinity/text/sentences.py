@@ -88,7 +88,7 @@ def _without_cut_off(own: str) -> str:
     return "\n".join((*kept, own[start:]))
 
 
-def spoken(text: str) -> OwnSentences:
+def author_sentences(text: str) -> OwnSentences:
     """Split a message into the sentences of its author and the lines of material."""
     parts = split(text)
     pasted = [line for material in parts.material for line in material.splitlines() if not _EMPTY.match(line)]
@@ -103,7 +103,7 @@ def reported(text: str, *, everything: bool) -> list[str]:
     sentence with the introduction is included, because it says whose words they are ("The leaflet says: …"); the
     sentences after it only if ``everything`` is set.
     """
-    parts = None if everything else spoken(text)
+    parts = None if everything else author_sentences(text)
     if parts is not None and not parts.pasted:
         return parts.sentences
     text = text if len(text) <= 2 * READ else f"{text[:READ]}\n\n{text[-READ:]}"

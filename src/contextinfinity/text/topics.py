@@ -233,7 +233,7 @@ class _Said:
         elif cues.turns_aside(text):
             odds = TURNS_ASIDE
         else:
-            odds = GOES_ON if self.is_work and cues.goes_on(text) else 0.0
+            odds = GOES_ON if self.is_work and cues.starts_like_follow_up(text) else 0.0
         return odds + self._evidence_of_names(unit) if self.is_work else odds
 
     def _evidence_of_names(self, unit: int) -> float:

@@ -405,7 +405,7 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
     from contextinfinity.text.polarity import opposed
 
     return dataclasses.replace(
-        remembering, draw=ModelExtractor(adviser, dates_mentioned, opposed).draw, asks_model=True
+        remembering, extract=ModelExtractor(adviser, dates_mentioned, opposed).extract, asks_model=True
     )
 
 

@@ -174,7 +174,7 @@ class CorrectionSuite:
         await store.memories.edit(ANN, milk.id, fact("The user likes tea."))
         (left,) = await store.memories.list(ANN, superseded=True)
         assert (left.id, left.content) == (milk.id, tea.content)
-        await store.memories.draw(turn.id, [fact("The user likes tea.")])
+        await store.memories.replace_extracted(turn.id, [fact("The user likes tea.")])
         assert len(await store.memories.list(ANN, superseded=True)) == 1
 
     @pytest.mark.req("MEMORY-6")
@@ -188,7 +188,7 @@ class CorrectionSuite:
         assert await contents(store, here) == []
         assert await contents(store, there) == [OSLO]
         for branch, (turn, _) in zip((here, there), turns, strict=True):
-            await store.memories.draw(turn.id, [fact(OSLO, thread=branch.session_id)])
+            await store.memories.replace_extracted(turn.id, [fact(OSLO, thread=branch.session_id)])
         assert await contents(store, here) == []
         assert await contents(store, there) == [OSLO]
 

@@ -29,7 +29,7 @@ def fact(content: str, *, owner: Owner = ANN, day: int = 0, about: str = "", **m
 async def said(store: Store, branch: Branch, *facts: NewMemory) -> tuple[Turn, tuple[Memory, ...]]:
     """Record a turn that states facts."""
     turn = await answer_turn(store, branch.id, "hello")
-    return turn, await store.memories.draw(turn.id, facts)
+    return turn, await store.memories.replace_extracted(turn.id, facts)
 
 
 async def contents(store: Store, branch: Branch, question: str = "", owner: Owner = ANN, **more: object) -> list[str]:
@@ -67,10 +67,10 @@ class MemorySuite:
         second, (again,) = await said(store, branch, fact("The user likes tea.", day=2))
         assert (again.id, again.source_turn) == (kept.id, second.id)
         assert (again.created_at, again.valid_from) == (MOMENT, MOMENT + timedelta(days=2))
-        assert await store.memories.draw(second.id, [fact("The user likes tea.", day=2)]) == (again,)
-        await store.memories.draw(second.id, [])
+        assert await store.memories.replace_extracted(second.id, [fact("The user likes tea.", day=2)]) == (again,)
+        await store.memories.replace_extracted(second.id, [])
         assert [each.source_turn for each in await store.memories.list(ANN)] == [first.id]
-        await store.memories.draw(first.id, [])
+        await store.memories.replace_extracted(first.id, [])
         assert await store.memories.list(ANN) == ()
 
     @pytest.mark.req("MEMORY-4")
@@ -87,7 +87,7 @@ class MemorySuite:
         assert everything["The user lives in Rome."].superseded_by == bonn.id
         back, _ = await said(store, branch, fact("The user lives in Oslo.", about="home", day=5))
         assert await contents(store, branch) == ["The user lives in Oslo."]
-        await store.memories.draw(back.id, [])
+        await store.memories.replace_extracted(back.id, [])
         assert await contents(store, branch) == ["The user lives in Bonn."]
 
     @pytest.mark.req("MEMORY-4")
@@ -104,9 +104,9 @@ class MemorySuite:
         turn, _ = await said(store, branch, *facts)
         await said(store, branch, fact("The user lives in Bonn.", about="home", day=3))
         before = await store.memories.list(ANN, superseded=True)
-        await store.memories.draw(turn.id, facts)
+        await store.memories.replace_extracted(turn.id, facts)
         assert await store.memories.list(ANN, superseded=True) == before
-        assert await store.memories.draw(new_id(), facts) == ()
+        assert await store.memories.replace_extracted(new_id(), facts) == ()
 
     @pytest.mark.req("MEMORY-1", "MEMORY-6")
     async def test_a_turn_sees_its_users_and_its_threads_memories_and_no_others(self, store: Store) -> None:
@@ -190,7 +190,7 @@ class MemorySuite:
         turn, (kept,) = await said(store, branch, tea)
         assert await store.memories.forget(ANN, [kept.id, new_id()]) == 1
         assert await store.memories.forget(ANN, [kept.id]) == 0
-        assert await store.memories.draw(turn.id, [tea]) == ()
+        assert await store.memories.replace_extracted(turn.id, [tea]) == ()
         assert await store.memories.list(ANN, superseded=True) == ()
         assert await contents(store, branch, "tea") == []
         _, again = await said(store, branch, NewMemory(owner=ANN, content=tea.content, said_at=now() + timedelta(1)))
@@ -211,7 +211,7 @@ class MemorySuite:
         edited = await store.memories.edit(ANN, kept.id, fact("The user likes decaf."))
         assert (edited.id, edited.content, edited.origin) == (kept.id, "The user likes decaf.", "person")
         assert (edited.about, edited.source_turn) == ("", turn.id)
-        await store.memories.draw(turn.id, [drawn])
+        await store.memories.replace_extracted(turn.id, [drawn])
         assert await store.memories.list(ANN, superseded=True) == (edited,)
         assert await contents(store, branch, "coffee", oldest=MOMENT) == []
         assert await contents(store, branch, "decaf", oldest=MOMENT) == ["The user likes decaf."]

@@ -90,29 +90,29 @@ class PrefixHashSuite:
         walked = trail("Hi", "Hello")
         old = await thread(store, "Hi", "Hello")
         new = await thread(store, "Hi", "Hello")
-        gone_on = await thread(store, "Hi", "Hello", "And?", "Nothing")
+        branch_continued = await thread(store, "Hi", "Hello", "And?", "Nothing")
         for branch in (new, old):
             end = await found(store, walked)
             assert (end.branch_id, end.is_free) == (branch.id, True)
             await answer_turn(store, branch.id, "Or?", "Something")
         end = await found(store, walked)
-        assert (end.branch_id, end.is_free) == (gone_on.id, False), "the newest thread"
+        assert (end.branch_id, end.is_free) == (branch_continued.id, False), "the newest thread"
 
     @pytest.mark.req("API-7")
     async def test_an_exchange_that_was_gone_on_from_is_found_where_no_free_one_says_it(self, store: Store) -> None:
-        gone_on = await thread(store, "Hi", "Hello", "And?", "Nothing", "So?", "Well")
+        branch_continued = await thread(store, "Hi", "Hello", "And?", "Nothing", "So?", "Well")
         said = exchange("And?", "Nothing")
         (end,) = await store.prefix_hashes.exchanges(ANN, said)
-        assert (end.branch_id, end.turn_seq, end.is_free) == (gone_on.id, 2, False)
-        fork = await store.branches.fork(gone_on.id, at=2)
+        assert (end.branch_id, end.turn_seq, end.is_free) == (branch_continued.id, 2, False)
+        fork = await store.branches.fork(branch_continued.id, at=2)
         (end,) = await store.prefix_hashes.exchanges(ANN, said)
         assert (end.branch_id, end.turn_seq, end.is_free, end.is_fresh) == (fork.id, 2, True, True)
         await answer_turn(store, fork.id, "Or?", "Something")
         (end,) = await store.prefix_hashes.exchanges(ANN, said)
-        assert (end.branch_id, end.is_free) == (gone_on.id, False)
+        assert (end.branch_id, end.is_free) == (branch_continued.id, False)
         other = await thread(store, "Ho", "Hello", "And?", "Nothing")
         ends = await store.prefix_hashes.exchanges(ANN, said)
-        assert [(end.branch_id, end.is_free) for end in ends] == [(other.id, True), (gone_on.id, False)]
+        assert [(end.branch_id, end.is_free) for end in ends] == [(other.id, True), (branch_continued.id, False)]
         await store.branches.fork(other.id, at=2)
         assert len(await store.prefix_hashes.exchanges(ANN, said)) == 2, (
             "each turn once, however many branches begin there"

@@ -42,37 +42,37 @@ class ReplaySuite:
     async def test_a_held_turn_lands_after_the_last_one_with_all_it_had(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.turns.record(branch.id, [exchange("before", "yes")])
-        landing = held(branch.id)
-        turn = await store.replays.land(landing)
-        assert (turn.id, turn.turn_seq, turn.phase) == (landing.turn_id, 2, Phase.RESPONSE_FINALIZED)
+        spooled = held(branch.id)
+        turn = await store.replays.replay(spooled)
+        assert (turn.id, turn.turn_seq, turn.phase) == (spooled.turn_id, 2, Phase.RESPONSE_FINALIZED)
         assert (turn.text, turn.outcome, turn.created_at) == ("answer", "completed", SAID_AT)
         assert await current(store, turn) == turn
-        assert [step.id for step in await store.turns.steps(turn.id)] == [landing.steps[0].id]
+        assert [step.id for step in await store.turns.steps(turn.id)] == [spooled.steps[0].id]
         assert [job.job_type for job in await store.jobs.list()] == ["summarize_turn"]
         assert await said(store, branch.id) == ["before", "held"]
 
     @pytest.mark.req("CHATMEM-6")
     async def test_landing_twice_changes_nothing(self, store: Store) -> None:
         branch = await new_branch(store)
-        landing = held(branch.id)
-        turn = await store.replays.land(landing)
-        assert await store.replays.land(landing) == turn
+        spooled = held(branch.id)
+        turn = await store.replays.replay(spooled)
+        assert await store.replays.replay(spooled) == turn
         assert await said(store, branch.id) == ["held"]
         assert len(await store.jobs.list()) == 1
 
     async def test_what_landed_in_part_lands_further(self, store: Store) -> None:
         branch = await new_branch(store)
         whole = held(branch.id)
-        accepted = await store.replays.land(replace(whole, begun=False, steps=(), end=None))
+        accepted = await store.replays.replay(replace(whole, begun=False, steps=(), end=None))
         assert (accepted.phase, accepted.turn_seq) == (Phase.ACCEPTED, 1)
-        responding = await store.replays.land(replace(whole, end=None))
+        responding = await store.replays.replay(replace(whole, end=None))
         assert (responding.phase, responding.turn_seq) == (Phase.RESPONDING, 1)
-        assert (await store.replays.land(whole)).phase is Phase.RESPONSE_FINALIZED
+        assert (await store.replays.replay(whole)).phase is Phase.RESPONSE_FINALIZED
 
     async def test_a_landed_turn_goes_on_as_any_other(self, store: Store) -> None:
         branch = await new_branch(store)
         whole = held(branch.id)
-        await store.replays.land(replace(whole, end=None))
+        await store.replays.replay(replace(whole, end=None))
         assert whole.end is not None
         turn = await store.turns.finalise(whole.turn_id, WORKER, whole.end)
         assert (turn.phase, turn.text) == (Phase.RESPONSE_FINALIZED, "answer")
@@ -81,13 +81,13 @@ class ReplaySuite:
         branch = await new_branch(store)
         turn = await turn_in(store, branch.id, Phase.CONTEXT_PREPARED)
         step = new_step()
-        landed = await store.replays.land(ReplayedTurn(turn_id=turn.id, steps=(step,), end=turn_end(step)))
+        landed = await store.replays.replay(ReplayedTurn(turn_id=turn.id, steps=(step,), end=turn_end(step)))
         assert (landed.turn_seq, landed.phase) == (turn.turn_seq, Phase.RESPONSE_FINALIZED)
 
     async def test_a_turn_that_failed_elsewhere_lands_as_failed(self, store: Store) -> None:
         branch = await new_branch(store)
         whole = held(branch.id)
-        turn = await store.replays.land(replace(whole, begun=False, steps=(), end=broken_off(), failed=True))
+        turn = await store.replays.replay(replace(whole, begun=False, steps=(), end=broken_off(), failed=True))
         assert (turn.phase, turn.outcome) == (Phase.FAILED, "failed")
         assert await store.jobs.list() == ()
 
@@ -95,27 +95,27 @@ class ReplaySuite:
     async def test_while_another_turn_of_its_branch_is_answered_a_turn_only_takes_its_place(self, store: Store) -> None:
         branch = await new_branch(store)
         running = await turn_in(store, branch.id, Phase.RESPONDING)
-        landing = held(branch.id)
-        placed = await store.replays.land(landing)
+        spooled = held(branch.id)
+        placed = await store.replays.replay(spooled)
         assert (placed.phase, placed.turn_seq) == (Phase.ACCEPTED, running.turn_seq + 1)
         later = await store.turns.accept(new_turn(branch.id, "later"))
         with pytest.raises(BranchBusy):
             await store.turns.prepare(later.id, WORKER)
         await store.turns.fail(running.id, WORKER, broken_off())
-        assert (await store.replays.land(landing)).phase is Phase.RESPONSE_FINALIZED
+        assert (await store.replays.replay(spooled)).phase is Phase.RESPONSE_FINALIZED
         assert (await said(store, branch.id))[1:] == ["held", "later"]
         assert (await store.turns.prepare(later.id, WORKER)).phase is Phase.CONTEXT_PREPARED
 
     async def test_what_has_no_place_any_more_does_not_land(self, store: Store) -> None:
         with pytest.raises(NotFound):
-            await store.replays.land(held(new_id()))
+            await store.replays.replay(held(new_id()))
         with pytest.raises(NotFound):
-            await store.replays.land(ReplayedTurn(turn_id=new_id(), end=broken_off(), failed=True))
+            await store.replays.replay(ReplayedTurn(turn_id=new_id(), end=broken_off(), failed=True))
 
     async def test_an_owner_that_was_declared_dead_still_lands(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.workers.take_over(WORKER, by="somebody else")
-        assert (await store.replays.land(held(branch.id))).owner == WORKER
+        assert (await store.replays.replay(held(branch.id))).owner == WORKER
 
     async def test_exchanges_that_bring_their_ids_are_recorded_once(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -130,7 +130,7 @@ class ReplaySuite:
         new = NewSession(id=new_id(), branch_id=new_id())
         whole, finished = held((await new_branch(store, new)).id), replace(exchange("one", "1"), id=new_id())
         await store.turns.record(new.branch_id or "", [finished])
-        await store.replays.land(whole)
+        await store.replays.replay(whole)
         while (await store.deletions.delete(new.id or "")).more:
             pass
         for is_made_anew in (False, True):
@@ -139,7 +139,7 @@ class ReplaySuite:
             with pytest.raises(Gone):
                 await store.turns.record(new.branch_id or "", [finished])
             with pytest.raises(Gone):
-                await store.replays.land(whole)
+                await store.replays.replay(whole)
         assert await said(store, new.branch_id or "") == []
 
     async def test_a_session_keeps_the_branch_id_it_brings(self, store: Store) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.compaction.policy import FoldableTurn, FoldCut, FoldLimits, choose_cut, is_due, pays
+from contextinfinity.compaction.policy import FoldableTurn, FoldCut, FoldLimits, choose_cut, frees_enough, is_due
 
 LIMITS = FoldLimits(trigger=1000, window=200, messages=4, exchanges=2)
 
@@ -56,8 +56,8 @@ def test_the_last_exchange_stays_wherever_folding_still_pays_without_it() -> Non
 @pytest.mark.req("COMPACT-1")
 def test_a_fold_has_to_free_a_quarter_of_the_trigger() -> None:
     cut = FoldCut(leaves=2, case="summarize")
-    assert pays(turns(125, 125, 1000), cut, LIMITS)
-    assert not pays(turns(125, 124, 1000), cut, LIMITS)
+    assert frees_enough(turns(125, 125, 1000), cut, LIMITS)
+    assert not frees_enough(turns(125, 124, 1000), cut, LIMITS)
 
 
 @pytest.mark.req("COMPACT-3")

@@ -48,7 +48,7 @@ ASKED: dict[str, Any] = {"model": "claude-x", "max_tokens": 9, "messages": [{"ro
 
 
 def heard_whole(said: AnswerView) -> SdkMessage:
-    with client(lambda request: httpx2.Response(200, json=DIALECT.whole(said))) as sdk:
+    with client(lambda request: httpx2.Response(200, json=DIALECT.write_answer(said))) as sdk:
         heard: SdkMessage = sdk.messages.create(**ASKED)
     return heard
 
@@ -81,7 +81,7 @@ def test_it_is_a_dialect() -> None:
 
 
 def test_a_message_is_written_as_anthropic_writes_it() -> None:
-    assert DIALECT.whole(spoken(TextBlock(text="It rains."), LOOK, stop="tools")) == {
+    assert DIALECT.write_answer(spoken(TextBlock(text="It rains."), LOOK, stop="tools")) == {
         "id": "msg_0199a0b1000070008000" + "00000000002a",
         "type": "message",
         "role": "assistant",
@@ -255,7 +255,7 @@ def test_what_the_sdk_heard_and_sends_back_is_what_was_said() -> None:
 
     def answered(request: httpx2.Request) -> httpx2.Response:
         bodies.append(request.read())
-        return httpx2.Response(200, json=DIALECT.whole(said))
+        return httpx2.Response(200, json=DIALECT.write_answer(said))
 
     with client(answered) as sdk:
         heard = sdk.messages.create(**ASKED)
@@ -274,7 +274,7 @@ def test_the_sdks_structured_output_is_read_and_heard() -> None:
 
     def answered(request: httpx2.Request) -> httpx2.Response:
         bodies.append(request.read())
-        return httpx2.Response(200, json=DIALECT.whole(spoken(TextBlock(text='{"city": "Bern"}'))))
+        return httpx2.Response(200, json=DIALECT.write_answer(spoken(TextBlock(text='{"city": "Bern"}'))))
 
     with client(answered) as sdk:
         assert sdk.messages.parse(**ASKED, output_format=Weather).parsed_output == Weather(city="Bern")

@@ -32,7 +32,7 @@ def spoken(*blocks: ContentBlock, **fields: Any) -> AnswerView:
 
 
 def whole(answer: AnswerView) -> ChatCompletion:
-    return ChatCompletion.model_validate(OpenAIChat().whole(answer), strict=True)
+    return ChatCompletion.model_validate(OpenAIChat().write_answer(answer), strict=True)
 
 
 def stream(answer: AnswerView, *pieces: str, with_usage: bool = False) -> list[Any]:
@@ -57,7 +57,9 @@ def test_it_is_a_dialect() -> None:
 
 
 def test_an_answer_is_written_as_openai_writes_it() -> None:
-    assert OpenAIChat().whole(spoken(TextBlock(text="Hello "), ReasoningBlock(raw={}), TextBlock(text="there."))) == {
+    assert OpenAIChat().write_answer(
+        spoken(TextBlock(text="Hello "), ReasoningBlock(raw={}), TextBlock(text="there."))
+    ) == {
         "id": "chatcmpl-0199",
         "object": "chat.completion",
         "created": 1735787045,
@@ -158,7 +160,7 @@ def test_the_sdk_puts_a_stream_together_into_what_one_piece_says() -> None:
 def test_what_we_wrote_is_read_back_as_what_was_said() -> None:
     answer = spoken(TextBlock(text="Let me see."), CALL, stop="tools")
     for message in (
-        OpenAIChat().whole(answer)["choices"][0]["message"],
+        OpenAIChat().write_answer(answer)["choices"][0]["message"],
         put_together(stream(answer, "Let me see.")).choices[0].message.model_dump(exclude_none=True),
     ):
         asked = OpenAIChat().read(json.dumps({"model": "m", "messages": [message]}).encode())

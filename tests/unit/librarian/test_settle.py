@@ -7,7 +7,7 @@ import pytest
 from contextinfinity.domain.message import Role
 from contextinfinity.librarian.contract import no_pause
 from contextinfinity.librarian.digest import Kind, SummaryEntry, entry
-from contextinfinity.librarian.settle import settled
+from contextinfinity.librarian.settle import retire_replaced
 
 
 def made(kind: Kind, turn_seq: int, who: Role, text: str) -> SummaryEntry:
@@ -18,7 +18,7 @@ def made(kind: Kind, turn_seq: int, who: Role, text: str) -> SummaryEntry:
 
 async def left(*entries: SummaryEntry) -> list[tuple[str, int | None]]:
     """Return each text that is left, with the turn that retired it."""
-    return [(each.text, each.until) for each in await settled(entries, (), no_pause)]
+    return [(each.text, each.until) for each in await retire_replaced(entries, (), no_pause)]
 
 
 @pytest.mark.req("LIBRARIAN-5")
@@ -42,7 +42,7 @@ async def test_entries_that_differ_in_a_name_or_number_never_merge() -> None:
 @pytest.mark.req("LIBRARIAN-5")
 async def test_identical_entries_merge_and_keep_the_newest_turn() -> None:
     one, again = (made("decision", turn, "user", "We use PostgreSQL 16 for the ledger.") for turn in (3, 60))
-    assert await settled([one, again], (), no_pause) == [again]
+    assert await retire_replaced([one, again], (), no_pause) == [again]
 
 
 @pytest.mark.req("LIBRARIAN-5")
@@ -61,7 +61,7 @@ async def test_what_a_person_stated_gives_way_to_a_person_only(who: Role) -> Non
     assert (said.text, None) in await left(said, made("fact", 2, who, "The port is 5432."))
     assert (said.text, 2) in await left(said, made("fact", 2, "user", "The port is 5432."))
     echo = made("fact", 2, who, "The port is 8080.")
-    assert await settled([said, echo], (), no_pause) == [said]
+    assert await retire_replaced([said, echo], (), no_pause) == [said]
 
 
 @pytest.mark.parametrize(

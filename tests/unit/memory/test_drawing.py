@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.memory.audit import is_grounded
-from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.memory.memory_findings import StatedFact
 from contextinfinity.retrieval.dates import dates_mentioned
 from tests.cases import each
@@ -19,11 +19,11 @@ SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
 
 
 def told(message: str) -> list[str]:
-    return [fact.content for fact in draw(message, SAID, dates_mentioned).facts]
+    return [fact.content for fact in extract_facts(message, SAID, dates_mentioned).facts]
 
 
 def the(message: str) -> StatedFact:
-    (fact,) = draw(message, SAID, dates_mentioned).facts
+    (fact,) = extract_facts(message, SAID, dates_mentioned).facts
     return fact
 
 
@@ -85,7 +85,7 @@ def the(message: str) -> StatedFact:
     ],
 )  # fmt: skip
 def test_what_people_say_of_themselves_becomes_a_sentence(message: str, facts: list[str]) -> None:
-    drawn = draw(message, SAID, dates_mentioned).facts
+    drawn = extract_facts(message, SAID, dates_mentioned).facts
     assert [fact.content for fact in drawn] == facts
     assert all(is_grounded(fact.content, message[fact.start : fact.end]) for fact in drawn)
 
@@ -160,7 +160,7 @@ def test_what_people_say_of_themselves_becomes_a_sentence(message: str, facts: l
     ],
 )
 def test_what_is_asked_supposed_quoted_or_anothers_is_no_fact(message: str) -> None:
-    drawn = draw(message, SAID, dates_mentioned)
+    drawn = extract_facts(message, SAID, dates_mentioned)
     assert (drawn.facts, drawn.unwanted) == ((), ())
 
 
@@ -184,7 +184,7 @@ def test_what_is_asked_supposed_quoted_or_anothers_is_no_fact(message: str) -> N
     ],
 )
 def test_what_no_phrase_knows_is_read_by_its_grammar(message: str, facts: list[str]) -> None:
-    drawn = draw(message, SAID, dates_mentioned).facts
+    drawn = extract_facts(message, SAID, dates_mentioned).facts
     assert [fact.content for fact in drawn] == facts
     assert all(message[fact.start : fact.end] for fact in drawn), "every fact quotes its words"
 
@@ -320,13 +320,13 @@ def test_what_is_to_be_remembered_is_said_as_when_nobody_asks_and_kept_whole_or_
 
 @pytest.mark.req("MEMORY-5")
 def test_what_is_to_be_forgotten_is_named_by_its_fact_and_its_words() -> None:
-    drawn = draw("Please forget that I moved to Berlin.", SAID, dates_mentioned)
+    drawn = extract_facts("Please forget that I moved to Berlin.", SAID, dates_mentioned)
     (unwanted,) = drawn.unwanted
     assert (drawn.facts, unwanted.facts) == ((), ("The user lives in Berlin.",))
-    (sort,) = draw("You can forget where I live.", SAID, dates_mentioned).unwanted
+    (sort,) = extract_facts("You can forget where I live.", SAID, dates_mentioned).unwanted
     assert sort.abouts == ("home", "my:address")
-    assert draw("Delete that I like tea from your memory.", SAID, dates_mentioned).unwanted
-    assert draw("Forget everything you know about me!", SAID, dates_mentioned).unwanted[0].everything
+    assert extract_facts("Delete that I like tea from your memory.", SAID, dates_mentioned).unwanted
+    assert extract_facts("Forget everything you know about me!", SAID, dates_mentioned).unwanted[0].everything
 
 
 @pytest.mark.req("MEMORY-5")
@@ -341,7 +341,7 @@ def test_what_is_to_be_forgotten_is_named_by_its_fact_and_its_words() -> None:
     ],
 )
 def test_there_are_many_ways_to_ask_for_all_to_be_forgotten(message: str) -> None:
-    (unwanted,) = draw(message, SAID, dates_mentioned).unwanted
+    (unwanted,) = extract_facts(message, SAID, dates_mentioned).unwanted
     assert unwanted.everything
 
 
@@ -368,7 +368,7 @@ def test_what_is_not_to_be_kept_is_not_kept(message: str) -> None:
 def test_long_messages_take_no_longer_than_their_length(piece: str) -> None:
     for length in (19_000, 1_000_000):
         start = time.process_time()
-        draw(piece * (length // len(piece)), SAID, dates_mentioned)
+        extract_facts(piece * (length // len(piece)), SAID, dates_mentioned)
         assert time.process_time() - start < 2.0
 
 
@@ -396,5 +396,5 @@ def test_a_message_tells_a_dozen_facts_at_most() -> None:
     ],
 )
 def test_nothing_is_drawn_from_what_was_brought_along(message: str) -> None:
-    drawn = draw(message, SAID, dates_mentioned)
+    drawn = extract_facts(message, SAID, dates_mentioned)
     assert (drawn.facts, drawn.unwanted) == ((), ())

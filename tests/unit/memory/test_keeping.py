@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from contextinfinity.domain.memory import Memory, MemoryMatch, MemoryRecall
 from contextinfinity.domain.session import Owner
 from contextinfinity.memory.audit import audit, is_grounded
-from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.memory.memory_findings import ForgetRequest, StatedFact
-from contextinfinity.memory.reconciling import alike, meant, same, settled
+from contextinfinity.memory.reconciling import alike, meant, reconciled, same
 from contextinfinity.memory.relevance import ranked
 from contextinfinity.memory.snippet import LONGEST, MemoryLine, besides, fitting, lines, within
 from contextinfinity.retrieval.dates import dates_mentioned
@@ -38,12 +38,12 @@ def test_a_fact_that_is_known_in_other_words_takes_its_place() -> None:
     new = StatedFact(
         content="The user likes hiking in high Alps today.", start=0, end=1, about="like:x", kind="preference"
     )
-    other = settled(replace(new, content="The user likes the high Alps hiking."), [known])
+    other = reconciled(replace(new, content="The user likes the high Alps hiking."), [known])
     assert other is not None
     assert other.about == known.about
-    assert settled(replace(new, about="eats:x"), [known]) == replace(new, about="eats:x")
+    assert reconciled(replace(new, about="eats:x"), [known]) == replace(new, about="eats:x")
     opposite = replace(new, content="The user does not like hiking in the high Alps.")
-    assert settled(opposite, [known]) == opposite
+    assert reconciled(opposite, [known]) == opposite
 
 
 @pytest.mark.req("MEMORY-4")
@@ -65,10 +65,10 @@ def test_a_word_more_may_make_it_another_fact(one: str, other: str, are_one: boo
 def test_what_is_over_takes_the_place_of_what_is_known_and_says_nothing_else() -> None:
     left = StatedFact(content="The user no longer lives in Oslo.", start=0, end=1, ends=("home",), named=("oslo",))
     oslo, bonn = memory("The user lives in Oslo.", 1, about="home"), memory("The user lives in Bonn.", 2, about="home")
-    ended = settled(left, [oslo])
+    ended = reconciled(left, [oslo])
     assert ended is not None
     assert ended.about == "home"
-    assert settled(left, [bonn, memory("The user likes Oslo.", 3, about="like:oslo")]) is None
+    assert reconciled(left, [bonn, memory("The user likes Oslo.", 3, about="like:oslo")]) is None
 
 
 @pytest.mark.req("MEMORY-4")
@@ -79,8 +79,8 @@ def test_a_plan_named_by_fewer_words_is_the_one_that_is_known() -> None:
         content="The user's flight: 2026-05-05.", start=0, end=1, kind="plan", about="plan:travel", vague=True
     )
     for known, about in (([rome], "plan:rom travel"), ([rome, lima], "plan:travel"), ([], "plan:travel")):
-        assert getattr(settled(moved, known), "about", None) == about
-    assert getattr(settled(replace(moved, vague=False), [rome]), "about", None) == "plan:travel"
+        assert getattr(reconciled(moved, known), "about", None) == about
+    assert getattr(reconciled(replace(moved, vague=False), [rome]), "about", None) == "plan:travel"
 
 
 def test_what_is_to_be_forgotten_is_chosen_by_fact_then_by_words() -> None:
@@ -100,7 +100,7 @@ def test_of_several_allergies_the_one_that_is_named_is_forgotten() -> None:
     known = [memory(fact, n, about=about) for n, (fact, about) in enumerate(zip(facts, abouts, strict=True))]
 
     def left_out(message: str) -> list[str]:
-        (unwanted,) = draw(message, NOW, dates_mentioned).unwanted
+        (unwanted,) = extract_facts(message, NOW, dates_mentioned).unwanted
         return [one.content for one in meant(unwanted, known)]
 
     assert left_out("Forget about my allergy to nuts.") == [facts[0]]

@@ -25,7 +25,7 @@ async def drawn(
 ) -> list[str]:
     said = json.dumps({"memories": [{"fact": fact, "quote": quote, "kind": "self"} for fact, quote in claims]})
     adviser = AuxiliaryModel(provider=ScriptedProvider([said if answer is None else answer]), model_id="m", seconds=5)
-    found = await ModelExtractor(adviser, dates_mentioned, opposed).draw(message, SAID)
+    found = await ModelExtractor(adviser, dates_mentioned, opposed).extract(message, SAID)
     assert all(message[fact.start : fact.end].strip() for fact in found.facts)
     return [fact.content for fact in found.facts]
 
@@ -93,7 +93,7 @@ async def test_a_models_fact_is_about_what_its_phrase_would_be() -> None:
     message = "You know, Tom, I live in bonn."
     assert await drawn(answer="{}", message=message) == []
     assert {
-        fact.about for fact in (await ModelExtractor(adviser, dates_mentioned, opposed).draw(message, SAID)).facts
+        fact.about for fact in (await ModelExtractor(adviser, dates_mentioned, opposed).extract(message, SAID)).facts
     } == {"home"}
 
 

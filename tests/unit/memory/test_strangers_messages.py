@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.retrieval.dates import dates_mentioned
 
 LINES = (Path(__file__).parents[2] / "samples/strangers/memories.jsonl").read_text("utf-8").splitlines()
@@ -18,7 +18,7 @@ SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
 @pytest.mark.req("MEMORY-7")
 def test_hardly_anything_is_remembered_that_is_no_lasting_fact() -> None:
     messages = [one for one in map(json.loads, LINES) if not one["facts"]]
-    wrong = [one["message"] for one in messages if draw(one["message"], SAID, dates_mentioned).facts]
+    wrong = [one["message"] for one in messages if extract_facts(one["message"], SAID, dates_mentioned).facts]
     assert len(wrong) <= 0.05 * len(messages), wrong
 
 
@@ -37,7 +37,7 @@ def test_hardly_anything_is_remembered_that_is_no_lasting_fact() -> None:
     ],
 )  # fmt: skip
 def test_facts_told_in_passing_are_remembered(message: str, facts: list[str]) -> None:
-    assert [fact.content for fact in draw(message, SAID, dates_mentioned).facts] == facts
+    assert [fact.content for fact in extract_facts(message, SAID, dates_mentioned).facts] == facts
 
 
 @pytest.mark.req("MEMORY-7")
@@ -53,4 +53,4 @@ def test_facts_told_in_passing_are_remembered(message: str, facts: list[str]) ->
     ],
 )
 def test_people_of_others_and_of_suppositions_are_not_remembered(message: str) -> None:
-    assert not draw(message, SAID, dates_mentioned).facts
+    assert not extract_facts(message, SAID, dates_mentioned).facts

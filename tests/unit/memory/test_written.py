@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.memory.rendering import as_said
 from contextinfinity.retrieval.dates import dates_mentioned
 from tests.cases import each
@@ -50,6 +50,6 @@ def test_a_fact_is_put_as_its_user_would_say_it(fact: str, said: str) -> None:
     ],
 )
 def test_a_fact_that_is_written_as_it_is_shown_is_about_the_same_for_as_long(said: str) -> None:
-    for fact in draw(said, SAID, dates_mentioned).facts:
-        (again,) = draw(as_said(fact.content), SAID, dates_mentioned).facts
+    for fact in extract_facts(said, SAID, dates_mentioned).facts:
+        (again,) = extract_facts(as_said(fact.content), SAID, dates_mentioned).facts
         assert (again.about, again.valid_to, again.kind) == (fact.about, fact.valid_to, fact.kind)

@@ -12,7 +12,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget
 from contextinfinity.errors import ProviderError, Refused
 from contextinfinity.prompt.assemble import Frame, assemble
-from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, check_pins_limit, report, share_out
+from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, check_pins_limit, divide_window, report
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of
 from contextinfinity.text.tokens.images import rule_of
@@ -33,7 +33,7 @@ SIZES = st.integers(0, 300_000)
     ),
 )
 def test_configured_figures_are_ceilings(limit: int, ceilings: Ceilings) -> None:
-    budget = share_out(limit, ceilings)
+    budget = divide_window(limit, ceilings)
     assert budget.response_reserve == min(ceilings.reserve, limit // 4)
     assert budget.safety_margin == min(ceilings.safety, limit // 16)
     assert budget.retrieval_budget == min(ceilings.retrieval, limit // 4)
@@ -51,15 +51,17 @@ def test_configured_figures_are_ceilings(limit: int, ceilings: Ceilings) -> None
     ("limit", "summary"), [(2048, 112), (8192, 400), (32_768, 655), (128_000, 2560), (200_000, 4000), (1_000_000, 4000)]
 )
 def test_the_summary_grows_with_the_window_where_no_figure_is_set(limit: int, summary: int) -> None:
-    assert share_out(limit, Ceilings()).summary == summary
-    assert share_out(limit, Ceilings(summary=500)).summary == min(500, share_out(limit, Ceilings(summary=9999)).summary)
+    assert divide_window(limit, Ceilings()).summary == summary
+    assert divide_window(limit, Ceilings(summary=500)).summary == min(
+        500, divide_window(limit, Ceilings(summary=9999)).summary
+    )
 
 
 @pytest.mark.req("BUDGET-9")
 @pytest.mark.parametrize("limit", [2048, 2049, 4096, 8192, 32_768, 128_000, 200_000, 1_000_000])
 def test_folding_comes_before_shrinking(limit: int) -> None:
     """Retrieved text and a summary leave room for all the turns that are not folded yet, and for what stands first."""
-    budget = share_out(limit, Ceilings())
+    budget = divide_window(limit, Ceilings())
     left = budget.input_limit - budget.fold_trigger - budget.retrieval_budget - budget.summary
     assert left >= budget.pins
 
@@ -67,7 +69,7 @@ def test_folding_comes_before_shrinking(limit: int) -> None:
 @pytest.mark.req("BUDGET-1", "BUDGET-9")
 @pytest.mark.parametrize("limit", [2048, 4096, 8192, 128_000])
 def test_every_window_works_and_the_sum_never_passes_it(limit: int) -> None:
-    frame = Frame(budget=share_out(limit, Ceilings()), abilities=Abilities())
+    frame = Frame(budget=divide_window(limit, Ceilings()), abilities=Abilities())
     material = sections(
         front=FULL,
         turns=tuple(shown(seq, "Who is Rex? " * 50, "A dog. " * 200) for seq in range(1, 11)),
@@ -84,7 +86,7 @@ def test_every_window_works_and_the_sum_never_passes_it(limit: int) -> None:
 
 @pytest.mark.req("BUDGET-1")
 def test_what_stays_of_the_window_is_for_the_answer() -> None:
-    frame = Frame(budget=share_out(8192, Ceilings(reserve=2000, safety=100)), abilities=Abilities())
+    frame = Frame(budget=divide_window(8192, Ceilings(reserve=2000, safety=100)), abilities=Abilities())
     assert frame.budget.input_limit == 6092
     fits = sections(message=say("user", "word " * 5900))
     assert assemble(fits, frame, MEASURE).tokens <= 6092
@@ -114,7 +116,7 @@ def test_the_report_has_its_six_figures() -> None:
 
 @pytest.mark.req("BUDGET-5")
 def test_what_remains_is_never_below_nothing() -> None:
-    budget = share_out(2048, Ceilings())
+    budget = divide_window(2048, Ceilings())
     assert report(10_000, budget, 500).remaining == 0
     assert report(budget.fold_trigger + 1, budget, 500).needs_summary
     assert not report(budget.fold_trigger, budget, 500).needs_summary

@@ -12,7 +12,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble, check_pins
-from contextinfinity.prompt.budget import Ceilings, share_out
+from contextinfinity.prompt.budget import Ceilings, divide_window
 from contextinfinity.prompt.layout import (
     CONTEXTUALISED,
     MEMORIES,
@@ -150,7 +150,7 @@ def test_markers_stand_where_the_table_says() -> None:
 
 def test_a_prefix_too_short_to_be_cached_gets_no_marker() -> None:
     material = replace(EVERYTHING, turns=(shown(9, "Who is Rex? " * 200), *TURNS), rounds=())
-    frame = Frame(budget=share_out(128_000, Ceilings()), abilities=Abilities(min_cache_tokens=400))
+    frame = Frame(budget=divide_window(128_000, Ceilings()), abilities=Abilities(min_cache_tokens=400))
     prompt = assemble(material, frame, MEASURE).prompt
     assert prompt.markers == (7, 9), "what stands before the long turn is too short"
     eager = replace(frame, abilities=Abilities(min_cache_tokens=0))
@@ -160,7 +160,7 @@ def test_a_prefix_too_short_to_be_cached_gets_no_marker() -> None:
 @pytest.mark.req("FILES-3")
 def test_tiers_are_marked_first_and_a_marker_left_over_stands_after_the_last_turn() -> None:
     pair = (say("user", "tier"), say("assistant", "read"))
-    frame = Frame(budget=share_out(128_000, Ceilings()), abilities=Abilities(min_cache_tokens=0))
+    frame = Frame(budget=divide_window(128_000, Ceilings()), abilities=Abilities(min_cache_tokens=0))
     there = WorkspaceText(system="map", tiers=((), pair, pair), context=pair, history_to=9)
     resting = sections(turns=TURNS, workspace=there)
     assert assemble(resting, frame, MEASURE).prompt.markers == (1, 3, 7, 11), "L0, L2, L3 with turn 9, turn 10"

@@ -24,7 +24,7 @@ from contextinfinity.domain.plan import Front
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble
-from contextinfinity.prompt.budget import Ceilings, share_out
+from contextinfinity.prompt.budget import Ceilings, divide_window
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.redact import REDACTED, all_of, apply, by_patterns, redact, redact_turns
@@ -120,7 +120,7 @@ def test_half_a_secret_does_not_leave_through_a_cut() -> None:
     keys = by_patterns(["sk-[a-z0-9]{32}"])
     long = shown(3, f"please remember my key for this: {secret}", "word " * 3000)
     material = sections(front=Front(system="Be brief."), turns=(long, shown(4)))
-    frame = Frame(budget=share_out(128_000, Ceilings()), abilities=Abilities(known=True), redactor=keys)
+    frame = Frame(budget=divide_window(128_000, Ceilings()), abilities=Abilities(known=True), redactor=keys)
     told = assemble(material, frame, MEASURE, limit=200)
     assert told.plan.shrunk is not None
     assert told.plan.shrunk.lines_to == 3

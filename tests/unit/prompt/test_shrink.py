@@ -14,7 +14,7 @@ from contextinfinity.domain.plan import Budget, Plan, Shrunk
 from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
-from contextinfinity.prompt.budget import Ceilings, share_out
+from contextinfinity.prompt.budget import Ceilings, divide_window
 from contextinfinity.prompt.cutting import WHOLE, cut, levels_of
 from contextinfinity.prompt.layout import MEMORIES, lay_out
 from contextinfinity.prompt.prompt_sections import Sections, Shown
@@ -35,7 +35,7 @@ RICH = sections(
     artifacts=(artifact(1, "best " * 300, 0.9), artifact(2, "good " * 300, 0.8), artifact(3, "fair " * 300, 0.7)),
     rounds=(called("c1", thinking="Hm. " * 50, at="barn"), gave("c1", LONG)),
 )
-FRAME = Frame(budget=share_out(128_000, Ceilings()), abilities=Abilities())
+FRAME = Frame(budget=divide_window(128_000, Ceilings()), abilities=Abilities())
 
 
 def within(material: Sections, limit: int) -> Assembled:

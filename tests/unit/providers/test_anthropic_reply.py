@@ -95,7 +95,7 @@ def accumulate(events: list[Json]) -> tuple[Any, list[str]]:
     texts: list[StreamedPiece] = []
     for event in events:
         assert not accumulator.ended
-        texts += accumulator.take(event.get("type", ""), event)
+        texts += accumulator.feed(event.get("type", ""), event)
     return accumulator, [piece.text for piece in texts if isinstance(piece, TextDelta)]
 
 
@@ -112,7 +112,7 @@ def test_a_streamed_answer_is_put_together_by_index() -> None:
     accumulator, texts = accumulate(STREAM)
     assert texts == ["Grü", "ße"]
     assert accumulator.ended
-    whole = accumulator.whole()
+    whole = accumulator.assembled()
     SdkMessage.model_validate(whole)
     answer = WIRE.read(whole, ABLE)
     assert answer.items == (
@@ -133,11 +133,11 @@ def test_a_streamed_answer_is_put_together_by_index() -> None:
 @pytest.mark.req("PROVIDER-5")
 def test_counts_are_cumulative_and_the_cache_counts_as_input() -> None:
     accumulator, _ = accumulate(STREAM)
-    usage = WIRE.read(accumulator.whole(), ABLE).usage
+    usage = WIRE.read(accumulator.assembled(), ABLE).usage
     tokens = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
     assert tokens == (12 + 100 + 1000, 30, 1000)
     assert usage.cost == pytest.approx((12 * 3 + 100 * 3.75 + 1000 * 0.3 + 30 * 15) / 1e6)
-    assert WIRE.read(accumulator.whole(), Abilities()).usage.cost is None
+    assert WIRE.read(accumulator.assembled(), Abilities()).usage.cost is None
     assert WIRE.read(message(), ABLE).usage == Usage(cost=0.0)
 
 
@@ -152,36 +152,36 @@ def test_what_is_not_known_is_kept_and_passed_over() -> None:
     ]
     accumulator, texts = accumulate([*STREAM[:8], *strange, *STREAM[8:]])
     assert texts == ["Grü", "ße"]
-    assert accumulator.whole()["unknown_events"] == strange
+    assert accumulator.assembled()["unknown_events"] == strange
     plain, _ = accumulate(STREAM)
-    assert WIRE.read(accumulator.whole(), ABLE).items == WIRE.read(plain.whole(), ABLE).items
+    assert WIRE.read(accumulator.assembled(), ABLE).items == WIRE.read(plain.assembled(), ABLE).items
 
 
 def test_a_text_that_is_there_when_its_block_begins_is_shown() -> None:
     accumulator, texts = accumulate([START, block(0, **text("Hel")), delta(0, "text_delta", text="lo")])
     assert texts == ["Hel", "lo"]
-    assert accumulator.whole()["content"] == [text("Hello")]
+    assert accumulator.assembled()["content"] == [text("Hello")]
     assert not accumulator.ended
 
 
 def test_events_are_told_by_their_name_when_the_data_has_none() -> None:
     accumulator = WIRE.accumulate()
-    accumulator.take("message_stop", {})
+    accumulator.feed("message_stop", {})
     assert accumulator.ended
 
 
 def test_an_input_that_is_no_json_is_kept_as_it_is() -> None:
     begin = block(0, type="tool_use", id="t", name="n", input={})
     cut, _ = accumulate([START, begin, delta(0, "input_json_delta", partial_json='{"a": ')])
-    assert WIRE.read(cut.whole(), ABLE).items[0] == ToolCallItem(call_id="t", name="n", arguments='{"a": ')
+    assert WIRE.read(cut.assembled(), ABLE).items[0] == ToolCallItem(call_id="t", name="n", arguments='{"a": ')
     empty, _ = accumulate([START, begin, delta(0, "input_json_delta", partial_json="")])
-    assert WIRE.read(empty.whole(), ABLE).items[0] == ToolCallItem(call_id="t", name="n", arguments={})
+    assert WIRE.read(empty.assembled(), ABLE).items[0] == ToolCallItem(call_id="t", name="n", arguments={})
 
 
 def test_an_error_inside_the_stream_is_told() -> None:
     accumulator, _ = accumulate(STREAM[:9])
     with pytest.raises(ProviderError, match="anthropic: it is overloaded") as caught:
-        accumulator.take("error", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+        accumulator.feed("error", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
     assert caught.value.retryable
 
 
@@ -282,9 +282,9 @@ def test_any_events_give_values_or_say_what_is_wrong(events: list[Json]) -> None
     accumulator = WIRE.accumulate()
     with refused() as error:
         for event in events:
-            for piece in accumulator.take("", event):
+            for piece in accumulator.feed("", event):
                 assert not isinstance(piece, TextDelta) or piece.text
-        WIRE.read(accumulator.whole(), ABLE)
+        WIRE.read(accumulator.assembled(), ABLE)
     assert all(each.message.startswith("anthropic: ") for each in error)
 
 

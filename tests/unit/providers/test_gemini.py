@@ -68,9 +68,9 @@ def result(call_id: str, *content: Any, is_error: bool = False) -> Message:
 def streamed(*events: Json) -> tuple[str, Finished]:
     """Read a reply in pieces; return the text shown, and the whole."""
     reply = WIRE.accumulate()
-    pieces = [piece for event in events for piece in reply.take("", event)]
+    pieces = [piece for event in events for piece in reply.feed("", event)]
     shown = "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
-    return shown, WIRE.read(reply.whole(), Abilities())
+    return shown, WIRE.read(reply.assembled(), Abilities())
 
 
 def event(*parts: Json, **candidate: Json) -> Json:
@@ -252,10 +252,10 @@ def test_a_stream_that_comes_as_one_array_is_read_too() -> None:
 
 def test_a_blocked_prompt_is_a_failure_of_the_filter() -> None:
     reply = WIRE.accumulate()
-    reply.take("", {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
+    reply.feed("", {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
     assert reply.ended
     with pytest.raises(ProviderError, match="PROHIBITED_CONTENT") as caught:
-        WIRE.read(reply.whole(), Abilities())
+        WIRE.read(reply.assembled(), Abilities())
     assert (caught.value.kind, caught.value.retryable) == ("filter", False)
 
 

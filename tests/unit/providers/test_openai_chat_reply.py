@@ -50,9 +50,9 @@ def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str
 def streamed(*chunks: Any, wire: ChatWire = WIRE) -> tuple[str, Any, bool]:
     """Take chunks and return the words shown, the whole, and whether it ended."""
     accumulator = wire.accumulate()
-    pieces = [piece for each in chunks for piece in accumulator.take("", each)]
+    pieces = [piece for each in chunks for piece in accumulator.feed("", each)]
     shown = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
-    return "".join(shown), accumulator.whole(), accumulator.ended
+    return "".join(shown), accumulator.assembled(), accumulator.ended
 
 
 def piece(arguments: Any = None, **more: Any) -> dict[str, Any]:
@@ -186,10 +186,10 @@ def test_what_comes_in_very_many_pieces_is_put_together_without_being_copied_eac
     accumulator = WIRE.accumulate()
     began = time.process_time()
     for number in range(60_000):
-        accumulator.take("", chunk({"reasoning_details": [{"type": "reasoning.text", "text": str(number)}]}))
-    first = accumulator.whole()
+        accumulator.feed("", chunk({"reasoning_details": [{"type": "reasoning.text", "text": str(number)}]}))
+    first = accumulator.assembled()
     assert time.process_time() - began < 5
-    accumulator.take("", chunk({"reasoning_details": [{}]}))
+    accumulator.feed("", chunk({"reasoning_details": [{}]}))
     assert len(first["choices"][0]["message"]["reasoning_details"]) == 60_000, "what was given does not change"
 
 
@@ -375,6 +375,6 @@ def test_any_json_as_chunks_is_put_together_or_refused(chunks: list[Any]) -> Non
     accumulator = WIRE.accumulate()
     with contextlib.suppress(ProviderError):
         for each in chunks:
-            pieces = accumulator.take("", each)
+            pieces = accumulator.feed("", each)
             assert all(isinstance(piece.text, str) for piece in pieces if isinstance(piece, TextDelta))
-        assert isinstance(WIRE.read(accumulator.whole(), ABLE), Finished)
+        assert isinstance(WIRE.read(accumulator.assembled(), ABLE), Finished)

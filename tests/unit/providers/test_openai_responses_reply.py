@@ -78,9 +78,9 @@ def items(finished: Finished) -> list[Any]:
 def streamed(*events: dict[str, Any]) -> tuple[str, Any, bool]:
     """Take events and return the words shown, the whole, and whether it ended."""
     accumulator = WIRE.accumulate()
-    pieces = [piece for event in events for piece in accumulator.take(event["type"], event)]
+    pieces = [piece for event in events for piece in accumulator.feed(event["type"], event)]
     shown = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
-    return "".join(shown), accumulator.whole(), accumulator.ended
+    return "".join(shown), accumulator.assembled(), accumulator.ended
 
 
 def delta(kind: str, words: str, output_index: int, **more: Any) -> dict[str, Any]:
@@ -301,6 +301,6 @@ def test_any_json_as_events_is_put_together_or_refused(events: list[tuple[str, A
     accumulator = WIRE.accumulate()
     with contextlib.suppress(ProviderError):
         for name, data in events:
-            pieces = accumulator.take(name, data)
+            pieces = accumulator.feed(name, data)
             assert all(isinstance(piece.text, str) for piece in pieces if isinstance(piece, TextDelta))
-        assert isinstance(WIRE.read(accumulator.whole(), ABLE), Finished)
+        assert isinstance(WIRE.read(accumulator.assembled(), ABLE), Finished)

@@ -46,13 +46,13 @@ async def test_at_the_bound_the_copy_of_the_idle_thread_goes_first(store: Sqlite
     branches = []
     for number in range(3):
         session, turns = await talked(store, f"thread {number}")
-        recent.see_session(session)
-        recent.see_turns(turns[0].branch_id, turns)
+        recent.remember_session(session)
+        recent.remember_turns(turns[0].branch_id, turns)
         branches.append(turns[0].branch_id)
     used = await store.turns.history(branches[0])
-    recent.see_turns(branches[0], used)
+    recent.remember_turns(branches[0], used)
     _, turns = await talked(store, "one more")
-    recent.see_turns(turns[0].branch_id, turns)
+    recent.remember_turns(turns[0].branch_id, turns)
     assert len(recent) == 3
     assert seen(recent, branches[0]) == used
     assert recent.recall(branches[1]) is None
@@ -63,12 +63,12 @@ async def test_what_is_remembered_is_bounded_in_characters_and_turns(store: Sqli
     recent = Recent(most_characters=1000)
     for number in range(20):
         _, turns = await talked(store, f"{number:99d}")
-        recent.see_turns(turns[0].branch_id, turns)
+        recent.remember_turns(turns[0].branch_id, turns)
     assert len(recent) == 10
     session, turns = await talked(store, *map(str, range(MOST_TURNS + 50)))
     recent = Recent()
-    recent.see_session(session)
-    recent.see_turns(turns[0].branch_id, turns)
+    recent.remember_session(session)
+    recent.remember_turns(turns[0].branch_id, turns)
     assert seen(recent, turns[0].branch_id) == turns[-MOST_TURNS:]
 
 
@@ -76,12 +76,12 @@ async def test_turns_before_a_gap_in_what_was_seen_are_left_out(store: SqliteSto
     recent = Recent()
     session, turns = await talked(store, "a", "b", "c", "d")
     branch = turns[0].branch_id
-    recent.see_session(session)
-    recent.see_turns(branch, (turns[0], *turns[2:]))
+    recent.remember_session(session)
+    recent.remember_turns(branch, (turns[0], *turns[2:]))
     assert seen(recent, branch) == turns[2:]
     assert newest(turns, session, 1, 4) == turns[2:3]
     assert not recent.knows_head(branch)
-    recent.see_state(branch, await store.states.head(branch))
+    recent.remember_state(branch, await store.states.head(branch))
     seed = recent.recall(branch)
     assert seed is not None
     assert (seed.turns, seed.state) == (turns[2:], await store.states.head(branch))
@@ -93,10 +93,10 @@ async def test_nothing_is_known_of_a_session_that_was_deleted(store: SqliteStore
     session, turns = await talked(store, "a", new=NewSession(external_id="mine"))
     other, others = await talked(store, "b")
     for whose, said in ((session, turns), (other, others)):
-        recent.see_session(whose)
-        recent.see_state(whose.active_branch, await store.states.head(whose.active_branch))
-        recent.see_turns(whose.active_branch, said)
-        recent.see_step(said[0], None)
+        recent.remember_session(whose)
+        recent.remember_state(whose.active_branch, await store.states.head(whose.active_branch))
+        recent.remember_turns(whose.active_branch, said)
+        recent.remember_step(said[0], None)
     recent.forget(session.id)
     assert recent.session(session.id) is None
     assert recent.named(Owner(), "mine") is None
@@ -111,14 +111,14 @@ async def test_what_is_past_its_time_is_not_given_nor_a_summary_that_may_hold_it
     session, turns = await talked(store, "old", "young", new=NewSession(kind="chat", ttl_hours=24))
     branch, state = session.active_branch, await store.states.head(session.active_branch)
     state = replace(state, summary="They spoke of old things.", covers_turn_seq=1)
-    recent.see_session(session)
-    recent.see_state(branch, state)
-    recent.see_turns(branch, (replace(turns[0], created_at=now() - timedelta(hours=25)), turns[1]))
+    recent.remember_session(session)
+    recent.remember_state(branch, state)
+    recent.remember_turns(branch, (replace(turns[0], created_at=now() - timedelta(hours=25)), turns[1]))
     assert seen(recent, branch) == turns[1:]
     known = recent.recall(branch)
     assert known is not None
     assert known.state == state, "in a session younger than that nothing has expired"
-    recent.see_session(replace(session, created_at=now() - timedelta(hours=25)))
+    recent.remember_session(replace(session, created_at=now() - timedelta(hours=25)))
     known = recent.recall(branch)
     assert known is not None
     assert known.state is not None
@@ -129,10 +129,10 @@ async def test_what_is_past_its_time_is_not_given_nor_a_summary_that_may_hold_it
 async def test_of_two_phases_of_one_millisecond_the_later_one_is_remembered(store: SqliteStore) -> None:
     recent = Recent()
     session, (done,) = await talked(store, "quick")
-    recent.see_session(session)
+    recent.remember_session(session)
     for phase in (Phase.RESPONDING, Phase.RESPONSE_FINALIZED, Phase.CONTEXT_PREPARED):
-        recent.see_turns(done.branch_id, (replace(done, phase=phase),))
+        recent.remember_turns(done.branch_id, (replace(done, phase=phase),))
     assert [turn.phase for turn in seen(recent, done.branch_id)] == [Phase.RESPONSE_FINALIZED]
     earlier = replace(done, phase=Phase.DONE, updated_at=done.updated_at - timedelta(milliseconds=1))
-    recent.see_turns(done.branch_id, (earlier,))
+    recent.remember_turns(done.branch_id, (earlier,))
     assert [turn.phase for turn in seen(recent, done.branch_id)] == [Phase.RESPONSE_FINALIZED]

@@ -54,7 +54,7 @@ async def test_nothing_of_a_forgotten_text_is_left_in_any_file(path: Path) -> No
     branch = await new_branch(store, NewSession(owner=ANN))
     turn = await answer_turn(store, branch.id, "hello")
     vector = embedding("toy", *range(1, 60))
-    (kept,) = await store.memories.draw(turn.id, [fact("The user owns a zeppelin.", vector=vector)])
+    (kept,) = await store.memories.replace_extracted(turn.id, [fact("The user owns a zeppelin.", vector=vector)])
     assert any(b"zeppelin" in file.read_bytes() for file in path.parent.glob("ledger*"))
     await store.memories.forget(ANN, [kept.id])
     await store.close()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from contextinfinity.librarian.contract import TranscriptMessage, no_pause
 from contextinfinity.librarian.digest import AGREED
 from contextinfinity.librarian.extract import read_turns
-from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.retrieval.dates import dates_mentioned
 from contextinfinity.text.cues import leaves_topic
 from contextinfinity.text.own_words import READ, own_words, split
@@ -46,7 +46,7 @@ def test_messages_of_the_sample_are_split_as_labelled(half: str, floor: float) -
 @pytest.mark.req("SAFE-9", "MEMORY-7")
 def test_almost_nothing_shown_or_ordered_in_the_sample_becomes_a_memory() -> None:
     foreign = [one["text"] for one in SAMPLE if one["kind"] not in ("own", "mixed")]
-    wrong = [text for text in foreign if draw(text, SAID, dates_mentioned).facts]
+    wrong = [text for text in foreign if extract_facts(text, SAID, dates_mentioned).facts]
     assert len(wrong) <= 0.02 * len(foreign), wrong
 
 
@@ -141,7 +141,7 @@ async def test_what_is_announced_or_laid_out_as_material_binds_nobody(announced:
     text = announced + payload
     assert "Mallory" not in own_words(text)
     assert "Ishmael" not in own_words(text)
-    assert not draw(text, SAID, dates_mentioned).facts
+    assert not extract_facts(text, SAID, dates_mentioned).facts
     reading = await read_turns([TranscriptMessage(turn_seq=1, role="user", text=text)], (), no_pause)
     assert not any(found.entry.kind in AGREED for found in reading.found)
 
@@ -156,7 +156,7 @@ async def test_what_is_announced_or_laid_out_as_material_binds_nobody(announced:
     ],
 )
 def test_an_order_behind_a_label_is_no_memory(text: str) -> None:
-    assert not draw(text, SAID, dates_mentioned).facts
+    assert not extract_facts(text, SAID, dates_mentioned).facts
 
 
 @pytest.mark.req("SAFE-9")
@@ -213,7 +213,7 @@ def test_time_grows_no_faster_than_the_message(piece: str) -> None:
 def test_a_task_at_the_end_that_has_no_text_after_it_is_about_the_text_before_it(message: str) -> None:
     own = own_words(message)
     assert own.strip() == own.strip().splitlines()[-1], "only the task is the user's"
-    assert not draw(message, SAID, dates_mentioned).facts
+    assert not extract_facts(message, SAID, dates_mentioned).facts
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from contextinfinity.librarian.contract import TranscriptMessage, no_pause
 from contextinfinity.librarian.digest import AGREED
 from contextinfinity.librarian.extract import read_turns
-from contextinfinity.memory.extraction import draw
+from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.retrieval.dates import dates_mentioned
 from contextinfinity.text.plain_prose import plain_prose
 
@@ -46,7 +46,7 @@ async def _binding(text: str) -> list[str]:
 @pytest.mark.parametrize("message", INTRODUCED)
 async def test_words_that_may_be_introduced_neither_bind_nor_are_remembered(message: str) -> None:
     text = message.format(PAYLOAD)
-    assert not draw(text, SAID, dates_mentioned).facts
+    assert not extract_facts(text, SAID, dates_mentioned).facts
     assert not await _binding(text)
 
 
@@ -65,7 +65,9 @@ async def test_words_that_may_be_introduced_neither_bind_nor_are_remembered(mess
     ],
 )
 async def test_plain_sentences_at_the_beginning_are_the_users(message: str) -> None:
-    assert [fact.content for fact in draw(message, SAID, dates_mentioned).facts] == ["The user works as a doctor."]
+    assert [fact.content for fact in extract_facts(message, SAID, dates_mentioned).facts] == [
+        "The user works as a doctor."
+    ]
     assert "wire the money" in " ".join(await _binding(message))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextinfinity.text.sentences import spoken
+from contextinfinity.text.sentences import author_sentences
 from tests.cases import each
 
 
@@ -24,10 +24,10 @@ from tests.cases import each
     ],
 )
 def test_a_text_is_parted_into_its_sentences(text: str, sentences: list[str]) -> None:
-    assert spoken(text).sentences == sentences
+    assert author_sentences(text).sentences == sentences
 
 
 def test_fences_and_quotes_are_pasted_even_when_they_never_end() -> None:
-    parts = spoken("Look:\n```py\nx = 1\n```\n> quoted\nmine\n~~~\nto the end")
+    parts = author_sentences("Look:\n```py\nx = 1\n```\n> quoted\nmine\n~~~\nto the end")
     assert parts.sentences == ["Look:", "mine"]
     assert parts.pasted == ["x = 1", "> quoted", "to the end"]

@@ -30,7 +30,7 @@ class AnthropicMessages:
         """Write the token count of a request."""
         return {"input_tokens": tokens}
 
-    def whole(self, spoken: AnswerView) -> Json:
+    def write_answer(self, spoken: AnswerView) -> Json:
         """Write a whole answer."""
         return writing.message(spoken)
 

@@ -23,9 +23,9 @@ class OpenAIChat:
         """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         return reading.read(body)
 
-    def whole(self, spoken: AnswerView) -> Json:
+    def write_answer(self, spoken: AnswerView) -> Json:
         """Write a whole answer."""
-        return writing.whole(spoken)
+        return writing.write_answer(spoken)
 
     def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
         """Return a writer for a streamed answer."""

@@ -53,7 +53,7 @@ _BREAKS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80
 _PATH = re.compile(r"([a-z_]{1,40}(?:\[\d{1,9}\]|\.[A-Za-z_]{1,40}){0,12}): ")
 
 
-def whole(spoken: AnswerView) -> Json:
+def write_answer(spoken: AnswerView) -> Json:
     """Write a whole answer; further answers to the same request are further choices."""
     choices = [_choice(index, one) for index, one in enumerate((spoken, *spoken.others))]
     return {**_shell(spoken, "chat.completion"), "choices": choices, "usage": usage(_used(spoken))}

@@ -48,7 +48,7 @@ class OpenAICompletions:
         others = {name: value for name, value in asked.items() if name not in NOT_OF_CHAT}
         return reading.read(_encode({**others, "messages": [{"role": "user", "content": prompt}]}))
 
-    def whole(self, spoken: AnswerView) -> Json:
+    def write_answer(self, spoken: AnswerView) -> Json:
         """Write a whole answer."""
         return {
             **_shell(spoken),

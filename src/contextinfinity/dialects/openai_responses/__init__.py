@@ -28,7 +28,7 @@ class OpenAIResponses:
         """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         return reading.read(body).incoming
 
-    def whole(self, spoken: AnswerView) -> Json:
+    def write_answer(self, spoken: AnswerView) -> Json:
         """Write a whole answer."""
         return writing.ended(spoken, self._shown)
 

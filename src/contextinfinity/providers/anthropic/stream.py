@@ -37,7 +37,7 @@ class MessageAccumulator:
         self._citations: dict[int, list[Json]] = {}
         self._unknown: list[Json] = []
 
-    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+    def feed(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Process one event and return what it adds; raise ``ProviderError`` for an error event."""
         payload = wire_values.dict_of(data)
         kind = payload.get("type") or event
@@ -63,7 +63,7 @@ class MessageAccumulator:
             return ()
         return given
 
-    def whole(self) -> Json:
+    def assembled(self) -> Json:
         """Return the complete message."""
         whole = dict(self._message)
         if whole or self._blocks:

@@ -51,7 +51,7 @@ class GeminiAccumulator:
         self._parts: list[dict[str, Json]] = []
         self._texts: list[list[str]] = []  # the pieces of each text part, joined once at the end
 
-    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
+    def feed(self, event: str, data: Json) -> Sequence[TextDelta]:
         """Process one event and return the text it adds; raise ``ProviderError`` for an error event."""
         payload = wire_values.dict_of(data)
         if "error" in payload:
@@ -66,7 +66,7 @@ class GeminiAccumulator:
         content = wire_values.dict_of(candidate.get("content"))
         return [piece for part in wire_values.list_of(content.get("parts")) for piece in self._take_part(part)]
 
-    def whole(self) -> Json:
+    def assembled(self) -> Json:
         """Return the complete reply."""
         if not (self._candidate or self._parts):
             return dict(self._top)
@@ -102,8 +102,8 @@ def finished(whole: Json, abilities: Abilities) -> Finished:
     if isinstance(whole, list):  # without alt=sse, which a proxy may drop, the events arrive as one array
         events = GeminiAccumulator()
         for each in whole:
-            events.take("", each)
-        whole = events.whole()
+            events.feed("", each)
+        whole = events.assembled()
     payload = wire_values.dict_of(whole)
     if "error" in payload:
         raise failure_in_stream(PROVIDER, payload)

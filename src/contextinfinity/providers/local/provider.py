@@ -104,10 +104,10 @@ class LocalProvider:
         async with aclosing(stream_reply(llama, body)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 if READING not in piece:
-                    for delta in reply.take("", piece):
+                    for delta in reply.feed("", piece):
                         yield delta
         if reply.ended:
-            yield self._wire.read(reply.whole(), self.abilities(model_id))
+            yield self._wire.read(reply.assembled(), self.abilities(model_id))
 
     async def close(self) -> None:
         """Release the model; it is unloaded when no other provider uses it."""

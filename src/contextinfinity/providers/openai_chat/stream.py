@@ -46,7 +46,7 @@ class ChatAccumulator:
         self._answered = False
         self._has_thought = False
 
-    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+    def feed(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Process one chunk and return what it adds; raise ``ProviderError`` for an error chunk."""
         payload = wire_values.dict_of(data)
         if event == "error" or payload.get("object") == "error" or payload.get("error"):
@@ -66,12 +66,12 @@ class ChatAccumulator:
         pieces = self._with_logprobs(self._take_delta(delta), wire_values.dict_of(choice.get("logprobs")))
         return [*self._thought(), *pieces] if pieces else ()
 
-    def whole(self) -> Json:
+    def assembled(self) -> Json:
         """Return the complete completion."""
         message: dict[str, Json] = {"role": "assistant", "content": None}
         message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
         message |= {key: list(kept) if isinstance(kept, list) else kept for key, kept in self._others.items()}
-        calls = self._calls.whole()
+        calls = self._calls.assembled()
         if calls:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
@@ -88,7 +88,7 @@ class ChatAccumulator:
         shown: list[StreamedPiece] = []
         for key, value in delta.items():
             if key == "tool_calls":
-                shown += self._calls.take(value)
+                shown += self._calls.feed(value)
             elif key in TEXTS and isinstance(value, str):
                 self._texts.setdefault(key, []).append(value)
                 if value and key in SHOWN:
@@ -162,7 +162,7 @@ class _Calls:
         self._calls: list[_StreamedCall] = []
         self._shown: set[int] = set()
 
-    def take(self, pieces: Json) -> list[CallPiece]:
+    def feed(self, pieces: Json) -> list[CallPiece]:
         """Process the call pieces of a chunk; return those that can be shown: of calls with id and name."""
         shown: list[CallPiece] = []
         for piece in wire_values.list_of(pieces):
@@ -181,7 +181,7 @@ class _Calls:
                 shown.append(CallPiece(place=place, arguments=arguments))
         return shown
 
-    def whole(self) -> list[Json]:
+    def assembled(self) -> list[Json]:
         """Return the complete calls."""
         return [_whole(call) for call in self._calls]
 

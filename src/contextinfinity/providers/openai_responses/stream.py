@@ -66,7 +66,7 @@ class ResponsesAccumulator:
         self._marks: dict[tuple[int, int], list[Json]] = {}
         self._unknown: list[Json] = []
 
-    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+    def feed(self, event: str, data: Json) -> Sequence[StreamedPiece]:
         """Process one event and return what it adds; raise ``ProviderError`` for an error event."""
         payload = wire_values.dict_of(data)
         kind = wire_values.text_of(payload.get("type")) or event
@@ -91,7 +91,7 @@ class ResponsesAccumulator:
             self._unknown.append(data)
         return ()
 
-    def whole(self) -> Json:
+    def assembled(self) -> Json:
         """Return the complete response."""
         whole = dict(self._response)
         if not wire_values.list_of(whole.get("output")):

@@ -122,7 +122,7 @@ async def delete_item(act: ActingInV1, conversation_id: ConversationId, item_id:
     async for later in _walk(act.client, session, "asc", turn, 100):
         kept += [item for item in await items_of(act.client, later, encrypted=True) if item["id"] != item_id]
     said = await _said(act.client, kept or None)
-    session = await conversations.go_back(session, turn)
+    session = await conversations.remove_from(session, turn)
     await _add(act.client, session, said)
     return as_json(_written(session))
 

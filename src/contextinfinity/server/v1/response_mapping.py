@@ -111,7 +111,7 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
         answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
         answers.append(answer_view(answered, incoming.model))
     headers = await headers_of(incoming, question, turn)
-    written = msgspec.json.encode(dialect.whole(replace(answers[0], others=tuple(answers[1:]))))
+    written = msgspec.json.encode(dialect.write_answer(replace(answers[0], others=tuple(answers[1:]))))
     noted = BackgroundTask(_note_sent, question, turn, door)
     return Response(written, headers=headers, media_type="application/json", background=noted)
 

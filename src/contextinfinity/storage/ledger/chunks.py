@@ -47,7 +47,7 @@ def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -
     of = _messages(connection, turn)
     _add(connection, turn, of, chunks, {})
     index_missing(connection, of.session_id, of.said)
-    _lend(connection, of, chunks, {chunk.side for chunk in chunks})
+    _index_borrowed_words(connection, of, chunks, {chunk.side for chunk in chunks})
 
 
 def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
@@ -60,7 +60,7 @@ def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk
         _add(connection, turn, of, chunks, _removed(connection, turn, of, chunks))
     index_again(connection, of.session_id, of.said, other=other)
     if chunks:
-        _lend(connection, of, chunks, set(get_args(ChunkSide)))
+        _index_borrowed_words(connection, of, chunks, set(get_args(ChunkSide)))
 
 
 class _TurnMessages(NamedTuple):
@@ -113,7 +113,9 @@ def _removed(connection: Connection, turn: Turn, of: _TurnMessages, chunks: Sequ
     return keys
 
 
-def _lend(connection: Connection, of: _TurnMessages, chunks: Sequence[NewChunk], sides: Collection[ChunkSide]) -> None:
+def _index_borrowed_words(
+    connection: Connection, of: _TurnMessages, chunks: Sequence[NewChunk], sides: Collection[ChunkSide]
+) -> None:
     """Index the words of the tool side, and the words that the sides borrow."""
     borrowed = {side: " ".join(chunk.borrowed for chunk in chunks if chunk.side == side) for side in sides}
     keys = (of.question, of.answer)

@@ -199,7 +199,7 @@ def delete_session(connection: Connection, session_id: SessionId, *, limit: int 
     The first call begins the deletion if needed, and raises the errors of ``begin``.
     """
     begin_session_deletion(connection, session_id)
-    return go_on(connection, pack(session_id), row_limit(limit))
+    return delete_batch(connection, pack(session_id), row_limit(limit))
 
 
 def delete_turn(connection: Connection, turn_id: TurnId, *, unsettled: bool = False) -> Removed:
@@ -274,7 +274,7 @@ def expire_turns(
         return Removed()
     ttl, created_at, updated_at, is_begun = found
     if is_begun:
-        return go_on(connection, session_id, limit)
+        return delete_batch(connection, session_id, limit)
     before = moment - ttl
     values = {"session_id": session_id, "before": before, "limit": limit, "unsettled": unsettled}
     turns = [DeletionScope(*row) for row in connection.many("select_expired", values)]
@@ -284,7 +284,7 @@ def expire_turns(
     oldest = connection.one("select_oldest", (session_id,))[0]  # type: ignore[index]
     if oldest is None and (_was_spoken_in(connection, session_id) or max(created_at, updated_at) <= before):
         begin(connection, session_id)
-        gone = go_on(connection, session_id, limit)
+        gone = delete_batch(connection, session_id, limit)
         return Removed(turns=len(turns), sessions=gone.sessions, more=gone.more)
     if turns:
         forget_in_states(connection, session_id, turns)
@@ -326,7 +326,7 @@ def begin(connection: Connection, session_id: bytes, reason: str = WHOLE) -> Non
     connection.execute("soil_log")
 
 
-def go_on(connection: Connection, session_id: bytes, limit: int) -> Removed:
+def delete_batch(connection: Connection, session_id: bytes, limit: int) -> Removed:
     """Delete a batch of a session: its turns, then its states, then the session itself."""
     rows = connection.many("select_turns", {"session_id": session_id, "limit": limit})
     turns = [DeletionScope(*row) for row in rows]

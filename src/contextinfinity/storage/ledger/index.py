@@ -75,7 +75,7 @@ def _replace(connection: Connection, cut: Sequence[CutTurn]) -> None:
             check_phase(turn_id, turn.phase, ENDED)
         replace_chunks(connection, turn, chunks, other=renewing)
     if renewing:
-        _go_on_renewing(connection, {pack(turn_id) for turn_id, _ in cut})
+        _advance_renewal(connection, {pack(turn_id) for turn_id, _ in cut})
 
 
 def _begin_renewing(connection: Connection) -> bool:
@@ -89,7 +89,7 @@ def _begin_renewing(connection: Connection) -> bool:
     return True
 
 
-def _go_on_renewing(connection: Connection, done: set[bytes]) -> None:
+def _advance_renewal(connection: Connection, done: set[bytes]) -> None:
     """Advance the progress mark past finished turns; after the last one, switch to the new version."""
     _, _, made, upto = connection.many("select_marks")[0]
     rows = connection.many("select_turns_after", (made, len(done) + 1))

@@ -352,7 +352,7 @@ class Memories(StoreResource):
     edit = writes(edit_memory, wipe=True)
     forget = writes(forget_memories, wipe=True)
 
-    async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+    async def replace_extracted(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
         """Replace all memories extracted from this turn, and return the new ones.
 
         Idempotent. For an unknown turn nothing is stored.

@@ -67,7 +67,7 @@ def current(connection: Connection, asked: Recall, ids: str) -> dict[MemoryId, M
     sight = _Sight(connection, asked, owner)
     rows = sight.look(connection.many("select_memories", sight.values | {"ids": ids}))
     above = sight.above(rows, to_the_end=True)
-    instead = ((row, sight.instead(row, above)) for row in rows)
+    instead = ((row, sight.visible_successor(row, above)) for row in rows)
     return {unpack(row[3]): sight.candidate(other, {}).memory for row, other in instead if other is not None}
 
 
@@ -152,7 +152,7 @@ class _Sight:
         """Return the visible memories that no visible memory supersedes."""
         seen = [row for row in rows if self.sees(row)]
         above = self.above(seen)
-        return [row for row in seen if self.instead(row, above) is row]
+        return [row for row in seen if self.visible_successor(row, above) is row]
 
     def above(self, rows: Sequence[Row], *, to_the_end: bool = False) -> dict[bytes, Row]:
         """Load the chain of memories that superseded these, up to the first visible one or to the end."""
@@ -165,7 +165,7 @@ class _Sight:
             ids = {row[17] for row in rows if row[17] is not None and (to_the_end or not self.sees(row))} - found.keys()
         return found
 
-    def instead(self, row: Row, above: dict[bytes, Row]) -> Row | None:
+    def visible_successor(self, row: Row, above: dict[bytes, Row]) -> Row | None:
         """Return the last visible memory of the chain that superseded a row; None if it was forgotten."""
         best = row if self.sees(row) else None
         while row[17] is not None:

@@ -19,7 +19,7 @@ from contextinfinity.errors import BranchBusy, NotFound
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import StoreResource, looks, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
-from contextinfinity.storage.ledger.sessions import lineage_of, stretches_before
+from contextinfinity.storage.ledger.sessions import lineage_of, lineage_ranges
 
 MOST_CANDIDATES = 20
 """Turns with equal content that are compared; more cannot be distinguished."""
@@ -27,7 +27,7 @@ MOST_CONTINUATIONS = 3
 """Different continuations are counted up to this number."""
 
 
-def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
+def branch_continued(branch_id: BranchId, turn_seq: int) -> BranchBusy:
     """Return the error for a message whose branch has continued in the meantime."""
     return BranchBusy(f"Branch {branch_id} has continued after turn {turn_seq}.")
 
@@ -81,7 +81,7 @@ def check_place(connection: Connection, new: NewTurn) -> None:
     if trail is not None and trail.follows is not None:
         newest = connection.one("select_newest_after", (pack(branch_id), trail.follows))
         if newest is not None and (unpack(newest[0]) != new.retry_of or newest[1] != Phase.FAILED):
-            raise gone_on(branch_id, trail.follows)
+            raise branch_continued(branch_id, trail.follows)
     if new.retry_of is not None:
         row = connection.one("select_place", (pack(new.retry_of),))
         if row is None or lineage_of(connection, branch_id).owner_of(row[1]) != unpack(row[0]):
@@ -188,7 +188,7 @@ def _answered_before(connection: Connection, turn: Turn, owner: Owner) -> int | 
 
 def _newest(connection: Connection, branch_id: BranchId, before: int) -> Row | None:
     """Return (hash or None,) of the newest turn of a lineage before a turn_seq that did not fail."""
-    for branch, first, last in stretches_before(connection, branch_id, before):
+    for branch, first, last in lineage_ranges(connection, branch_id, before):
         place = {"branch_id": pack(branch), "first": first, "last": last}
         if (row := connection.one("select_before", place)) is not None:
             return row

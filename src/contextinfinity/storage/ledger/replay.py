@@ -46,39 +46,39 @@ class ReplayedTurn(Struct, frozen=True, kw_only=True):
         return self.begun or bool(self.steps) or (self.end is not None and not self.failed)
 
 
-def land_turn(connection: Connection, landing: ReplayedTurn) -> Turn:
+def replay_turn(connection: Connection, spooled: ReplayedTurn) -> Turn:
     """Write the missing parts of a turn; a final turn does not change.
 
     While an earlier turn of the branch waits or is being answered, the turn is only appended to the branch and
     returned as Accepted: replay it again later. Raises ``Gone`` if the turn was deleted, and ``NotFound`` if its
     branch is deleted or the ledger lacks a turn that it had accepted; nothing is written then.
     """
-    if landing.new is not None:
-        check_new_turn(landing.new)
-    for step in landing.steps:
+    if spooled.new is not None:
+        check_new_turn(spooled.new)
+    for step in spooled.steps:
         check_new_step(step)
-    if landing.end is not None:
-        check_turn_end(landing.end)
-    turn = find_turn(connection, landing.turn_id) or _insert(connection, landing)
+    if spooled.end is not None:
+        check_turn_end(spooled.end)
+    turn = find_turn(connection, spooled.turn_id) or _insert(connection, spooled)
     if turn.phase not in UNFINISHED:
         return turn
-    if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
+    if turn.phase is Phase.ACCEPTED and spooled.has_to_begin:
         if blocker(connection, turn) is not None:
             return turn
         turn = begin_turn(connection, turn)
-    for step in landing.steps:
+    for step in spooled.steps:
         if not _is_there(connection, turn, step):
             turn = open_step(connection, turn, step)
-    return turn if landing.end is None else _end(connection, turn, landing.end, failed=landing.failed)
+    return turn if spooled.end is None else _end(connection, turn, spooled.end, failed=spooled.failed)
 
 
-def _insert(connection: Connection, landing: ReplayedTurn) -> Turn:
-    refuse_deleted(connection, landing.turn_id)
-    if landing.new is None:
-        raise NotFound(f"There is no turn {landing.turn_id} to replay the end of.")
-    trail = placed_here(connection, landing.new.branch_id, landing.new.trail)
-    new = replace(landing.new, id=landing.turn_id, trail=trail)
-    return insert_turn(connection, new, message_columns(new.message), landing.said_at or now())
+def _insert(connection: Connection, spooled: ReplayedTurn) -> Turn:
+    refuse_deleted(connection, spooled.turn_id)
+    if spooled.new is None:
+        raise NotFound(f"There is no turn {spooled.turn_id} to replay the end of.")
+    trail = placed_here(connection, spooled.new.branch_id, spooled.new.trail)
+    new = replace(spooled.new, id=spooled.turn_id, trail=trail)
+    return insert_turn(connection, new, message_columns(new.message), spooled.said_at or now())
 
 
 def _is_there(connection: Connection, turn: Turn, step: NewStep) -> bool:
@@ -119,5 +119,5 @@ def take_blockers(
 class ReplayStore(StoreResource):
     """Writes spooled turns to the ledger."""
 
-    land = writes(land_turn)
+    replay = writes(replay_turn)
     take_blockers = writes(take_blockers)

@@ -44,11 +44,11 @@ class ScopeFilter:
             key = number >> 1
             row = asked.get(key) or answered.get(key)
             side: ChunkSide = "tool" if number & 1 else "user" if key in asked else "assistant"
-            if row is not None and self._admits(row, side):
+            if row is not None and self._is_in_scope(row, side):
                 found[number] = TextPosition(unpack(row[1]), side)
         return found
 
-    def _admits(self, row: Row, side: ChunkSide) -> bool:
+    def _is_in_scope(self, row: Row, side: ChunkSide) -> bool:
         """Return whether a row is within the scope; cheap checks come first."""
         key, turn_id, session_id, branch_id, turn_seq, created_at, org_id, user_id = row
         scope = self._scope

@@ -145,7 +145,7 @@ def lineage_of(connection: Connection, branch_id: BranchId) -> Lineage:
     return Lineage.of([(unpack(branch), fork_seq) for branch, fork_seq in chain])
 
 
-def stretches_before(connection: Connection, branch_id: BranchId, before: int) -> Iterator[tuple[BranchId, int, int]]:
+def lineage_ranges(connection: Connection, branch_id: BranchId, before: int) -> Iterator[tuple[BranchId, int, int]]:
     """Yield (branch, first, last) of a lineage from its newest stretch back, only turns under ``before``.
 
     The branch's own turns come first; ancestors are read only if the caller continues.

@@ -64,7 +64,7 @@ from contextinfinity.storage.ledger.rows import (
     to_usage,
     unpack,
 )
-from contextinfinity.storage.ledger.sessions import create_session, find_session, stretches_before
+from contextinfinity.storage.ledger.sessions import create_session, find_session, lineage_ranges
 
 STEPS = 22
 """The column of a turn's row that holds the number of its steps."""
@@ -322,7 +322,7 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
     """Return the newest turns of the lineage, oldest first."""
     turns: list[Turn] = []
     limit, moment = row_limit(limit), to_millis(now())
-    for branch, first, last in stretches_before(connection, branch_id, end_place(before)):
+    for branch, first, last in lineage_ranges(connection, branch_id, end_place(before)):
         values = {"branch_id": pack(branch), "first": first, "last": last, "now": moment, "limit": limit - len(turns)}
         turns.extend([_to_turn(connection, row) for row in connection.many("select_stretch", values)])
         if len(turns) >= limit or (turns and turns[-1].turn_seq == 1):
@@ -338,7 +338,7 @@ def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last
     """
     count = updated = 0
     since = _since(connection, pack(branch_id))
-    for branch, begin, end in stretches_before(connection, branch_id, last + 1):
+    for branch, begin, end in lineage_ranges(connection, branch_id, last + 1):
         if end < first or count > last - first:
             break
         place = {"branch_id": pack(branch), "first": max(begin, first), "last": end, "since": since}

@@ -47,7 +47,7 @@ class VectorScope:
         self.is_empty = not self._stretches
 
     @property
-    def admits_all(self) -> bool:
+    def has_no_filter(self) -> bool:
         """Whether every vector of its session, owner or the ledger may be returned."""
         scope = self.scope
         return not (scope.branch_id or scope.sides or scope.types or scope.since or scope.until)
@@ -58,7 +58,7 @@ class VectorScope:
             return "select_found_where_and_when"
         return "select_found_where" if self.scope.branch_id else "select_found"
 
-    def admits(self, row: Any) -> bool:
+    def is_in_scope(self, row: Any) -> bool:
         """Return whether a row may be returned to the caller."""
         scope = self.scope
         _, _, _, side, chunk_type, org_id, user_id, branch, turn_seq, said_at = row
@@ -75,12 +75,14 @@ class VectorScope:
         return scope.until is None or said_at < to_millis(scope.until)
 
 
-def walk(connection: Connection, asked: VectorScope, source: Source, most: int) -> tuple[list[VectorHit], int]:
+def nearest_in_scope(
+    connection: Connection, asked: VectorScope, source: Source, most: int
+) -> tuple[list[VectorHit], int]:
     """Return the nearest hits within the scope, and how many of the looked-up vectors are deleted."""
     statement, hits, gone = asked.statement(), list[VectorHit](), 0
-    everything = asked.admits_all and asked.scope.owner is None
+    everything = asked.has_no_filter and asked.scope.owner is None
     seen: set[int] = set()
-    step = max(_FIRST, most if asked.admits_all else most + most // 2)
+    step = max(_FIRST, most if asked.has_no_filter else most + most // 2)
     while len(hits) < most and len(seen) < FARTHEST:
         keys, scores = source(step)
         found = zip(keys.tolist(), scores.tolist(), strict=True)
@@ -90,7 +92,7 @@ def walk(connection: Connection, asked: VectorScope, source: Source, most: int) 
         seen |= fresh.keys()
         rows = connection.many(statement, {"keys": json.dumps(list(fresh))})
         gone += len(fresh) - len(rows)
-        hits += [_hit(row, fresh[row[0]]) for row in rows if everything or asked.admits(row)]
+        hits += [_hit(row, fresh[row[0]]) for row in rows if everything or asked.is_in_scope(row)]
         step = min(2 * step, FARTHEST)
     hits.sort(key=lambda hit: -hit.similarity)  # an HNSW graph that is asked for more may find a nearer one
     return hits[:most], gone

@@ -59,7 +59,7 @@ class PostgresStore(LedgerStore):
         self.tokens: Tokens = Tokens(everybody)
         self.replays: ReplayStore = ReplayStore(everybody)
 
-    def held_up(self, *, reading: bool = False) -> float:
+    def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds the server has given no sign while this process waits for it."""
         return self.database.silence.seconds()
 

@@ -119,7 +119,7 @@ class PostgresVectors(StoreResource):
         import numpy as np
 
         from contextinfinity.storage.ledger.matrices import Matrices, MatrixOwner, scanned
-        from contextinfinity.storage.ledger.vector_scope import VectorScope, walk
+        from contextinfinity.storage.ledger.vector_scope import VectorScope, nearest_in_scope
 
         asked = VectorScope(connection, scope)
         if asked.is_empty:
@@ -128,7 +128,7 @@ class PostgresVectors(StoreResource):
         query = np.frombuffer(vector, np.int8, offset=HEAD)
         owner = scope.owner if asked.session_id is None else None
         whose = MatrixOwner(space.key, space.dim, session_id=asked.session_id, owner=owner)
-        hits, gone = walk(connection, asked, scanned(self._matrices.rows(connection, whose), query), most)
+        hits, gone = nearest_in_scope(connection, asked, scanned(self._matrices.rows(connection, whose), query), most)
         if gone > len(hits):
             self._matrices.forget(whose)
         return tuple(hits)

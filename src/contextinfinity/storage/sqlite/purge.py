@@ -13,7 +13,7 @@ import apsw
 
 from contextinfinity.domain.ids import SessionId, TurnId, now, to_millis
 from contextinfinity.errors import LedgerCorrupt, LedgerForeign, NotFound
-from contextinfinity.storage.ledger.deletions import BATCH, Deletions, begin, delete_turn, expire_turns, go_on
+from contextinfinity.storage.ledger.deletions import BATCH, Deletions, begin, delete_batch, delete_turn, expire_turns
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.sqlite.connection import open_database, translated
 from contextinfinity.storage.sqlite.database import SqliteDatabase
@@ -95,7 +95,7 @@ async def _purge(path: Path, sessions: Sequence[bytes], turns: Sequence[bytes]) 
 
 async def _delete(database: SqliteDatabase, session: bytes) -> None:
     await database.write(lambda connection: begin(connection, session))
-    while (await database.write(lambda connection: go_on(connection, session, BATCH))).more:
+    while (await database.write(lambda connection: delete_batch(connection, session, BATCH))).more:
         pass
 
 

@@ -54,7 +54,7 @@ class SqliteStore(LedgerStore):
             self._locks, folder = WorkerLocks(path.parent / "workers"), path.parent / "vectors"
         super().__init__(self.database, SqliteVectors(self.database, folder), self._locks)
 
-    def held_up(self, *, reading: bool = False) -> float:
+    def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds this process has waited for a lock while its holder wrote nothing.
 
         While other processes commit, the ledger is available, and this process gets the lock in turn.

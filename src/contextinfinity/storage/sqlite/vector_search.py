@@ -30,7 +30,7 @@ from contextinfinity.storage.ledger.matrices import (
     together,
 )
 from contextinfinity.storage.ledger.namespaces import Space
-from contextinfinity.storage.ledger.vector_scope import VectorScope, walk
+from contextinfinity.storage.ledger.vector_scope import VectorScope, nearest_in_scope
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.generations import SHARE, Generation, Generations
 from contextinfinity.storage.sqlite.vector_writes import PACK
@@ -81,7 +81,7 @@ class VectorSearch:
     def _shown(
         self, connection: Connection, asked: VectorScope, source: Source, whose: MatrixOwner, most: int
     ) -> tuple[VectorHit, ...]:
-        hits, gone = walk(connection, asked, source, most)
+        hits, gone = nearest_in_scope(connection, asked, source, most)
         if gone > len(hits):
             self._matrices.forget(whose)  # most of it is deleted: read it again
         return tuple(hits)

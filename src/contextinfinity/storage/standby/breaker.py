@@ -24,14 +24,14 @@ PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
 
 
 class CircuitBreaker:
-    """The breaker for reading or for writing. ``held_up`` returns how long another process has kept us waiting."""
+    """The breaker for reading or for writing; ``blocked_seconds`` returns how long another process has blocked it."""
 
-    def __init__(self, held_up: Callable[[], float], on_open: Callable[[], None], patience: float) -> None:
+    def __init__(self, blocked_seconds: Callable[[], float], on_open: Callable[[], None], patience: float) -> None:
         self.since: datetime | None = None
         """Since when it is open; None: it is closed."""
         self.reason = ""
         self._hint: str | None = None
-        self._held_up = held_up
+        self._held_up = blocked_seconds
         self._on_open = on_open
         self._patience = patience
         self._waited = 0.0

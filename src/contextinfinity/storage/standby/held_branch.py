@@ -45,7 +45,7 @@ from contextinfinity.storage.invariants import (
     not_settled,
     rounds_of,
 )
-from contextinfinity.storage.ledger.prefix_hashes import gone_on, not_on_branch
+from contextinfinity.storage.ledger.prefix_hashes import branch_continued, not_on_branch
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.recent import Recent, Seed
 from contextinfinity.storage.standby.spool import Item, Record, Recorded, Spooled, id_of
@@ -96,9 +96,9 @@ class HeldBranch:
 
     def steps(self, turn_id: TurnId, first: int = 0) -> tuple[Step, ...]:
         """Return the provider calls of a turn from that step_index on."""
-        landing, turn = self._landing(turn_id), self.turns[turn_id]
-        asked = (*self._opened.get(turn_id, ()), *landing.steps)
-        ends = [step.closes for step in asked] + [None if landing.end is None else landing.end.step]
+        spooled, turn = self._spooled_turn(turn_id), self.turns[turn_id]
+        asked = (*self._opened.get(turn_id, ()), *spooled.steps)
+        ends = [step.closes for step in asked] + [None if spooled.end is None else spooled.end.step]
         ended = {end.step_id: end for end in ends if end is not None}
         return tuple(_step(turn, step, ended.get(step.id)) for step in asked if step.step_index >= first)
 
@@ -106,8 +106,8 @@ class HeldBranch:
         """Return the plan of a turn's last request, or of its clarifying question."""
         if steps := self.steps(turn_id):
             return steps[-1].plan
-        landing = self._landing(turn_id)
-        return self._plans.get(turn_id) if landing.end is None else landing.end.plan
+        spooled = self._spooled_turn(turn_id)
+        return self._plans.get(turn_id) if spooled.end is None else spooled.end.plan
 
     # --- writing ---
 
@@ -132,7 +132,7 @@ class HeldBranch:
         later = [turn for turn in self.turns.values() if follows is not None and turn.turn_seq > follows]
         newest = max(later, key=lambda turn: turn.turn_seq, default=None)
         if newest is not None and (newest.id != new.retry_of or newest.phase is not Phase.FAILED):
-            raise gone_on(self.id, follows or 0)
+            raise branch_continued(self.id, follows or 0)
         if new.retry_of is not None and new.retry_of not in self.turns:
             raise not_on_branch(self.id, new.retry_of)
         waiting = [turn for turn in self.turns.values() if turn.phase is Phase.ACCEPTED]
@@ -141,10 +141,10 @@ class HeldBranch:
             raise QueueFull(f"{len(waiting)} messages already wait on branch {self.id}.", running=running)
         turn_id = new.id or new_id()
         landed = replace(new, id=turn_id, queue_limit=None, begin=False)
-        landing = ReplayedTurn(turn_id=turn_id, new=landed, said_at=now())
-        await self._keep([landing])
+        spooled = ReplayedTurn(turn_id=turn_id, new=landed, said_at=now())
+        await self._keep([spooled])
         self.own[turn_id] = None
-        turn = self._append(landing)
+        turn = self._append(spooled)
         return self._begin(turn) if new.begin and running is None and not waiting else turn
 
     async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
@@ -198,7 +198,7 @@ class HeldBranch:
             self._append(item)
         return tuple(self.turns[each.id or ""] for each in exchanges)
 
-    def _landing(self, turn_id: TurnId) -> ReplayedTurn:
+    def _spooled_turn(self, turn_id: TurnId) -> ReplayedTurn:
         item = self._spooled.turns.get(turn_id)
         return item if isinstance(item, ReplayedTurn) else ReplayedTurn(turn_id=turn_id)
 
@@ -212,7 +212,7 @@ class HeldBranch:
     def _made_before(self, new: NewTurn) -> Turn | None:
         """Return the turn of a request that is repeated."""
         for turn_id in self.own:
-            made = self._landing(turn_id).new
+            made = self._spooled_turn(turn_id).new
             if new.once is not None and made is not None and made.once is not None and made.once.key == new.once.key:
                 check_same_request(new.once, made.once.asked)
                 return self.turns[turn_id]

@@ -61,8 +61,8 @@ class HeldBranches:
     def __init__(self, ledger: Store, folder: Path, bounds: Bounds, on_away: Callable[[], None]) -> None:
         self.ledger = ledger
         self.recent = Recent()
-        self.reads = CircuitBreaker(partial(ledger.held_up, reading=True), on_away, bounds.patience)
-        self.writes = CircuitBreaker(ledger.held_up, on_away, bounds.patience)
+        self.reads = CircuitBreaker(partial(ledger.blocked_seconds, reading=True), on_away, bounds.patience)
+        self.writes = CircuitBreaker(ledger.blocked_seconds, on_away, bounds.patience)
         self.workers: list[WorkerId] = []
         """The ids of this process, the present one last."""
         self._spooled = Spooled()
@@ -74,7 +74,7 @@ class HeldBranches:
         self._ids: set[str] = set()
         """The sessions and turns in the spool."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._landing = asyncio.Lock()
+        self._replay_lock = asyncio.Lock()
 
     # --- reading ---
 
@@ -132,22 +132,22 @@ class HeldBranches:
             )
         return StoreHealth()
 
-    def see(self, turn: Turn, step: NewStep | None = None) -> None:
+    def remember_turn(self, turn: Turn, step: NewStep | None = None) -> None:
         """Remember how a turn is in the ledger, and a step that was opened for it."""
-        self.recent.see_turns(turn.branch_id, (turn,))
+        self.recent.remember_turns(turn.branch_id, (turn,))
         if turn.outcome is not None:
             self.recent.running.pop(turn.id, None)
         elif step is not None or turn.owner in self.workers:
-            self.recent.see_step(turn, step)
+            self.recent.remember_step(turn, step)
 
-    def see_first(self, new: NewSession, turn: Turn) -> None:
+    def remember_first_turn(self, new: NewSession, turn: Turn) -> None:
         """Remember a session that was created in the ledger together with its first turn."""
         count("turn_writes_ok")
         if turn.session_id == new.id:  # otherwise the request was a repeated one
             seed, state = _new_seed(new, turn.state_before)
-            self.recent.see_session(seed.session)
-            self.recent.see_state(seed.branch_id, state)
-        self.see(turn)
+            self.recent.remember_session(seed.session)
+            self.recent.remember_state(seed.branch_id, state)
+        self.remember_turn(turn)
 
     # --- continuing here ---
 
@@ -204,7 +204,7 @@ class HeldBranches:
         new = replace(new, id=new.id or new_id(), branch_id=new.branch_id or new_id())
         await self.keep([new])
         seed, state = _new_seed(new)
-        self.recent.see_session(seed.session)
+        self.recent.remember_session(seed.session)
         self._begin(seed, state)
         level("spool_depth", self.depth)
         return seed.session
@@ -241,7 +241,7 @@ class HeldBranches:
         if branch_id is not None:
             try:
                 seed = await self.reads.through(lambda: _read_seed(self.ledger, branch_id))
-                self.recent.see_session(seed.session)
+                self.recent.remember_session(seed.session)
             except LedgerAway:
                 seed = self.recent.recall(branch_id)
         self.report(verb, away, seed.session.id if seed else None)
@@ -268,9 +268,9 @@ class HeldBranches:
 
     # --- landing ---
 
-    async def land(self) -> None:
+    async def replay_all(self) -> None:
         """Write all that is spooled here to the ledger, and remove the spool."""
-        async with self._landing:
+        async with self._replay_lock:
             await self.replay.run()
             for held in list(self._branches.values()):
                 with suppress(BranchBusy, OutOfOrder):  # another process is answering on it: it lands later
@@ -286,13 +286,13 @@ class HeldBranches:
         """Use the ledger for a branch again, once it has all of it; ``BranchBusy`` or ``OutOfOrder`` if not yet."""
         items = Spooled(turns={turn_id: self._spooled.turns[turn_id] for turn_id in held.own}).in_order()
         turns = [await self.replay.write(item) for item in items]
-        if not all(map(self.replay.is_landed, items)):
+        if not all(map(self.replay.is_replayed, items)):
             raise BranchBusy(f"Branch {held.id} has spooled turns that wait for a running one.")
         for turn, item in zip(turns, items, strict=True):
             if turn is not None:
                 for step in item.steps if isinstance(item, ReplayedTurn) else ():
-                    self.recent.see_step(turn, step)
-                self.see(turn)
+                    self.recent.remember_step(turn, step)
+                self.remember_turn(turn)
             del self._spooled.turns[id_of(item)]
         count("turn_writes_ok", sum(turn is not None for turn in turns))
         del self._branches[held.id]

@@ -93,7 +93,7 @@ class Proxy(Generic[Noun]):
 
         Otherwise a spooled conversation would not be found, and a fork would lack spooled turns.
         """
-        await self._held.land()
+        await self._held.replay_all()
         self._held.refuse_held(getattr(named, "branch_id", named))
         return await verb(named, *given, **more)
 
@@ -115,7 +115,7 @@ class Proxy(Generic[Noun]):
         if not self._held.recent.knows_head(branch_id):
             with suppress(LedgerError, NotFound):
                 state = await self._read(lambda: self._held.ledger.states.head(branch_id))
-                self._held.recent.see_state(branch_id, state)
+                self._held.recent.remember_state(branch_id, state)
 
 
 class SessionsProxy(Proxy[Sessions]):
@@ -138,7 +138,7 @@ class SessionsProxy(Proxy[Sessions]):
                 with suppress(LedgerAway):  # as far as sessions can be read or were seen
                     there = await self.get(session_id)
                 return await self._held.make_session(new, there)
-        self._held.recent.see_session(session)
+        self._held.recent.remember_session(session)
         await self._know_head(session.active_branch)
         return session
 
@@ -164,7 +164,7 @@ class SessionsProxy(Proxy[Sessions]):
             recent.forget(session_id)
             found = await self._find_replayed(f"Thread {session_id}", ask)
         if found is not None:
-            recent.see_session(found)
+            recent.remember_session(found)
         return found
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
@@ -177,7 +177,7 @@ class SessionsProxy(Proxy[Sessions]):
             found = self._held.recent.named(owner, external_id)
             self._held.report("find_session", away, external_id if found is None else found.id, owner.user_id)
         if found is not None:
-            self._held.recent.see_session(found)
+            self._held.recent.remember_session(found)
         return found
 
 
@@ -207,7 +207,7 @@ class StatesProxy(Proxy[States]):
             if (seen := self._held.recent.recall(branch_id)) is None or seen.state is None:
                 raise
             return seen.state
-        self._held.recent.see_state(branch_id, state)
+        self._held.recent.remember_state(branch_id, state)
         return state
 
 
@@ -235,7 +235,7 @@ class TurnsProxy(Proxy[Turns]):
                 session = await self._sessions.create(creates)
                 named = replace(named, branch_id=session.active_branch, creates=None)
             else:
-                self._held.see_first(creates, turn)
+                self._held.remember_first_turn(creates, turn)
                 return turn
         return await self._held.on_branch(
             "accept", named.branch_id, lambda: self._seen(self._ledger.accept(named)), lambda held: held.accept(named)
@@ -247,7 +247,7 @@ class TurnsProxy(Proxy[Turns]):
 
         async def direct() -> tuple[Turn, ...]:
             turns = await self._ledger.record(branch_id, named)
-            self._held.recent.see_turns(branch_id, turns)
+            self._held.recent.remember_turns(branch_id, turns)
             await self._know_head(branch_id)
             return turns
 
@@ -270,7 +270,7 @@ class TurnsProxy(Proxy[Turns]):
 
         async def direct() -> tuple[Turn, Job | None]:
             turn, job = await self._ledger.finalise_and_claim(turn_id, owner, end)
-            self._held.see(turn)
+            self._held.remember_turn(turn)
             return turn, job
 
         async def here(held: HeldBranch) -> tuple[Turn, Job | None]:
@@ -280,7 +280,7 @@ class TurnsProxy(Proxy[Turns]):
 
     async def _seen(self, asked: Awaitable[Turn], step: NewStep | None = None) -> Turn:
         turn = await asked
-        self._held.see(turn, step)
+        self._held.remember_turn(turn, step)
         return turn
 
     async def get(self, turn_id: TurnId) -> Turn | None:
@@ -304,7 +304,7 @@ class TurnsProxy(Proxy[Turns]):
             if (seen := self._held.recent.recall(branch_id)) is None or not seen.last_seq:
                 raise
             return newest(seen.turns, seen.session, limit, before)
-        self._held.recent.see_turns(branch_id, turns)
+        self._held.recent.remember_turns(branch_id, turns)
         await self._know_head(branch_id)
         return turns
 
@@ -399,7 +399,7 @@ class WorkersProxy(Proxy[Workers]):
             return TakenOver(turns=await self._held.replay.take_blockers(dead, by), jobs=0)
         return await self._ledger.take_over(dead, by=by)
 
-    async def land_left(self) -> None:
+    async def replay_left_spools(self) -> None:
         """Replay the spools of processes that have ended; their workers are left to engines, which finish turns."""
         for name in self._left():
             await self._held.replay.retire(name)
@@ -416,14 +416,14 @@ class ImportsProxy(Proxy[ImportStore]):
     async def add(self, branch_id: BranchId, imported: Sequence[ImportedMessage]) -> ImportCounts:
         """Add messages to a branch; ``LedgerAway`` while the ledger does not have all of the branch."""
         if self._held.branch(branch_id) is not None:
-            await self._held.land()
+            await self._held.replay_all()
         self._held.refuse_held(branch_id)
         return await self._ledger.add(branch_id, imported)
 
     async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
         """Add turns to a session; ``LedgerAway`` while the ledger does not have all of the session."""
         if self._held.holds(session_id):
-            await self._held.land()
+            await self._held.replay_all()
         if self._held.holds(session_id):
             raise LedgerAway(f"The ledger does not have all of session {session_id} yet.")
         return await self._ledger.add_turns(session_id, turns)
@@ -452,7 +452,7 @@ class DeletionsProxy(Proxy[Deletions]):
 
     async def begin(self, session_id: SessionId) -> None:
         """Write the intent to delete a session, once all that any process has spooled of it is in the ledger."""
-        await self._land(session_id)
+        await self._replay_session(session_id)
         await self._held.replay.run()
         await self._write(lambda: self._ledger.begin(session_id))
         self._held.recent.forget(session_id)
@@ -461,7 +461,7 @@ class DeletionsProxy(Proxy[Deletions]):
         """Delete turns that are past their time to live; where nothing ever is, without the ledger."""
 
         async def expire() -> Removed:
-            await self._land(session_id)
+            await self._replay_session(session_id)
             return await self._write(lambda: self._ledger.expire(session_id, limit=limit))
 
         removed = await self._unless_kept(session_id, expire, nothing=Removed())
@@ -473,14 +473,14 @@ class DeletionsProxy(Proxy[Deletions]):
 
     async def delete(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete a session with everything in it."""
-        await self._land(session_id)
+        await self._replay_session(session_id)
         removed = await self._write(lambda: self._ledger.delete(session_id, limit=limit))
         self._held.recent.forget(session_id)
         return removed
 
     async def delete_turn(self, turn_id: TurnId) -> Removed:
         """Delete one turn, once all that any process has spooled is in the ledger."""
-        await self._held.land()
+        await self._held.replay_all()
         await self._held.replay.run()
         turn = await self._read(lambda: self._held.ledger.turns.get(turn_id))
         removed = await self._write(lambda: self._ledger.delete_turn(turn_id))
@@ -501,9 +501,9 @@ class DeletionsProxy(Proxy[Deletions]):
                 raise
             return nothing
 
-    async def _land(self, session_id: SessionId) -> None:
+    async def _replay_session(self, session_id: SessionId) -> None:
         """Replay the spooled turns of a session: turns replayed after its deletion would be lost."""
         if self._held.holds(session_id):
-            await self._held.land()
+            await self._held.replay_all()
         if self._held.holds(session_id):
             raise LedgerAway(f"The ledger does not have all of session {session_id} yet.")

@@ -68,7 +68,7 @@ class Recent:
     def __len__(self) -> int:
         return len(self._branches)
 
-    def see_session(self, session: Session) -> None:
+    def remember_session(self, session: Session) -> None:
         """Remember a session."""
         self._sessions[session.id] = session
         self._sessions.move_to_end(session.id)
@@ -100,12 +100,12 @@ class Recent:
         """Return whether the head of a branch was seen."""
         return (known := self._branches.get(branch_id)) is not None and known.state is not None
 
-    def see_state(self, branch_id: BranchId, state: State) -> None:
+    def remember_state(self, branch_id: BranchId, state: State) -> None:
         """Remember the head of a branch."""
         known = self._branch(branch_id)
         known.session_id, known.state = state.session_id, state
 
-    def see_turns(self, branch_id: BranchId, turns: Sequence[Turn]) -> None:
+    def remember_turns(self, branch_id: BranchId, turns: Sequence[Turn]) -> None:
         """Remember turns of a branch's lineage."""
         known = self._branch(branch_id)
         for turn in turns:
@@ -120,7 +120,7 @@ class Recent:
             _, idle = self._branches.popitem(last=False)
             self._characters -= idle.characters
 
-    def see_step(self, turn: Turn, step: NewStep | None) -> None:
+    def remember_step(self, turn: Turn, step: NewStep | None) -> None:
         """Remember the phase of a turn that this process answers, and a step that was opened for it."""
         _, steps = self.running.get(turn.id, (turn, ()))
         self.running[turn.id] = turn, steps if step is None else (*steps, step)

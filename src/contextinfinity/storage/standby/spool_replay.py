@@ -100,7 +100,7 @@ class Replay:
 
         ``OutOfOrder`` if its session was spooled while others were written, and is not in the ledger yet.
         """
-        if self.is_landed(item):
+        if self.is_replayed(item):
             return self._landed[id_of(item)][1]
         if any(new.branch_id == branch_of(item) for new in self._own.sessions.values()):
             raise OutOfOrder(f"The session of turn {id_of(item)} is not in the ledger yet.")
@@ -119,7 +119,7 @@ class Replay:
             self._landed[id_of(item)] = item, turn  # otherwise it has only taken its place behind a running turn
         return turn
 
-    def is_landed(self, item: Item) -> bool:
+    def is_replayed(self, item: Item) -> bool:
         """Return whether the ledger has all of an item, or will never accept it."""
         there = self._landed.get(id_of(item))
         return there is not None and (there[0] is item or there[0] == item)
@@ -136,7 +136,7 @@ class Replay:
                 log.info("replaying the spool %s failed; it is tried again later: %s", path, error)
                 return False
             _, spooled = self._read.get(path.name, ((0, 0), Spooled()))
-            if not all(map(self.is_landed, spooled.turns.values())):
+            if not all(map(self.is_replayed, spooled.turns.values())):
                 return False
             count("turn_writes_ok", sum(self._landed[turn_id][1] is not None for turn_id in spooled.turns))
             self.finish(path, {*spooled.sessions, *spooled.turns}, spooled.damaged)
@@ -224,7 +224,7 @@ class Replay:
             self._recent.forget(new.id)
         if new.branch_id is not None:
             self._branches[new.branch_id] = made.active_branch
-        self._recent.see_session(made)
+        self._recent.remember_session(made)
 
     async def _create(self, new: NewSession) -> Session:
         """Create a session. Where its id or its name is taken, return the owner's session of that name.
@@ -252,7 +252,7 @@ class Replay:
     async def _write(self, item: Item) -> Turn:
         if isinstance(item, ReplayedTurn):
             new = item.new and replace(item.new, branch_id=self._place(item.new.branch_id))
-            return await self._ledger.replays.land(replace(item, new=new))
+            return await self._ledger.replays.replay(replace(item, new=new))
         (turn,) = await self._ledger.turns.record(self._place(item.branch_id), (item.exchange,))
         return turn
 

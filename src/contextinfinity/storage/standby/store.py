@@ -63,9 +63,9 @@ class StandbyStore:
         self.replays = ledger.replays
         self.transfers = ledger.transfers
 
-    def held_up(self, *, reading: bool = False) -> float:
+    def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds another process has kept the ledger from continuing."""
-        return self._ledger.held_up(reading=reading)
+        return self._ledger.blocked_seconds(reading=reading)
 
     def health(self) -> StoreHealth:
         """Return whether the ledger is there and has everything; if not, since when and why."""
@@ -83,12 +83,12 @@ class StandbyStore:
         finally:
             self._kept_away = None
 
-    async def land_left(self) -> None:
+    async def replay_left_spools(self) -> None:
         """Replay the spools of processes that have ended, as far as that is possible now.
 
         An engine does so when it takes over from them; this is for programs that only record finished turns.
         """
-        await self._workers.land_left()
+        await self._workers.replay_left_spools()
 
     async def close(self) -> None:
         """Replay what is possible, leave the rest to the next process, and close the ledger."""
@@ -136,7 +136,7 @@ class StandbyStore:
         if held.writes.is_open:
             await held.writes.through(lambda: ledger.contents.keep_text(""), probing=True)
             held.writes.close()
-        await held.land()
+        await held.replay_all()
 
     def _alert(self, health: StoreHealth) -> None:
         """Log once that an outage lasts."""

@@ -114,7 +114,7 @@ class Counter:
             self.learn(round(counted / scale * self.scale), reported)
 
     @property
-    def taught(self) -> bool:
+    def is_calibrated(self) -> bool:
         """Whether it has been calibrated yet."""
         return self._reports > 0
 
