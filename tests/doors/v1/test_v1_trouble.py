@@ -37,8 +37,7 @@ def own(tmp_path: Path) -> Iterator[Server]:
     made = Server(tmp_path, "[server]\nshutdown_seconds = 0.5\n")
     made.http.get("/healthz")
     yield made
-    if made.process.poll() is None:
-        made.stop()
+    made.stop()
 
 
 def client_of(server: Server, retries: int = 0) -> OpenAI:
