@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock
-from contextinfinity.domain.prompt import Prompt, ToolSpec
+from contextinfinity.domain.prompt import Prompt, RequestOptions, ToolSpec
 from contextinfinity.engine.running_turn import Terms
 from contextinfinity.providers.scripted import ABILITIES, ScriptedReply, ToolCall
 from tests.scenarios.chatter import Chatter
@@ -143,3 +143,19 @@ async def test_a_slightly_longer_tool_result_loses_slightly_more(tmp_path: Path)
     assert len(fits) < len(sizes), "the window is outgrown"
     for shorter, longer in pairwise(kept):
         assert longer >= shorter * 0.9, f"no cliff: {kept}"
+
+
+@pytest.mark.req("API-12", "BUDGET-11")
+async def test_a_message_that_leaves_little_room_for_an_answer_is_sent_as_the_vendor_takes_it(tmp_path: Path) -> None:
+    """Nothing can be cut, and it is shorter than the window: only with an answer that was asked for it is too long."""
+    abilities = replace(ABILITIES, context_limit=WINDOW)
+    async with Desk(tmp_path, "Fine.", abilities=abilities) as desk:
+        text = "word " * (7 * WINDOW // 8 * 4 // 5)
+        assert WINDOW * 3 // 4 < desk.engine.models.named(None).counter.count(text) < WINDOW
+        asks_much = replace(TERMS, request_options=RequestOptions(max_output_tokens=WINDOW // 4))
+        refused = await Chatter(desk).send(text, terms=asks_much)
+        assert refused.error is not None
+        assert (refused.error.code, desk.prompts) == ("size", [])
+        answered = await Chatter(desk).send(text, terms=TERMS)
+        assert answered.error is None
+        assert [message.rendered_text for message in desk.prompts[0].messages] == [text]

@@ -65,7 +65,7 @@ def beginning(owner: Owner, end_user: str = "") -> int:
 
 def after(before: int, message: Message) -> int:
     """Extend a prefix hash by one message."""
-    said = before.to_bytes(8, "big", signed=True) + _normalised(message)
+    said = before.to_bytes(8, "big", signed=True) + normalised(message)
     return int.from_bytes(blake2b(said, digest_size=8).digest(), "big", signed=True)
 
 
@@ -85,7 +85,7 @@ def _whose(owner: Owner, end_user: str) -> bytes:
 
 def says_the_same(one: Message, other: Message) -> bool:
     """Return whether two messages are equal after normalisation."""
-    return _normalised(one) == _normalised(other)
+    return normalised(one) == normalised(other)
 
 
 def plain_text(message: Message) -> str:
@@ -105,8 +105,8 @@ def _without(text: str, opening: str, closing: str) -> str:
     return "".join(kept) + text[place:]
 
 
-def _normalised(message: Message) -> bytes:
-    """Return the normalised form of a message: its whole text, then its other blocks in order."""
+def normalised(message: Message) -> bytes:
+    """Return the form in which messages are compared: its whole text, then its other blocks in order."""
     role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
     only = blocks[0] if len(blocks) == 1 else None
     if type(only) is TextBlock and "</" not in only.text and (said := only.text.strip()):
@@ -123,7 +123,7 @@ def _parts(block: ContentBlock, role: Role) -> Iterator[bytes]:
         case ToolUseBlock():
             yield b"call:" + block.name.encode(errors="replace") + b"\0" + _written(block.input)
         case ToolResultBlock():
-            yield b"result:" + _normalised(Message(role="tool", blocks=block.content))
+            yield b"result:" + normalised(Message(role="tool", blocks=block.content))
         case ImageBlock():
             yield b"image:" + _picture(block.source)
         case UnknownBlock() if role != "assistant":  # a file; answers are stored without vendor-specific blocks

@@ -19,6 +19,7 @@ from contextinfinity.engine.standing_memories import chosen, for_now, placed, wi
 from contextinfinity.engine.workspace_parts import keep, redacted
 from contextinfinity.memory.snippet import MemoryLine, lines
 from contextinfinity.prompt.assemble import Frame
+from contextinfinity.prompt.budget import least_rejected
 from contextinfinity.prompt.layout import tools_json
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_front import choose_front
@@ -101,6 +102,7 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
             redactor=parts.setup.redactor,
             start=start,
             holds_cuts=terms is not None,
+            rejected=None if terms is None else least_rejected(budget, terms.request_options.max_output_tokens),
         ),
         measure=measure,
         front=parts.caches.texts.keep(dumps(without_memories(front)).decode()),

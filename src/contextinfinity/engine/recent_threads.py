@@ -2,6 +2,7 @@
 
 Some clients change what they resend in ways that normalising single messages does not cover:
 
+    cleared tool results        an agent replaces what tools returned long ago by a short note; the rest is identical
     inserted exchanges          an agent adds and moves messages of its own (examples, files, acknowledgements) and
                                 strips what it appended to one; every answer given here is still present, in order
     an edited answer            everything is identical up to an answer, which was changed in part
@@ -20,7 +21,7 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from contextinfinity.domain.message import Message, ToolUseBlock
+from contextinfinity.domain.message import Message, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import COMPACTION, SIDE, Phase, Turn
@@ -100,7 +101,15 @@ def _holds_all(exchanges: Sequence[tuple[Message, Message]], turns: Sequence[Tur
     if not all(any(_is_same(turn, *one) for one in left) for turn in answered):
         return False
     resent = [turn for turn in turns if turn.provider or any(_is_same(turn, *one) for one in exchanges)]
-    return len(resent) >= MIN_EXCHANGES and _user_characters(resent) >= MIN_USER_CHARACTERS
+    whole = {text for message, _ in exchanges for text in _results(message)}
+    returned = sum(len(text) for turn in resent for text in _results(turn.user_message) if text in whole)
+    return len(resent) >= MIN_EXCHANGES and _user_characters(resent) + returned >= MIN_USER_CHARACTERS
+
+
+def _results(message: Message) -> list[str]:
+    """Return the texts of the tool results in a message."""
+    results = (block for block in message.blocks if isinstance(block, ToolResultBlock))
+    return [plain_text(Message(role="tool", blocks=result.content)) for result in results]
 
 
 def _user_characters(turns: Iterable[Turn]) -> int:
@@ -114,13 +123,17 @@ def _call_characters(turn: Turn) -> int:
 
 
 def _is_same(turn: Turn, message: Message, answer: Message) -> bool:
-    """Return whether an exchange equals a turn, except for paragraphs stripped from the end of the message."""
+    """Return whether an exchange equals a turn, except for paragraphs stripped from the end of the message, and for
+    what tools returned.
+    """
     if turn.answer is None or not says_the_same(turn.answer, answer):
         return False
     if says_the_same(turn.user_message, message):
         return True
-    sent = plain_text(message)
-    return bool(sent) and plain_text(turn.user_message).startswith(f"{sent}\n\n")
+    sent, stored = plain_text(message), plain_text(turn.user_message)
+    if results := _results(message):
+        return sent == stored and len(results) == len(_results(turn.user_message))
+    return bool(sent) and stored.startswith(f"{sent}\n\n")
 
 
 def with_edited_answer(

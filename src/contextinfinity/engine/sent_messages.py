@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_reasoning
-from contextinfinity.domain.prefix_hash import plain_text, says_the_same
+from contextinfinity.domain.prefix_hash import normalised, plain_text
 from contextinfinity.domain.sent_form import all_in_form
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.resent_answers import is_resent_as, is_stopped_part
@@ -142,9 +142,12 @@ def rearranged_turns(
     A row that is not stored is shown with the next stored one. A stored row that was not sent is hidden.
     """
     groups, sides = _stored_rows(turns), [side_of(row) for row in rows]
-    sent = [(side.role == "assistant", plain_text(side), side) for side in sides]
-    keys: list[object] = [(is_answer, text or place) for place, (is_answer, text, _) in enumerate(sent)]
-    stored: list[object] = [_key_of(side_of([one for _, one in group]), sent, keys) for group in groups]
+    keys: list[object] = [(side.role == "assistant", plain_text(side) or place) for place, side in enumerate(sides)]
+    by_content = {normalised(side): key for side, key in zip(reversed(sides), reversed(keys), strict=True)}
+    starts = {
+        text: key for side, key in zip(sides, keys, strict=True) if side.role == "user" and (text := plain_text(side))
+    }
+    stored: list[object] = [_key_of(side_of([one for _, one in group]), by_content, starts) for group in groups]
     wanted: dict[TurnId, list[Message]] = {turn.id: [] for turn in turns}
     place, owner = 0, 0
     for block in SequenceMatcher(None, stored, keys, autojunk=False).get_matching_blocks():
@@ -159,15 +162,12 @@ def rearranged_turns(
     return _shown_otherwise(turns, wanted, message, form), lead
 
 
-def _key_of(stored: Message, sent: Sequence[tuple[bool, str, Message]], keys: Sequence[object]) -> object:
+def _key_of(stored: Message, by_content: Mapping[bytes, object], starts: Mapping[str, object]) -> object:
     """Return the key of the sent row with the same content, or with only final paragraphs stripped."""
-    is_answer, text = stored.role == "assistant", plain_text(stored)
-    for (other, start, side), key in zip(sent, keys, strict=True):
-        if other is is_answer and says_the_same(side, stored):
-            return key
-        if not is_answer and not other and start and text.startswith(f"{start}\n\n"):
-            return key
-    return None
+    if (key := by_content.get(normalised(stored))) is not None or stored.role == "assistant":
+        return key
+    text = plain_text(stored)
+    return next((key for start, key in starts.items() if text.startswith(f"{start}\n\n")), None)
 
 
 def _shown_otherwise(

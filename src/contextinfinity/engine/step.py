@@ -137,13 +137,13 @@ async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: 
 
 
 def longest(model: Model, tokens: int, terms: Terms) -> int:
-    """Return the output limit: the caller's, if it fits behind a prompt of ``tokens``.
+    """Return the output limit: the caller's (else the model's), if it fits behind a prompt of ``tokens``.
 
     For a provider with another wire format it is limited to what the vendor allows.
     """
     requested, limit = terms.request_options.max_output_tokens, model.abilities.context_limit
     if requested is None:
-        return model.max_output_tokens
+        return max(1, min(model.max_output_tokens, limit - tokens))
     fits = requested if tokens + requested <= limit else min(requested, max(limit // 4, limit - tokens * 11 // 10))
     return fits if terms.form and terms.form == model.form else min(fits, model.abilities.max_output_tokens)
 

@@ -58,7 +58,8 @@ class Frame(Struct, frozen=True, kw_only=True):
     holds_cuts: bool = False
     """Whether cuts should last for many requests."""
     rejected: int | None = None
-    """The size of a prompt that the provider rejected: the next one is smaller, even if it exceeds its limit."""
+    """The size of a prompt that the provider rejected or would reject: a smaller one that cannot be cut is sent, even
+    if it exceeds its limit."""
 
 
 def assemble(

@@ -64,6 +64,11 @@ def divide_resent_window(limit: int, ceilings: Ceilings, answer: int | None) -> 
     return replace(budget, fold_trigger=budget.input_limit, verbatim_window=budget.input_limit // 2, resent=True)
 
 
+def least_rejected(budget: Budget, answer: int | None) -> int:
+    """Return the size of a prompt that a vendor rejects: the answer that was asked for does not fit behind it."""
+    return budget.model_limit if answer is None else budget.model_limit - budget.response_reserve + 1
+
+
 def _summary(limit: int) -> int:
     return max(400, min(limit // 50, 4000))
 

@@ -70,21 +70,20 @@ def shrink(
 
     ``window`` is the model's input limit; in a small one less is kept of long texts. ``start`` are cuts that are
     already applied. ``low`` is the size to reach once turns must be cut. ``rejected`` is the size that the provider
-    rejected: if no cut reaches ``limit``, the deepest one is returned if it is smaller than that. Raises
+    rejects: if no cut reaches ``limit``, the deepest one is returned if it is smaller than that. Raises
     ``ProviderError`` of kind ``size`` if nothing fits.
     """
-    total, deepest = measure.total(cut(sections, start) if start else sections), None
-    for unsure, (shrunk, saved, goal) in enumerate(_cuts(sections, measure, window, start or Shrunk()), start=NEARLY):
-        leaves_turns = shrunk.summary is not None and deepest is not None and deepest.summary is None
-        if leaves_turns and deepest is not None and measure.total(cut(sections, deepest)) <= limit:
+    total, deepest = measure.total(cut(sections, start) if start else sections), start or Shrunk()
+    for unsure, (shrunk, saved, goal) in enumerate(_cuts(sections, measure, window, deepest), start=NEARLY):
+        leaves_turns = shrunk.summary is not None and deepest.summary is None
+        if leaves_turns and measure.total(cut(sections, deepest)) <= limit:
             return deepest
         size = min(limit, limit if low is None or goal == "limit" else low)
         if total - saved - unsure <= size and measure.total(cut(sections, shrunk)) <= size:
             return shrunk
         deepest = shrunk
-    if deepest is not None and measure.total(cut(sections, deepest)) <= limit:
-        return deepest
-    if deepest is not None and rejected is not None and measure.total(cut(sections, deepest)) < rejected:
+    size = measure.total(cut(sections, deepest))
+    if size <= limit or (rejected is not None and size < rejected):
         return deepest
     raise _too_large(sections, measure, limit if rejected is None else window)
 

@@ -193,6 +193,24 @@ def test_an_agent_whose_description_of_its_folder_changes_stays_in_one_thread(ag
     assert listed["opening"].startswith("Paint the shed")
 
 
+def test_an_agent_that_clears_old_tool_results_stays_in_one_thread(agent: Agent) -> None:
+    """Twice in a loop; the model is shown what the agent left of them."""
+    said, threads = [user("Paint the shed")], set[str]()
+    for number in range(7):
+        call = Answer(tool_calls=(Call(name="shell", arguments={"cmd": f"cat notes/shed/{number}.md"}),))
+        threads.add(agent.send(said, call, tools=TOOLS))
+        called = agent.answer["tool_calls"][0]["id"]
+        said.append({key: agent.answer[key] for key in ("role", "content", "tool_calls")})
+        said.append({"role": "tool", "tool_call_id": called, "content": f"Note {number}.{LONG}"})
+        if number in (3, 5):
+            old = [one for one in said[:-4] if one["role"] == "tool"]
+            said = [{**one, "content": "[cleared]"} if one in old else one for one in said]
+    threads.add(agent.send(said, "Painted.", tools=TOOLS))
+    assert len(threads) == 1
+    (listed,) = agent.listed()
+    assert (listed["opening"], agent.desk.branches(threads.pop())) == ("Paint the shed", 1)
+
+
 RENDERINGS: list[Callable[[list[dict[str, Any]]], str]] = [
     lambda calls: f"Calling tools:\n{[{'id': one['id'], **_parsed(one)} for one in calls]}",
     lambda calls: "\n".join(f"```json\n{json.dumps(_parsed(one), sort_keys=True)}\n```" for one in calls),

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id, now
-from contextinfinity.domain.message import Message, say
+from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import COMPACTION, SIDE, Phase, Turn
 from contextinfinity.engine.recent_threads import (
@@ -71,6 +71,26 @@ def test_a_thread_is_recognised_when_all_its_answers_were_resent() -> None:
     assert holding_all_answers(sent(TALK[0], inserted, TALK[1]), [known, thread(inserted)]) is known
     stripped = thread((f"{TALK[0][0]}\n\n# Rules", TALK[0][1]), TALK[1])
     assert holding_all_answers(sent(*TALK), [stripped]) is stripped
+
+
+@pytest.mark.req("API-13")
+def test_tool_results_may_be_cleared_but_not_all_of_what_the_client_said_may_differ() -> None:
+    def looped(*results: str) -> RecentThread:
+        known = thread(("Paint the shed.", f"I look. {LONG}"), *((text, f"Seen. {LONG}") for text in results))
+        messages = [
+            Message(role="user", blocks=(ToolResultBlock(tool_use_id="c", content=(TextBlock(text=text),)),))
+            for text in results
+        ]
+        turns = [replace(turn, user_message=one) for turn, one in zip(known.turns[1:], messages, strict=True)]
+        return replace(known, turns=(known.turns[0], *turns))
+
+    def resent(*results: str) -> list[tuple[Message, Message]]:
+        return [(turn.user_message, turn.answer) for turn in looped(*results).turns if turn.answer is not None]
+
+    known = looped(f"one {LONG}", f"two {LONG}{LONG}")
+    assert holding_all_answers(resent("[cleared]", f"two {LONG}{LONG}"), [known]) is known
+    assert holding_all_answers(resent("[cleared]", "[cleared]"), [known]) is None
+    assert holding_all_answers(resent(f"other {LONG}", f"another {LONG}{LONG}"), [known]) is None
 
 
 @pytest.mark.req("API-13")
