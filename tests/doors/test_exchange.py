@@ -160,19 +160,16 @@ def test_a_backup_is_made_beside_a_server_and_is_a_whole_private_ledger(server: 
     assert "kept" in {one["title"] for one in Cix(folder).json("sessions")["sessions"]}
 
 
-@pytest.mark.req("SAFE-2")
-def test_an_upload_to_an_encrypted_server_is_held_in_memory(
+@pytest.mark.req("SAFE-2", "SAFE-3")
+def test_an_upload_is_held_in_the_data_dir_and_in_memory_where_that_is_encrypted(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, disk = tmp_path_factory.mktemp("sealed"), tmp_path_factory.mktemp("disk")
     monkeypatch.setenv("TMPDIR", str(disk))
     sealed = Server(folder)
-    sealed.stop()
-    assert Cix(folder)("encrypt", "--key-file", str(disk / "key")).exit_code == 0
-    sealed.start()
     places: set[Path] = set()
 
-    def body() -> Iterator[bytes]:
+    def body(said: bytes) -> Iterator[bytes]:
         nonlocal places
         yield b'{"messages": [{"role": "user", "content": "The quagga'
         end = monotonic() + 30
@@ -180,15 +177,21 @@ def test_an_upload_to_an_encrypted_server_is_held_in_memory(
             for link in Path(f"/proc/{sealed.process.pid}/fd").iterdir():
                 with suppress(FileNotFoundError):  # it was closed meanwhile
                     places |= {target.parent} if "cix-import-" in (target := link.readlink()).name else set()
-        yield b' sleeps."}]}\n'
+        yield said + b'"}]}\n'
 
     try:
-        done = sealed.http.post("/import", content=body(), params={"user_id": "ann"})
+        assert sealed.http.post("/import", content=body(b" wakes."), params={"user_id": "ann"}).status_code == 200
+        assert places == {folder}
+        sealed.stop()
+        assert Cix(folder)("encrypt", "--key-file", str(disk / "key")).exit_code == 0
+        places.clear()
+        sealed.start()
+        done = sealed.http.post("/import", content=body(b" sleeps."), params={"user_id": "ann"})
         assert (done.status_code, places) == (200, {MEMORY})
         assert done.json()["sessions"][0]["added"] == 1
     finally:
         sealed.stop()
-    assert list(disk.glob("cix-import-*")) == []
+    assert list(disk.iterdir()) == [disk / "key"]
 
 
 @pytest.mark.req("CLI-3")

@@ -198,7 +198,7 @@ def _kind(path: Path, settings: Settings) -> Kind:
     if folder.name == "vectors" and path.suffix == ".usearch":
         return "stream"
     is_unfinished = (folder.name == "vectors" or folder == backups) and PARTIAL in name
-    if is_unfinished or (folder == settings.data_dir and name.startswith("chat_history.")):
+    if is_unfinished or (folder == settings.data_dir and name.startswith(("chat_history.", ".cix-import-"))):
         return "remains"
     if name in _NEVER_SECRET or name.endswith(("-identity", ".lock")) or name.startswith("identity-"):
         return "plain"

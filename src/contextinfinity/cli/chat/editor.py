@@ -21,7 +21,7 @@ def written_in_editor(text: str, data_dir: Path) -> str:
     from contextinfinity.storage.encryption.scratch import scratch_folder
 
     command = next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi")
-    descriptor, name = tempfile.mkstemp(prefix="chat_history.", suffix=".md", dir=scratch_folder(data_dir) or data_dir)
+    descriptor, name = tempfile.mkstemp(prefix="chat_history.", suffix=".md", dir=scratch_folder(data_dir))
     file = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

@@ -1,4 +1,4 @@
-"""Where temporary files are stored: for an encrypted data_dir in memory, so that no plain text reaches a disk."""
+"""Where temporary files are stored: in the data_dir, or in memory if it is encrypted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory; files there a
 """The file system in memory of this machine."""
 
 
-def scratch_folder(data_dir: Path) -> Path | None:
-    """Return the folder for temporary files with conversations; None: the usual one of this machine.
+def scratch_folder(data_dir: Path) -> Path:
+    """Return the folder for temporary files with conversations.
 
     ``Refused`` when the data_dir is encrypted and this machine has no file system in memory.
     """
     if not protection_of(data_dir / HEADER).is_on:
-        return None
+        return data_dir
     if not MEMORY.is_dir():
         raise Refused(
             f"{data_dir} is encrypted, and without {MEMORY} this would be written to a disk in plain text.",
