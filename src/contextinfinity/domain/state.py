@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
-from contextinfinity.domain.turn import Usage
+from contextinfinity.domain.turn import Turn, Usage
 
 StateReason: TypeAlias = Literal["root", "turn", "record", "fold", "unfold", "pin", "unpin", "delete"]
 FoldCase: TypeAlias = Literal["truncate", "summarize"]
@@ -43,6 +43,26 @@ class State(Struct, frozen=True, kw_only=True):
     pinned_facts: tuple[str, ...] = ()
     token_count_est: int = 0
     schema_version: int = SCHEMA_VERSION
+
+
+class KnownTurns(Struct, frozen=True, kw_only=True):
+    """Turns of a lineage that were read before, from one turn_seq to another."""
+
+    first: int
+    last: int
+    count: int
+    updated: int
+    """The sum of their update times, in milliseconds."""
+
+
+class BranchTail(Struct, frozen=True, kw_only=True):
+    """The head of a branch and the newest turns of its lineage, read in one snapshot."""
+
+    state: State
+    turns: tuple[Turn, ...]
+    """Oldest first."""
+    extends: bool = False
+    """Whether they follow the known turns, which have not changed."""
 
 
 class StateDraft(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
-from msgspec import UNSET, to_builtins
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
@@ -116,7 +116,7 @@ class Engine(Lookup):
     async def accept(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and start to answer it; also return whether its thread existed."""
         sending = _checked(self.models, content, how)
-        once = for_message(sending.owner, sending.key, thread_id, content, to_builtins(sending))
+        once = for_message(sending, thread_id, content)
         known = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
         owner = sending.owner if known is None else known.owner
         await check_references(self.store, owner, known, sending.attach, sending.retry_of)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.cleanup import RetentionLimits
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.fold_spending import Spending
@@ -61,6 +62,17 @@ async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBou
     return await asyncio.to_thread(find_topic_boundary, messages)
 
 
+@dataclass
+class Placing:
+    """The embedder whose vectors are searched, as it was looked up last; None if it is not available."""
+
+    embedder: Embedder | None = None
+    until: float = 0.0
+    """When it is looked up again, in seconds of the monotonic clock."""
+    opened: set[str] = field(default_factory=set)
+    """The vector namespaces that this process has opened."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetrievalParts:
     """The configuration of retrieval."""
@@ -73,8 +85,7 @@ class RetrievalParts:
     mmr: bool = True
     target: int | None = None
     """The target size of retrieved text in tokens; None: a share of the model's window."""
-    opened: set[str] = field(default_factory=set)
-    """The vector namespaces that this process has opened."""
+    placing: Placing = field(default_factory=Placing)
 
     def target_of(self, window: int) -> int:
         """Return the packing target for a model with a context window of ``window`` tokens."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
@@ -40,6 +41,8 @@ PAGE = 64
 AT_ONCE = 4_000
 """Turns up to this many characters are chunked on the event loop (a few milliseconds)."""
 EMBED_SECONDS = 60.0
+FOLLOW_SECONDS = 1.0
+"""How long after a look-up another process may have switched to another embedder."""
 
 
 async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
@@ -89,17 +92,21 @@ async def placing(parts: Parts) -> Embedder | None:
     retrieval = parts.setup.retrieval
     if retrieval is None:
         return None
+    placing = retrieval.placing
+    if time.monotonic() < placing.until:  # vectors of a namespace that another process just left are made later
+        return placing.embedder
     chosen = await retrieval.embedders.chosen()
     there = await parts.store.vectors.namespaces()
     if not there:
-        retrieval.opened.add(chosen.name)
+        placing.opened.add(chosen.name)
         return chosen  # the first vectors create the namespace
-    if chosen.name not in retrieval.opened:  # only once: if another process chooses another embedder later, follow it
+    if chosen.name not in placing.opened:  # only once: if another process chooses another embedder later, follow it
         with suppress(LedgerReadOnly, LedgerFull):  # the search continues with the existing vectors
             if not any(space.name == chosen.name and space.state != "old" for space in there):
                 await parts.store.vectors.open(chosen.name, chosen.dim)
-            retrieval.opened.add(chosen.name)
-    return await retrieval.embedders.named(there[0].name)
+            placing.opened.add(chosen.name)
+    placing.embedder, placing.until = await retrieval.embedders.named(there[0].name), time.monotonic() + FOLLOW_SECONDS
+    return placing.embedder
 
 
 async def cut_turns(
@@ -228,6 +235,7 @@ async def _place(parts: Parts, report: ProgressCallback) -> tuple[int, bool]:
             done += await _fill_namespace(parts, namespace, embedder, report)
             await vectors.build()
             switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
+            parts.setup.retrieval.placing.until = 0.0
     breath = Throttle(parts.running)
     while await vectors.drop_old():
         await breath.take()

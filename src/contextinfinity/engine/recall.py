@@ -186,10 +186,10 @@ async def state_and_earlier_turns(parts: Parts, running: RunningTurn) -> tuple[S
     """Read the state and the turns that its summary does not cover; with ``only_last`` just the turns that were
     sent.
     """
-    state, terms = await parts.store.states.head(running.turn.branch_id), running.asked.terms
+    terms = running.asked.terms
     if terms is None or terms.only_last is None:
-        return state, *await read_earlier_turns(parts, running, state.covers_turn_seq)
-    turns, rendered = await read_earlier_turns(parts, running, 0)
+        return await read_earlier_turns(parts, running)
+    state, turns, rendered = await read_earlier_turns(parts, running, 0)
     earlier = [turn for turn in turns if turn.phase is not Phase.FAILED]
     sent = earlier[max(0, len(earlier) - terms.only_last) :]
     covers = sent[0].turn_seq - 1 if sent else running.turn.turn_seq - 1
@@ -238,16 +238,21 @@ def largest_window(parts: Parts) -> int:
     return max(model.abilities.context_limit for model in parts.models.by_name.values())
 
 
-async def read_earlier_turns(parts: Parts, running: RunningTurn, covers: int) -> tuple[list[Turn], RenderCache]:
-    """Read the earlier turns; wait for those that are still running on the parent branch, unless cancelled."""
+async def read_earlier_turns(
+    parts: Parts, running: RunningTurn, after: int | None = None
+) -> tuple[State, list[Turn], RenderCache]:
+    """Read the state and the turns after it, or after another one.
+
+    Wait for those that are still running on the parent branch, unless the turn is cancelled.
+    """
     room = largest_window(parts) * FAR_TOO_MANY
     while True:
         news = parts.branches.listen()
         place = running.turn
-        read = parts.caches.turns.read(place.branch_id, after=covers, before=place.turn_seq, room=room)
-        turns, rendered = await read
+        read = parts.caches.turns.read(place.branch_id, after=after, before=place.turn_seq, room=room)
+        state, turns, rendered = await read
         if running.cancelled.is_set() or not any(turn.phase in UNFINISHED for turn in turns):
-            return turns, rendered
+            return state, turns, rendered
         with suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
 
@@ -259,7 +264,9 @@ async def before_this(
 
     Turns without a request are skipped; the route of a failed turn does not determine the model.
     """
-    before = earlier or await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)
+    before: Sequence[Turn] = earlier
+    if not earlier and turn.turn_seq > 1:
+        before = await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)
     last, home = None, None
     for newest in reversed(before[-NEAR:]):
         known = parts.caches.answered.get(newest.id)

@@ -19,6 +19,7 @@ from contextinfinity.domain.prefix_hash import says_the_same
 from contextinfinity.domain.session import IdempotencyKey, Owner
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import unicode_only
+from contextinfinity.engine.running_turn import SendOptions
 from contextinfinity.errors import InvalidInput, LedgerAway
 from contextinfinity.prompt.render import has_no_output
 from contextinfinity.storage.contract import Store
@@ -38,14 +39,13 @@ def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> IdempotencyK
     return IdempotencyKey(key=_hash((owner, key)), asked=_hash(asked))
 
 
-def for_message(
-    owner: Owner, key: str | None, thread_id: str, content: object, how: Mapping[str, object]
-) -> IdempotencyKey | None:
+def for_message(sending: SendOptions, thread_id: str, content: object) -> IdempotencyKey | None:
     """Return the idempotency key of a message, or None without a key; metadata is not part of the content hash."""
-    if key is None:
+    if sending.key is None:
         return None
+    how = msgspec.to_builtins(sending)
     how = {name: value for name, value in how.items() if name not in ("metadata", "terms")}  # only /v1 sets terms
-    return once_of(owner, key, {"thread_id": thread_id, "content": content, "how": how})
+    return once_of(sending.owner, sending.key, {"thread_id": thread_id, "content": content, "how": how})
 
 
 def for_session(once: IdempotencyKey) -> IdempotencyKey:

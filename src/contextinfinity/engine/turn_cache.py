@@ -19,8 +19,10 @@ import msgspec
 
 from contextinfinity.domain.ids import BranchId, TurnId, to_millis
 from contextinfinity.domain.job import AnsweredTurn
+from contextinfinity.domain.state import KnownTurns, State
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import text_hash
+from contextinfinity.errors import NotFound
 from contextinfinity.prompt.prompt_sections import RenderCache
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.contents import Contents
@@ -72,6 +74,18 @@ class CachedTurns:
         """The number of the last turn."""
         return self.turns[-1].turn_seq
 
+    @property
+    def known(self) -> KnownTurns:
+        """The range, for a comparison with the ledger."""
+        return KnownTurns(first=self.after + 1, last=self.last, count=len(self.turns), updated=self.updated)
+
+    def later_than(self, turn_seq: int) -> CachedTurns | None:
+        """Return the turns after ``turn_seq``; None if there are none."""
+        if turn_seq == self.after:
+            return self
+        left = [turn for turn in self.turns if turn.turn_seq > turn_seq]  # the older ones were folded
+        return CachedTurns.of(turn_seq, left, None) if left else None
+
 
 class TurnCache:
     """An LRU cache of the latest turns of branches, limited to ``most`` bytes."""
@@ -86,21 +100,31 @@ class TurnCache:
         return len(self._stretches)
 
     async def read(
-        self, branch_id: BranchId, *, after: int, before: int, room: float = math.inf
-    ) -> tuple[list[Turn], RenderCache]:
-        """Return a branch's turns between two turn numbers, oldest first, with their cached rendering.
+        self, branch_id: BranchId, *, before: int, after: int | None = None, room: float = math.inf
+    ) -> tuple[State, list[Turn], RenderCache]:
+        """Return a branch's head and its turns between two turn numbers, oldest first, with their cached rendering.
 
-        Older turns beyond ``room`` characters are omitted, as in ``read_back``.
+        ``after`` defaults to the last turn that the head's summary covers. Older turns beyond ``room`` characters are
+        omitted, as in ``read_back``.
         """
-        kept = await self._valid(branch_id, after, before)
-        if kept is not None:
-            newer = await read_back(self._turns, branch_id, after=kept.last, before=before)
-            if kept.characters + sum(map(length, newer)) < room:
-                return self._keep(branch_id, after, [*kept.turns, *newer], kept)
-        turns = await read_back(self._turns, branch_id, after=after, before=before, room=room)
-        if sum(map(length, turns)) < room:
-            return self._keep(branch_id, after, turns, None)
-        return turns, RenderCache()
+        kept = self._stretches.get(branch_id)
+        kept = None if kept is None or kept.last >= before else kept
+        known = None if kept is None else kept.known
+        try:
+            tail = await self._turns.tail(branch_id, before=before, after=after, known=known, limit=PAGE)
+        except NotFound:
+            self._drop(branch_id)
+            raise
+        after = tail.state.covers_turn_seq if after is None else after
+        kept = kept.later_than(after) if kept is not None and tail.extends else None
+        begin = after if kept is None else kept.last
+        turns = await self._with_older(branch_id, list(tail.turns), begin, room)
+        if kept is not None and kept.characters + sum(map(length, turns)) >= room:
+            kept, turns = None, await read_back(self._turns, branch_id, after=after, before=before, room=room)
+        if kept is None and sum(map(length, turns)) >= room:
+            self._drop(branch_id)
+            return tail.state, turns, RenderCache()
+        return tail.state, *self._keep(branch_id, after, [*(kept.turns if kept else ()), *turns], kept)
 
     def forget(self) -> None:
         """Empty the cache; call this after a deletion."""
@@ -113,19 +137,12 @@ class TurnCache:
             if time.monotonic() - stretch.used_at >= seconds:
                 self._drop(branch_id)
 
-    async def _valid(self, branch_id: BranchId, after: int, before: int) -> CachedTurns | None:
-        """Return the cached turns of a branch after ``after``; None if they are outdated or cover another range."""
-        kept = self._stretches.get(branch_id)
-        if kept is None or kept.last >= before:
-            return None
-        digest = await self._turns.digest(branch_id, first=kept.after + 1, last=kept.last)
-        if after < kept.after or digest != (len(kept.turns), kept.updated):
-            self._drop(branch_id)
-            return None
-        if after == kept.after:
-            return kept
-        left = [turn for turn in kept.turns if turn.turn_seq > after]  # the older ones were folded
-        return CachedTurns.of(after, left, None) if left else None
+    async def _with_older(self, branch_id: BranchId, turns: list[Turn], after: int, room: float) -> list[Turn]:
+        """Return the newest page of turns with the pages before it."""
+        if len(turns) < PAGE or turns[0].turn_seq - 1 <= after:
+            return turns
+        room -= sum(map(length, turns))
+        return [*await read_back(self._turns, branch_id, after=after, before=turns[0].turn_seq, room=room), *turns]
 
     def _keep(
         self, branch_id: BranchId, after: int, turns: list[Turn], before: CachedTurns | None

@@ -7,6 +7,7 @@ before shrinking. The same figures decide when turns are folded and what is sent
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     verbatim_window: int = 4000
 
 
+@lru_cache(maxsize=64)
 def divide_window(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget:
     """Divide a window of ``limit`` tokens."""
     reserve = min(ceilings.reserve, limit // 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
@@ -9,7 +10,8 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id, to_millis
 from contextinfinity.domain.message import Message, say
-from contextinfinity.domain.turn import Phase, Usage
+from contextinfinity.domain.state import BranchTail, KnownTurns
+from contextinfinity.domain.turn import Phase, Turn, Usage
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound, QueueFull
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import (
@@ -25,6 +27,12 @@ from contextinfinity_testing.builders import (
     said,
     turn_in,
 )
+
+
+def known_turns(turns: Sequence[Turn]) -> KnownTurns:
+    """Describe turns that were read."""
+    updated = sum(to_millis(turn.updated_at) for turn in turns)
+    return KnownTurns(first=turns[0].turn_seq, last=turns[-1].turn_seq, count=len(turns), updated=updated)
 
 
 class TurnSuite:
@@ -234,26 +242,42 @@ class TurnSuite:
         assert await store.turns.plan(unknown) is None
         assert await store.turns.get(unknown) is None
 
-    # --- digests ---
+    # --- the tail of a branch ---
 
-    async def test_a_digest_names_the_turns_of_a_stretch_and_their_updates(self, store: Store) -> None:
+    async def test_the_tail_of_a_branch_is_its_head_and_its_newest_turns(self, store: Store) -> None:
+        branch = await new_branch(store)
+        await store.turns.record(branch.id, [exchange(f"question {n}", "answer") for n in range(4)])
+        turns = await store.turns.history(branch.id)
+        head = await store.states.head(branch.id)
+        assert await store.turns.tail(branch.id, before=5) == BranchTail(state=head, turns=turns)
+        assert (await store.turns.tail(branch.id, before=4, limit=2)).turns == turns[1:3]
+        assert (await store.turns.tail(branch.id, before=9, after=3)).turns == turns[3:]
+        assert (await store.turns.tail(branch.id, before=1)).turns == ()
+        with pytest.raises(NotFound):
+            await store.turns.tail(new_id(), before=9)
+
+    async def test_known_turns_that_are_unchanged_are_left_out_of_a_tail(self, store: Store) -> None:
         branch = await new_branch(store)
         await store.turns.record(branch.id, [exchange(f"question {n}", "answer") for n in range(4)])
         fork = await store.branches.fork(branch.id, at=3)
         await store.turns.record(fork.id, [exchange("another question", "another answer")] * 2)
         turns = await store.turns.history(fork.id)
-        for first, last in ((1, 5), (2, 4), (4, 5), (1, 2), (6, 9), (1, 9)):
-            there = [turn for turn in turns if first <= turn.turn_seq <= last]
-            expected = len(there), sum(to_millis(turn.updated_at) for turn in there)
-            assert await store.turns.digest(fork.id, first=first, last=last) == expected
+        for first, last in ((1, 5), (2, 4), (4, 5), (1, 2)):
+            known = known_turns([turn for turn in turns if first <= turn.turn_seq <= last])
+            tail = await store.turns.tail(fork.id, before=9, after=first - 1, known=known)
+            assert (tail.extends, tail.turns) == (True, turns[last:])
+            folded = await store.turns.tail(fork.id, before=9, after=last - 1, known=known)
+            assert (folded.extends, folded.turns) == (True, turns[last:])
+            for after in (last, first - 2):  # none of them is asked for, or turns before them
+                other = await store.turns.tail(fork.id, before=9, after=after, known=known)
+                assert (other.extends, other.turns) == (False, turns[max(after, 0) :])
 
-    async def test_a_digest_changes_when_a_turn_changes(self, store: Store) -> None:
+    async def test_known_turns_that_have_changed_are_read_again(self, store: Store) -> None:
         branch = await new_branch(store)
         turn = await store.turns.accept(new_turn(branch.id, "hello"))
-        before = await store.turns.digest(branch.id, first=1, last=1)
+        known = known_turns([turn])
+        assert (await store.turns.tail(branch.id, before=2, known=known)).extends
         await later_than(turn.updated_at)
-        await store.turns.fail(turn.id, WORKER, broken_off())
-        assert await store.turns.digest(branch.id, first=1, last=1) != before
-
-    async def test_the_digest_of_an_unknown_branch_is_empty(self, store: Store) -> None:
-        assert await store.turns.digest(new_id(), first=1, last=9) == (0, 0)
+        failed = await store.turns.fail(turn.id, WORKER, broken_off())
+        tail = await store.turns.tail(branch.id, before=2, known=known)
+        assert (tail.extends, tail.turns) == (False, (failed,))

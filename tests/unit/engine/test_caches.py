@@ -12,6 +12,7 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.turn_cache import MOST_ANSWERED, MOST_BYTES, AnsweredTurns, TurnCache
+from contextinfinity.errors import NotFound
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import exchange, new_branch
 from tests.ledgers import open_store
@@ -33,7 +34,7 @@ async def spoken(store: SqliteStore, turns: int = 3) -> Branch:
 
 
 async def read(cache: TurnCache, branch: Branch, after: int = 0, room: float = END) -> list[Turn]:
-    return (await cache.read(branch.id, after=after, before=END, room=room))[0]
+    return (await cache.read(branch.id, after=after, before=END, room=room))[1]
 
 
 async def test_a_second_read_takes_only_what_is_new_from_the_ledger(store: SqliteStore) -> None:
@@ -61,7 +62,8 @@ async def test_a_conversation_that_another_process_deleted_is_not_given_from_the
     other = open_store(tmp_path / "ledger.db")
     await other.deletions.delete(branch.session_id)
     await other.close()
-    assert await read(cache, branch) == []
+    with pytest.raises(NotFound):
+        await read(cache, branch)
     assert len(cache) == 0
 
 

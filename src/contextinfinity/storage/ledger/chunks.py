@@ -9,14 +9,14 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, ChunkSide, Embedding, NewChunk
 from contextinfinity.domain.chunk import chunk_id as id_of
 from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_millis
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.invariants import INDEXABLE, check_phase, check_span, texts_of
+from contextinfinity.storage.invariants import ENDED, INDEXABLE, check_phase, check_span, texts_of
 from contextinfinity.storage.ledger.binding import StoreResource, reads
 from contextinfinity.storage.ledger.keyword_index import index_again, index_missing, index_sides
 from contextinfinity.storage.ledger.rows import pack, to_message, unpack
-from contextinfinity.storage.ledger.turns import existing_turn
+from contextinfinity.storage.ledger.turns import existing_turn, turn_and_keys
 
 
 def get_chunk(connection: Connection, chunk_id: ChunkId) -> Chunk | None:
@@ -36,27 +36,30 @@ def chunks_of_turn(connection: Connection, turn_id: TurnId) -> tuple[Chunk, ...]
 
 def index_turn(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> None:
     """TX-C: write chunks, vectors and phase Indexed."""
-    turn = existing_turn(connection, turn_id)
-    check_phase(turn_id, turn.phase, INDEXABLE)
-    add_chunks(connection, turn, chunks)
+    add_chunks(connection, turn_id, chunks, INDEXABLE)
     connection.execute("mark_indexed", {"id": pack(turn_id), "now": to_millis(now())})
 
 
-def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -> None:
-    """Add chunks, vectors and their index words, and missing index words of the messages."""
-    of = _messages(connection, turn)
+def add_chunks(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk], phases: frozenset[Phase]) -> None:
+    """Add chunks, vectors and their index words, and missing index words of the messages.
+
+    Raises ``WrongPhase`` if the turn is in another phase.
+    """
+    turn, of = _messages(connection, turn_id)
+    check_phase(turn_id, turn.phase, phases)
     _add(connection, turn, of, chunks, {})
     index_missing(connection, of.session_id, of.said)
     _index_borrowed_words(connection, of, chunks, {chunk.side for chunk in chunks})
 
 
-def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
+def replace_chunks(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk], *, other: bool) -> None:
     """Replace words, chunks and vectors; an existing chunk keeps its key. ``other``: the words have another version.
 
     Without chunks only the words are replaced: a turn that was running when it was read may have chunks by now.
     """
-    of = _messages(connection, turn)
+    turn, of = _messages(connection, turn_id)
     if chunks:
+        check_phase(turn_id, turn.phase, ENDED)
         _add(connection, turn, of, chunks, _removed(connection, turn, of, chunks))
     index_again(connection, of.session_id, of.said, other=other)
     if chunks:
@@ -78,9 +81,9 @@ class _TurnMessages(NamedTuple):
         return [(key, text or "") for key, text in keys if key is not None]
 
 
-def _messages(connection: Connection, turn: Turn) -> _TurnMessages:
-    question, answer, session_id = connection.one("select_turn_keys", (pack(turn.id),))  # type: ignore[misc]
-    return _TurnMessages(session_id, question, answer, texts_of(turn))
+def _messages(connection: Connection, turn_id: TurnId) -> tuple[Turn, _TurnMessages]:
+    turn, question, answer = turn_and_keys(connection, turn_id)
+    return turn, _TurnMessages(pack(turn.session_id), question, answer, texts_of(turn))
 
 
 def _add(

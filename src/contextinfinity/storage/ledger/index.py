@@ -17,7 +17,7 @@ from contextinfinity.domain.ids import TurnId, now, to_millis
 from contextinfinity.domain.search import IndexedMessage, IndexState, TextPosition
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.invariants import ENDED, check_phase, row_limit
+from contextinfinity.storage.invariants import ENDED, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, reads, writes
 from contextinfinity.storage.ledger.chunks import add_chunks, replace_chunks
 from contextinfinity.storage.ledger.keyword_index import clear_samples
@@ -61,19 +61,14 @@ def _turns(connection: Connection, after: TurnId | None, limit: int) -> tuple[Tu
 
 def _fill(connection: Connection, cut: Sequence[CutTurn]) -> None:
     for turn_id, chunks in cut:
-        turn = existing_turn(connection, turn_id)
-        check_phase(turn_id, turn.phase, ENDED)
-        add_chunks(connection, turn, chunks)
+        add_chunks(connection, turn_id, chunks, ENDED)
         connection.execute("restore_turn", {"id": pack(turn_id), "now": to_millis(now())})
 
 
 def _replace(connection: Connection, cut: Sequence[CutTurn]) -> None:
     renewing = _begin_renewing(connection)
     for turn_id, chunks in cut:
-        turn = existing_turn(connection, turn_id)
-        if chunks:
-            check_phase(turn_id, turn.phase, ENDED)
-        replace_chunks(connection, turn, chunks, other=renewing)
+        replace_chunks(connection, turn_id, chunks, other=renewing)
     if renewing:
         _advance_renewal(connection, {pack(turn_id) for turn_id, _ in cut})
 

@@ -19,10 +19,11 @@ MOST_LATER = 512
 
 def write_result(connection: Connection, job_type: JobType, turn_id: TurnId, result: JobResult) -> None:
     """Write a job's result for a turn; parts that cannot be written now are queued as separate jobs."""
-    phase, branch_id, turn_seq, _ = must(connection.one("select_commit", (pack(turn_id),)), "turn", turn_id)
+    turn = must(connection.one("select_commit", (pack(turn_id),)), "turn", turn_id)
+    phase, branch_id, turn_seq, _ = turn
     ready = _ready(connection, job_type, (branch_id, turn_seq), result)
     if result.state is not None:
-        commit_state(connection, result.state, expected_head=None, queue=AFTER_COMMIT - ready)
+        commit_state(connection, result.state, expected_head=None, queue=AFTER_COMMIT - ready, turn=turn)
         if phase != Phase.RESPONSE_FINALIZED.value:
             return  # it was committed before, and its other jobs are queued or done
     elif not ready:

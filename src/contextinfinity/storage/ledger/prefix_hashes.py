@@ -103,14 +103,16 @@ def note_answered(connection: Connection, turn: Turn, phase: Phase, answer: Mess
     if answer is None:
         _set_end(connection, turn, None)
         return
-    owner, is_thread = _owner_of(connection, turn)
-    asked, before, by_itself = connection.one("select_asked_prefix", (pack(turn.id),)) or (None, None, None)
+    ids = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id)}
+    row = must(connection.one("select_asked_prefix", ids), "session", turn.session_id)
+    user_id, org_id, kind, asked, before, by_itself = row
+    owner = Owner(user_id=user_id, org_id=org_id)
     if asked is None:
         before = _answered_before(connection, turn, owner)
         asked = None if before is None else after(before, turn.user_message)
     columns = _columns(turn, asked, alone(turn.user_message, owner) if by_itself is None else by_itself, answer)
     connection.execute("answer_trail", {**columns, "before": before})
-    if is_thread:
+    if kind == "thread":
         _set_end(connection, turn, columns)
 
 

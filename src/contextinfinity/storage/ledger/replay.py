@@ -23,7 +23,7 @@ from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
 from contextinfinity.storage.ledger.rows import message_columns, pack, unpack
-from contextinfinity.storage.ledger.turns import begin_turn, blocker, end_turn, find_turn, insert_turn, open_step
+from contextinfinity.storage.ledger.turns import begin_turn, end_turn, find_turn, insert_turn, open_step
 
 
 class ReplayedTurn(Struct, frozen=True, kw_only=True):
@@ -63,9 +63,9 @@ def replay_turn(connection: Connection, spooled: ReplayedTurn) -> Turn:
     if turn.phase not in UNFINISHED:
         return turn
     if turn.phase is Phase.ACCEPTED and spooled.has_to_begin:
-        if blocker(connection, turn) is not None:
+        if (begun := begin_turn(connection, turn)) is None:
             return turn
-        turn = begin_turn(connection, turn)
+        turn = begun
     for step in spooled.steps:
         if not _is_there(connection, turn, step):
             turn = open_step(connection, turn, step)

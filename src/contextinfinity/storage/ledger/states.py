@@ -14,7 +14,7 @@ from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason, summary_hash
 from contextinfinity.domain.turn import Phase, Usage
 from contextinfinity.errors import Refused
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.invariants import (
     LAST_PLACE,
     check_branch_of,
@@ -69,11 +69,19 @@ AFTER_COMMIT: frozenset[JobType] = frozenset({"index_turn", "remember_turn"})
 
 
 def commit_state(
-    connection: Connection, draft: StateDraft, *, expected_head: StateId | None, queue: JobTypes = AFTER_COMMIT
+    connection: Connection,
+    draft: StateDraft,
+    *,
+    expected_head: StateId | None,
+    queue: JobTypes = AFTER_COMMIT,
+    turn: Row | None = None,
 ) -> State:
-    """TX-B: write the new state, state_after, phase, head and head_seq, and enqueue the jobs that follow."""
+    """TX-B: write the new state, state_after, phase, head and head_seq, and enqueue the jobs that follow.
+
+    ``turn`` is the row of ``select_commit``, if the caller has just read it.
+    """
     check_draft(draft)
-    return _commit(connection, draft, expected_head, queue)
+    return _commit(connection, draft, expected_head, queue, turn)
 
 
 def propose_fold(connection: Connection, candidate: FoldCandidate) -> FoldCandidate:
@@ -271,13 +279,14 @@ def newest_state(connection: Connection, branch: Branch, at: int) -> tuple[bytes
     return state_id, number
 
 
-def _commit(connection: Connection, draft: StateDraft, expected_head: StateId | None, queue: JobTypes) -> State:
+def _commit(
+    connection: Connection, draft: StateDraft, expected_head: StateId | None, queue: JobTypes, turn: Row | None
+) -> State:
     head = head_of(connection, draft.branch_id)
     turn_seq = head.turn_seq
     if draft.turn_id is not None:
-        phase, branch_id, turn_seq, state_after = must(
-            connection.one("select_commit", (pack(draft.turn_id),)), "turn", draft.turn_id
-        )
+        turn = turn or connection.one("select_commit", (pack(draft.turn_id),))
+        phase, branch_id, turn_seq, state_after = must(turn, "turn", draft.turn_id)
         check_branch_of(draft.turn_id, unpack(branch_id), draft.branch_id)
         if state_after is not None:
             return to_state(connection.one("select_state", (state_after,)))

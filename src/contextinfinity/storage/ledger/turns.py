@@ -16,6 +16,7 @@ from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now, 
 from contextinfinity.domain.job import AnsweredTurn, Job
 from contextinfinity.domain.message import Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.state import BranchTail, KnownTurns
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
     UNFINISHED,
@@ -27,7 +28,7 @@ from contextinfinity.domain.turn import (
     Turn,
     TurnEnd,
 )
-from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
+from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WorkerLost, WrongPhase
 from contextinfinity.storage.database import Connection, Database, Row
 from contextinfinity.storage.invariants import (
     check_finalising,
@@ -48,7 +49,7 @@ from contextinfinity.storage.ledger.contents import (
     metadata_column,
 )
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
-from contextinfinity.storage.ledger.jobs import enqueue, enqueue_claimed, refuse_dead
+from contextinfinity.storage.ledger.jobs import enqueue, enqueue_claimed
 from contextinfinity.storage.ledger.prefix_hashes import check_place, note_answered, note_asked
 from contextinfinity.storage.ledger.recording import log, record
 from contextinfinity.storage.ledger.rows import (
@@ -65,9 +66,12 @@ from contextinfinity.storage.ledger.rows import (
     unpack,
 )
 from contextinfinity.storage.ledger.sessions import create_session, find_session, lineage_ranges
+from contextinfinity.storage.ledger.states import head_of
 
 STEPS = 22
 """The column of a turn's row that holds the number of its steps."""
+KEYS = slice(30, 32)
+"""The columns of ``select_turn`` that hold the keys of the turn's message and answer."""
 
 FEW = 20
 """Up to this many turns are read on the event loop."""
@@ -123,6 +127,12 @@ def existing_turn(connection: Connection, turn_id: TurnId) -> Turn:
     return _to_turn(connection, must(connection.one("select_turn", (pack(turn_id),)), "turn", turn_id))
 
 
+def turn_and_keys(connection: Connection, turn_id: TurnId) -> tuple[Turn, int, int | None]:
+    """Return a turn with the keys of its message and answer. Raises ``NotFound`` if it is unknown."""
+    row = must(connection.one("select_turn", (pack(turn_id),)), "turn", turn_id)
+    return _to_turn(connection, row), *row[KEYS]
+
+
 def owned_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, written: Turn | None = None) -> Turn:
     """Return a turn. Raises ``TurnLost`` if another worker owns it. ``written``: a cached copy, used if current."""
     if written is not None and written.owner == owner and _is_current(connection, written):
@@ -152,20 +162,26 @@ def accept_turn(connection: Connection, new: NewTurn, message: MessageColumns) -
     """TX-0: append a turn with its message, or return the one that this request created before."""
     if (made := made_before(connection, new.once)) is not None and made[1] is not None:
         return existing_turn(connection, unpack(made[1]))
-    if new.id is not None and (there := find_turn(connection, new.id)) is not None:
+    place = {"id": maybe_pack(new.id), "owner": new.owner, "branch_id": pack(new.branch_id)}
+    is_there, is_dead, waiting = connection.one("select_acceptance", place)  # type: ignore[misc]
+    if is_there:
+        there = existing_turn(connection, new.id or "")
         if (there.branch_id, there.user_message) == (new.branch_id, new.message):
             return there
         raise AlreadyExists(f"There is a turn {new.id} already, with another message.")
-    refuse_dead(connection, new.owner)
+    if is_dead:
+        raise WorkerLost(f"Worker {new.owner} was declared dead.")
     if new.creates is not None:
         create_session(connection, new.creates)
     check_place(connection, new)
-    if new.queue_limit is not None:
-        _refuse_long_queue(connection, new.branch_id, new.queue_limit)
+    if new.queue_limit is not None and waiting >= new.queue_limit:
+        running = connection.one("select_running", (place["branch_id"],))
+        raise QueueFull(
+            f"{waiting} messages wait on branch {new.branch_id} already.",
+            running=None if running is None else unpack(running[0]),
+        )
     turn = insert_turn(connection, new, message, now())
-    if new.begin and blocker(connection, turn) is None:
-        return begin_turn(connection, turn)
-    return turn
+    return (begin_turn(connection, turn) or turn) if new.begin else turn
 
 
 def insert_turn(connection: Connection, new: NewTurn, message: MessageColumns, moment: datetime) -> Turn:
@@ -206,16 +222,6 @@ def insert_turn(connection: Connection, new: NewTurn, message: MessageColumns, m
     return turn
 
 
-def _refuse_long_queue(connection: Connection, branch_id: BranchId, limit: int) -> None:
-    waiting = connection.one("count_waiting", (pack(branch_id),))[0]  # type: ignore[index]
-    if waiting >= limit:
-        running = connection.one("select_running", (pack(branch_id),))
-        raise QueueFull(
-            f"{waiting} messages wait on branch {branch_id} already.",
-            running=None if running is None else unpack(running[0]),
-        )
-
-
 def _fenced(
     connection: Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase], written: Turn | None = None
 ) -> Turn:
@@ -228,22 +234,20 @@ def _fenced(
 def prepare_turn(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
     """Move a turn from Accepted to ContextPrepared. Raises ``BranchBusy`` while an earlier turn is not final."""
     turn = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
-    if (other := blocker(connection, turn)) is not None:
-        raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {other[0]} of the same branch is {other[1]}.")
-    return begin_turn(connection, turn)
+    begun = begin_turn(connection, turn)
+    if begun is None:
+        place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
+        seq, phase = connection.one("select_blocker", place)  # type: ignore[misc]
+        raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {seq} of the same branch is {phase}.")
+    return begun
 
 
-def blocker(connection: Connection, turn: Turn) -> Row | None:
-    """Return (turn_seq, phase) of a turn of the branch that must be final before this one begins."""
-    place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
-    return connection.one("select_blocker", place)
-
-
-def begin_turn(connection: Connection, turn: Turn) -> Turn:
-    """Accepted → ContextPrepared."""
+def begin_turn(connection: Connection, turn: Turn) -> Turn | None:
+    """Accepted → ContextPrepared; None while another turn of the branch has to be final first."""
     moment = now()
-    values = {"id": pack(turn.id), "phase": Phase.CONTEXT_PREPARED.value, "now": to_millis(moment)}
-    connection.execute("move_phase", values)
+    place = {"id": pack(turn.id), "branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
+    if connection.one("begin_turn", {**place, "now": to_millis(moment)}) is None:
+        return None
     return replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=moment)
 
 
@@ -330,12 +334,33 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
     return tuple(reversed(turns))
 
 
-def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int]:
-    """Return the number of turns of the lineage from ``first`` to ``last``, and the sum of their update times.
+def read_tail(
+    connection: Connection,
+    branch_id: BranchId,
+    *,
+    before: int,
+    after: int | None = None,
+    known: KnownTurns | None = None,
+    limit: int = 20,
+) -> BranchTail:
+    """Return the head of a branch and the newest ``limit`` turns between two turn_seqs of its lineage.
 
-    Times are in milliseconds. The digest changes when one of these turns changes, expires or is deleted, so that a
-    copy of finished turns can be checked. None while the branch continues outside of the ledger.
+    ``after`` defaults to the last turn that the head's summary covers. ``known`` turns that are unchanged and reach
+    from there are left out. Raises ``NotFound`` if the branch is unknown.
     """
+    state = head_of(connection, branch_id)
+    begin = state.covers_turn_seq if after is None else after
+    extends = False
+    if known is not None and known.first <= begin + 1 <= known.last and _is_unchanged(connection, branch_id, known):
+        extends, begin = True, known.last
+    count = min(limit, before - 1 - begin)
+    turns = read_history(connection, branch_id, count, before) if count > 0 else ()
+    return BranchTail(state=state, turns=tuple(turn for turn in turns if turn.turn_seq > begin), extends=extends)
+
+
+def _is_unchanged(connection: Connection, branch_id: BranchId, known: KnownTurns) -> bool:
+    """Return whether no turn of a stretch was changed, deleted or added, and none has expired."""
+    first, last = known.first, known.last
     count = updated = 0
     since = _since(connection, pack(branch_id))
     for branch, begin, end in lineage_ranges(connection, branch_id, last + 1):
@@ -344,7 +369,7 @@ def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last
         place = {"branch_id": pack(branch), "first": max(begin, first), "last": end, "since": since}
         turns, times = must(connection.one("select_digest", place), "branch", branch)
         count, updated = count + turns, updated + times
-    return count, updated
+    return (count, updated) == (known.count, known.updated)
 
 
 def read_answered(connection: Connection, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
@@ -430,7 +455,6 @@ class Turns(StoreResource):
     steps = looks(list_steps)
     plan = looks(read_plan)
     answered = looks(read_answered)
-    digest = looks(read_digest)
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: write the turn, its message and its position in the branch.
@@ -492,3 +516,18 @@ class Turns(StoreResource):
         """Return the newest ``limit`` turns of the lineage, oldest first; with ``before``, only lower turn_seqs."""
         ask = self._database.look if limit <= FEW else self._database.read
         return await ask(lambda connection: read_history(connection, branch_id, limit, before))
+
+    async def tail(
+        self,
+        branch_id: BranchId,
+        *,
+        before: int,
+        after: int | None = None,
+        known: KnownTurns | None = None,
+        limit: int = 20,
+    ) -> BranchTail:
+        """Do what ``read_tail`` does."""
+        ask = self._database.look if known is not None or min(limit, before - 1) <= FEW else self._database.read
+        return await ask(
+            lambda connection: read_tail(connection, branch_id, before=before, after=after, known=known, limit=limit)
+        )

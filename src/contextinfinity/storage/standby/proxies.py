@@ -21,7 +21,7 @@ from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Impor
 from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
-from contextinfinity.domain.state import State
+from contextinfinity.domain.state import BranchTail, KnownTurns, State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
@@ -308,13 +308,30 @@ class TurnsProxy(Proxy[Turns]):
         await self._know_head(branch_id)
         return turns
 
-    async def digest(self, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int] | None:
-        """Return the digest of a stretch of turns; None while the branch continues here, or the ledger is away."""
-        if self._held.branch(branch_id) is not None:
-            return None
-        with suppress(LedgerAway):
-            return await self._read(lambda: self._ledger.digest(branch_id, first=first, last=last))
-        return None
+    async def tail(
+        self,
+        branch_id: BranchId,
+        *,
+        before: int,
+        after: int | None = None,
+        known: KnownTurns | None = None,
+        limit: int = 20,
+    ) -> BranchTail:
+        """Read the head and the newest turns, as far as they are known here while the ledger cannot be read."""
+        if (held := self._held.branch(branch_id)) is not None:
+            return _tail(held.state, newest(held.turns.values(), held.session, limit, before), after)
+        try:
+            tail = await self._read(
+                lambda: self._ledger.tail(branch_id, before=before, after=after, known=known, limit=limit)
+            )
+        except LedgerAway:
+            seen = self._held.recent.recall(branch_id)
+            if seen is None or seen.state is None or (before > 1 and not seen.last_seq):
+                raise
+            return _tail(seen.state, newest(seen.turns, seen.session, limit, before), after)
+        self._held.recent.remember_state(branch_id, tail.state)
+        self._held.recent.remember_turns(branch_id, tail.turns)
+        return tail
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls."""
@@ -337,6 +354,11 @@ class TurnsProxy(Proxy[Turns]):
             with suppress(LedgerAway):
                 return await self._read(ask)
         return from_held(held)
+
+
+def _tail(state: State, turns: Sequence[Turn], after: int | None) -> BranchTail:
+    begin = state.covers_turn_seq if after is None else after
+    return BranchTail(state=state, turns=tuple(turn for turn in turns if turn.turn_seq > begin))
 
 
 class ContentsProxy(Proxy[Contents]):

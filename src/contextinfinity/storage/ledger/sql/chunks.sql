@@ -1,9 +1,5 @@
 -- Chunks.
 
--- name: select_turn_keys
--- The messages of a turn, and its session.
-SELECT user_message, answer, session_id FROM turn WHERE id = ?
-
 -- name: insert_chunk
 -- TX-C: a span of a turn's message; the same words of the same type once.
 INSERT INTO chunk (key, id, session_id, branch_id, turn_id, side, start, end, summary, chunk_type, token_est, content_hash,

@@ -13,8 +13,9 @@ ON CONFLICT (turn_id) DO UPDATE SET asked = excluded.asked, before = excluded.be
   alone = excluded.alone
 
 -- name: select_asked_prefix
--- The hashes a turn was asked with.
-SELECT asked, before, alone FROM trail WHERE turn_id = ?
+-- Whose a turn is, and the hashes it was asked with.
+SELECT s.user_id, s.org_id, s.kind, r.asked, r.before, r.alone
+FROM session AS s LEFT JOIN trail AS r ON r.turn_id = :turn_id WHERE s.id = :session_id
 
 -- name: select_before
 -- The prefix hash after the newest turn of a branch before a place that did not fail, if it has one.

@@ -37,10 +37,12 @@ UPDATE turn SET answer = :answer, outcome = 'completed', updated_at = :now WHERE
 -- Those of some turns, by their ids in hex, that somebody asked to stop.
 SELECT id FROM turn WHERE id IN (SELECT unhex(value) FROM json_each(?)) AND cancel_requested = 1
 
--- name: count_waiting
--- How many turns of the branch wait to be answered.
-SELECT count(*) FROM turn INDEXED BY turn_unfinished
-WHERE branch_id = ? AND phase NOT IN ('Done', 'Failed') AND phase = 'Accepted'
+-- name: select_acceptance
+-- Before a turn is accepted: whether it is there already, whether its worker was declared dead, and how many turns of
+-- the branch wait to be answered.
+SELECT EXISTS (SELECT 1 FROM turn WHERE id = :id), EXISTS (SELECT 1 FROM worker WHERE id = :owner AND dead_at IS NOT NULL),
+  (SELECT count(*) FROM turn INDEXED BY turn_unfinished
+    WHERE branch_id = :branch_id AND phase NOT IN ('Done', 'Failed') AND phase = 'Accepted')
 
 -- name: select_running
 -- The turn of the branch that is being answered, or else the first that waits.
@@ -53,7 +55,7 @@ ORDER BY phase = 'Accepted', turn_seq LIMIT 1
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
   t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, t.latency_ms,
-  u.role, u.text, u.blocks, a.role, a.text, a.blocks
+  u.role, u.text, u.blocks, a.role, a.text, a.blocks, t.user_message, t.answer
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.id = ?
 
@@ -87,6 +89,13 @@ SELECT e.ttl FROM branch AS b JOIN expiry AS e ON e.session_id = b.session_id WH
 SELECT turn_seq, phase FROM turn INDEXED BY turn_unfinished
 WHERE branch_id = :branch_id AND phase NOT IN ('Done', 'Failed')
   AND phase IN ('Accepted', 'ContextPrepared', 'Responding') AND (phase <> 'Accepted' OR turn_seq < :turn_seq) LIMIT 1
+
+-- name: begin_turn
+-- The turn is answered next, unless an earlier one of the branch is not final or any is being answered.
+UPDATE turn SET phase = 'ContextPrepared', updated_at = :now WHERE id = :id AND NOT EXISTS (
+  SELECT 1 FROM turn AS o INDEXED BY turn_unfinished WHERE o.branch_id = :branch_id AND o.phase NOT IN ('Done', 'Failed')
+    AND o.phase IN ('Accepted', 'ContextPrepared', 'Responding') AND (o.phase <> 'Accepted' OR o.turn_seq < :turn_seq))
+RETURNING turn_seq
 
 -- name: move_phase
 -- The next phase of a turn.
