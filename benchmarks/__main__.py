@@ -27,6 +27,7 @@ from benchmarks import (
     memories,
     one_ask,
     opening,
+    postgres,
     prefix,
     recall,
     report,
@@ -50,6 +51,7 @@ from benchmarks.harness import FULL, ORDINARY, Bench, Benchmark, Row, machine
 BENCHMARKS: dict[str, Benchmark] = {
     "exchange": exchange.run,
     "many-writers": many_writers.run,
+    "postgres": postgres.run,
     "sealing": sealing.run,
     "disk": disk.run,
     "branching": branching.run,

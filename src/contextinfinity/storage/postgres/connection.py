@@ -17,7 +17,7 @@ import msgspec
 import psycopg
 from psycopg import errors
 from psycopg.abc import Buffer
-from psycopg.types.string import StrDumperUnknown, TextLoader
+from psycopg.types.string import TextLoader
 
 from contextinfinity.errors import (
     AccessDenied,
@@ -26,7 +26,6 @@ from contextinfinity.errors import (
     LedgerCorrupt,
     LedgerError,
     LedgerFailed,
-    LedgerFull,
     LedgerReadOnly,
     SettingsError,
 )
@@ -48,7 +47,7 @@ RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueVi
 _CAUSES: tuple[tuple[type[psycopg.Error], type[LedgerError], str], ...] = (
     (errors.LockNotAvailable, LedgerBusy, "is locked by another transaction"),
     (errors.QueryCanceled, LedgerBusy, "did not answer in time"),
-    (errors.DiskFull, LedgerFull, "cannot grow: the disk is full"),
+    (errors.DiskFull, LedgerFailed, "cannot grow: the disk of its server is full"),
     (errors.ReadOnlySqlTransaction, LedgerReadOnly, "is read only: it may be a standby server"),
     (errors.InsufficientPrivilege, LedgerReadOnly, "does not allow this to the role of the connection"),
     (errors.UndefinedTable, LedgerCorrupt, "does not have the schema of a ledger"),
@@ -79,8 +78,8 @@ class DatabaseUrl:
         self.begin = f"; {_OPTIONS.format('SET LOCAL')}" if pooled else ""
         """What a transaction begins with: a pooler keeps no settings of a connection."""
         self.conninfo = urlunsplit(parts._replace(query=urlencode([pair for pair in query if pair[0] != "pgbouncer"])))
-        host = parts.hostname or dict(query).get("host", "localhost")
-        self.name = f"postgresql://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        host = parts.netloc.rpartition("@")[2] or dict(query).get("host", "localhost")
+        self.name = f"postgresql://{host}{parts.path}"
         try:
             psycopg.conninfo.conninfo_to_dict(self.conninfo)
         except psycopg.Error as error:
@@ -102,7 +101,6 @@ def connect(address: DatabaseUrl) -> psycopg.Connection[Any]:
     )
     if not address.begin:
         connection.execute(_OPTIONS.format("SET").encode(), prepare=False)
-    connection.adapters.register_dumper(str, _TextDumper)
     connection.adapters.register_loader("text", _TextLoader)
     return connection
 
@@ -137,13 +135,11 @@ _ESCAPE, _ZERO = "\ufdd0", "\ufdd1"
 _ESCAPED = re.compile(f"{_ESCAPE}([{_ESCAPE}{_ZERO}])")
 
 
-class _TextDumper(StrDumperUnknown):
-    """Writes U+0000 as two characters that PostgreSQL takes."""
-
-    def dump(self, obj: str) -> Buffer | None:
-        if "\x00" in obj or _ESCAPE in obj:
-            obj = obj.replace(_ESCAPE, 2 * _ESCAPE).replace("\x00", _ESCAPE + _ZERO)
-        return obj.encode()
+def escape_text(text: str) -> str:
+    """Write U+0000 as two characters that PostgreSQL takes."""
+    if "\x00" in text or _ESCAPE in text:
+        return text.replace(_ESCAPE, 2 * _ESCAPE).replace("\x00", _ESCAPE + _ZERO)
+    return text
 
 
 class _TextLoader(TextLoader):

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
@@ -27,7 +27,7 @@ import psycopg
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
+from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError, LedgerFailed, LedgerReadOnly
 from contextinfinity.storage.acting_owner import NO_OWNER, acting_owner
 from contextinfinity.storage.postgres.connection import (
     LOCK_SECONDS,
@@ -38,6 +38,7 @@ from contextinfinity.storage.postgres.connection import (
 )
 from contextinfinity.storage.postgres.migrate import migrate
 from contextinfinity.storage.postgres.named_sql import LOCK_BRANCH, PostgresConnection, lock_key
+from contextinfinity.storage.postgres.pipeline import Pipeline, PostgresSession
 from contextinfinity.storage.postgres.row_security import admit_serving_role
 from contextinfinity.storage.postgres.silence import ServerSilence
 
@@ -47,13 +48,14 @@ _Role: TypeAlias = Literal["maintenance", "serving", "lock"]
 
 WRITERS, READERS = 8, 4
 """Connections of a process."""
-UNWRITABLE = (LedgerFailed, LedgerFull, LedgerReadOnly)
+UNWRITABLE = (LedgerFailed, LedgerReadOnly)
 """Failures that every other write would meet too, until they are repaired."""
 ATTEMPTS = 10
 """How often a write is run while it meets others."""
 
-_WRITE = "BEGIN ISOLATION LEVEL REPEATABLE READ"
-_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE = b"BEGIN ISOLATION LEVEL REPEATABLE READ"
+_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SET_TENANT = b"SELECT set_config('contextinfinity.tenant', %s, true)"
 _KNOWN_TENANTS = 10_000
 
 
@@ -214,76 +216,70 @@ class PostgresDatabase:
 
     def _lock(self, branch_id: bytes) -> psycopg.Connection[Any]:
         """Lock a branch against writes of other processes, until the returned connection is rolled back."""
-        connection = self._begun("BEGIN", role="lock")
-        with self.silence.timed():
+        connection = self._session("lock").connection
+        with self.silence:
+            connection.execute("BEGIN")
             connection.execute(LOCK_BRANCH, (lock_key(branch_id),))
         return connection
 
     def _transaction(self, work: _Work[T], owner: Owner | None, enter: Callable[[bytes], bool] | None) -> T:
-        serving = owner is not None
-        begin = _READ if enter is None else _WRITE
-        if owner is not None:
-            begin += f"; SET LOCAL contextinfinity.tenant = '{self._tenant(owner)}'"
-        connection = self._begun(begin, role="serving" if serving else "maintenance")
-        try:
-            with connection.cursor() as cursor:
-                named = PostgresConnection(cursor, self.silence, enter, serving=serving)
+        """Run ``work`` and commit; once more on another connection if the first one breaks before the commit."""
+        tenant = None if owner is None else self._tenant(owner)
+        for is_last in (False, True):
+            session = self._session("maintenance" if owner is None else "serving")
+            pipeline = Pipeline(session, self.silence)
+            try:
+                pipeline.begin(_READ if enter is None else _WRITE)
+                if tenant is not None:
+                    pipeline.send(_SET_TENANT, (tenant,))
+                named = PostgresConnection(pipeline, enter, serving=owner is not None)
                 result = work(named)
                 named.finish()
-                with self.silence.timed():
-                    cursor.execute(b"COMMIT", prepare=False)
+                pipeline.commit()
                 return result
-        except BaseException:
-            self._undo(connection)
-            raise
+            except BaseException as error:
+                self._undo(session.connection, pipeline)
+                is_broken = isinstance(error, psycopg.OperationalError) and session.connection.closed
+                if is_last or pipeline.is_committing or not is_broken:
+                    raise
+        raise AssertionError("unreachable")
 
     def _tenant(self, owner: Owner) -> str:
         """Return the tenant of an owner, from the database the first time."""
         if (known := self._tenants.get(owner)) is None:
-            connection = self._begun(_READ)
-            with self.silence.timed():
-                found = connection.execute("SELECT tenant_of(%s, %s)::text", (owner.org_id, owner.user_id)).fetchall()
-            self._undo(connection)
+            values = (owner.org_id, owner.user_id)
+            found = self._transaction(lambda connection: connection.many("select_tenant", values), None, None)
             if len(self._tenants) >= _KNOWN_TENANTS:
                 self._tenants = {NO_OWNER: ""}
             known = self._tenants[owner] = str(found[0][0])
         return known
 
-    def _begun(self, begin: str, *, role: _Role = "maintenance") -> psycopg.Connection[Any]:
-        """Return a connection in a new transaction; one that the server closed meanwhile is replaced."""
-        connection = self._connection(role)
-        statements = (begin + self._address(role).begin).encode()
-        try:
-            with self.silence.timed():
-                connection.execute(statements, prepare=False)
-        except psycopg.OperationalError:
-            self._undo(connection)
-            connection = self._connection(role)
-            with self.silence.timed():
-                connection.execute(statements, prepare=False)
-        return connection
-
-    def _undo(self, connection: psycopg.Connection[Any]) -> None:
+    def _undo(self, connection: psycopg.Connection[Any], pipeline: Pipeline | None = None) -> None:
         """Roll back; a connection that cannot is closed, and the next transaction of its thread opens another."""
-        with suppress(psycopg.Error), self.silence.timed():
-            connection.rollback()
-        if connection.closed:
-            self._connections.discard(connection)
-            with suppress(psycopg.Error):
-                connection.close()
+        try:
+            if pipeline is not None:
+                pipeline.abandon()
+            with self.silence:
+                connection.rollback()
+        except psycopg.Error:
+            connection.close()
 
     def _address(self, role: _Role) -> DatabaseUrl:
         return self._serving if role == "serving" and self._serving is not None else self.address
 
-    def _connection(self, role: _Role) -> psycopg.Connection[Any]:
+    def _session(self, role: _Role) -> PostgresSession:
         """Return this thread's connection for a role; one that was closed is replaced."""
-        connection: psycopg.Connection[Any] | None = getattr(self._mine, role, None)
-        if connection is None or connection.closed:
-            with self.silence.timed():
-                connection = connect(self._address(role))
-            setattr(self._mine, role, connection)
-            self._connections.add(connection)
-        return connection
+        session: PostgresSession | None = getattr(self._mine, role, None)
+        if session is None or not session.is_usable:
+            if session is not None:
+                session.connection.close()
+                self._connections.discard(session.connection)
+            address = self._address(role)
+            with self.silence:
+                session = PostgresSession(address)
+            setattr(self._mine, role, session)
+            self._connections.add(session.connection)
+        return session
 
 
 class MaintenanceDatabase:

@@ -12,13 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import psycopg
-
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Row, Values, VectorWrites
 from contextinfinity.storage.ledger.keyword_index import write_words
 from contextinfinity.storage.postgres import vector_writes
-from contextinfinity.storage.postgres.silence import ServerSilence
+from contextinfinity.storage.postgres.pipeline import Pipeline
 
 _SYNTAX: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("%"), "%%"),
@@ -78,7 +76,6 @@ SERIALIZED: Mapping[str, Callable[[Any], bytes]] = {
 """Statements that set the order of turns or states on a branch: how to find the branch in their values."""
 
 
-_FEW = 3
 LOCK_BRANCH = b"SELECT pg_advisory_xact_lock(%s)"
 
 
@@ -88,26 +85,20 @@ def lock_key(branch_id: bytes) -> int:
 
 
 class PostgresConnection:
-    """A ``Connection`` on a psycopg cursor, inside a transaction.
+    """A ``Connection`` inside a transaction. Statements that return no rows are not waited for.
 
     In a write, ``enter`` is called with the branch before a statement that sets an order on it; it returns whether the
     branch has to be locked. ``serving``: under row-level security.
     """
 
-    __slots__ = ("_cursor", "_enter", "_queries", "_silence", "unindexed")
+    __slots__ = ("_enter", "_pipeline", "_queries", "unindexed")
 
     vectors: VectorWrites = vector_writes
 
     def __init__(
-        self,
-        cursor: psycopg.Cursor[Row],
-        silence: ServerSilence,
-        enter: Callable[[bytes], bool] | None = None,
-        *,
-        serving: bool = False,
+        self, pipeline: Pipeline, enter: Callable[[bytes], bool] | None = None, *, serving: bool = False
     ) -> None:
-        self._cursor = cursor
-        self._silence = silence
+        self._pipeline = pipeline
         self._enter = enter
         reads, writes = (SERVING_READS, SERVING_WRITES) if serving else (READS, WRITES)
         self._queries = reads if enter is None else writes
@@ -118,39 +109,36 @@ class PostgresConnection:
         if self._enter is not None and name in SERIALIZED:
             branch_id = SERIALIZED[name](values)
             if self._enter(branch_id):
-                self._cursor.execute(LOCK_BRANCH, (lock_key(branch_id),))
-        with self._silence.timed():
-            cursor = self._cursor.execute(self._queries[name], values)
-        return cursor.fetchone() if cursor.description is not None else None
+                self._pipeline.send(LOCK_BRANCH, (lock_key(branch_id),))
+        rows = self.many(name, values)
+        return rows[0] if rows else None
 
     def many(self, name: str, values: Values = ()) -> list[Row]:
         """Return all rows."""
-        with self._silence.timed():
-            cursor = self._cursor.execute(self._queries[name], values)
-        return cursor.fetchall() if cursor.description is not None else []
+        self._pipeline.send(self._queries[name], values)
+        return self._pipeline.rows()
 
     def each(self, name: str, values: Values = ()) -> Iterator[Row]:
         """Iterate over the rows."""
         return iter(self.many(name, values))
 
     def execute(self, name: str, values: Values = ()) -> None:
-        """Run a statement that returns no rows."""
-        with self._silence.timed():
-            self._cursor.execute(self._queries[name], values)
+        """Run a statement that returns no rows; its error is raised by a later statement or by the commit."""
+        self._pipeline.send(self._queries[name], values)
 
     def execute_many(self, name: str, rows: Iterable[Values]) -> None:
-        """Run a statement once for each of the value sets; many of them in one round trip, at the cost of three."""
-        sets = list(rows)
-        with self._silence.timed():
-            if len(sets) > _FEW:
-                self._cursor.executemany(self._queries[name], sets)
-                return
-            for values in sets:
-                self._cursor.execute(self._queries[name], values)
+        """Run a statement once for each of the value sets."""
+        for values in rows:
+            self._pipeline.send(self._queries[name], values)
+
+    def run(self, sql: str) -> list[Row]:
+        """Run a statement that has no name and no values; return its rows."""
+        self._pipeline.send_once(sql.encode())
+        return self._pipeline.rows()
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, updated or deleted."""
-        return self._cursor.rowcount
+        return self._pipeline.wait().command_tuples or 0
 
     def finish(self) -> None:
         """Write what waits for the end of the transaction."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -21,7 +20,10 @@ FIRST_SECONDS = 0.04
 
 
 class ServerSilence:
-    """For how long the statements of a process have waited without any sign of the server."""
+    """For how long the statements of a process have waited without any sign of the server.
+
+    Every wait is a ``with`` block on this object.
+    """
 
     def __init__(self, url: DatabaseUrl) -> None:
         self._url = url
@@ -32,17 +34,16 @@ class ServerSilence:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Time a round trip."""
-        me = threading.get_ident()
-        self._began[me] = time.monotonic()
-        self._work.set()
-        try:
-            yield
-        finally:
-            del self._began[me]
-            self._answered = time.monotonic()
+    def __enter__(self) -> None:
+        """Begin to wait for the server."""
+        self._began[threading.get_ident()] = time.monotonic()
+        if not self._work.is_set():
+            self._work.set()
+
+    def __exit__(self, *details: object) -> None:
+        """Note that it has answered."""
+        self._began.pop(threading.get_ident(), None)
+        self._answered = time.monotonic()
 
     def seconds(self) -> float:
         """Return for how many seconds the server has been silent while a statement waits; 0: none does."""

@@ -234,3 +234,7 @@ SELECT id FROM worker WHERE dead_at IS NULL AND seen_at > clock_timestamp() - ma
 -- It is asked for again; noted to the minute, so that transactions that share a text rarely meet.
 UPDATE text AS t SET kept_at = new.kept_at FROM (VALUES (?::bigint, ?::bigint)) AS new (kept_at, key)
 WHERE t.key = new.key AND t.kept_at < new.kept_at - 60000
+
+-- name: select_tenant
+-- The tenant of an owner.
+SELECT tenant_of(?, ?)::text
