@@ -225,6 +225,7 @@ class GuardedStore:
         self.memories = store.memories
         self.deletions = store.deletions
         self.transfers = store.transfers
+        self.journals = store.journals
 
     def blocked_seconds(self, *, reading: bool = False) -> float:
         """Ask the real one."""

@@ -17,6 +17,7 @@ SEALED = {
     "storage/encryption/header.py",
     "storage/encryption/key_sources.py",
     "storage/encryption/folder_swap.py",
+    "storage/journal/folder.py",
     "storage/journal/journal_writer.py",
     "storage/sqlite/backup.py",
     "storage/sqlite/connection.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.storage.postgres.store import LEASE_SECONDS
-from tests.doors.server import Server
+from tests.doors.server import SHOWN, Event, Server, events, words
 from tests.postgres import empty_database
 
 pytestmark = [pytest.mark.xdist_group("postgres")]
@@ -41,18 +40,38 @@ def test_any_host_goes_on_with_a_conversation_and_a_stop_of_one_fails_no_request
     assert said == ["My heron is called Ada.", "It nests in May.", "And the water is high."]
 
 
+def seen(host: Server, path: str) -> list[Event]:
+    """Watch a turn that hangs until all that it says is shown."""
+    with host.http.stream("GET", f"{path}/stream") as answer:
+        heard = list[Event]()
+        for event in events(answer):
+            heard.append(event)
+            if words(heard) == "".join(SHOWN):
+                return heard
+    raise AssertionError("it ended")
+
+
+@pytest.mark.req("THREAD-4")
+def test_any_host_shows_and_resumes_a_stream_of_another(hosts: tuple[Server, Server]) -> None:
+    one, two = hosts
+    turn, last = one.hanging()
+    path = f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}"
+    ids = [event.id for event in seen(two, path) if event.id]
+    assert ids[-1] == last
+    assert two.post(f"{path}/cancel").json()["text"] == "".join(SHOWN)
+    assert words(two.resume(turn, ids[1])) == SHOWN[2]
+
+
 @pytest.mark.proof
 @pytest.mark.req("TURN-9")
 def test_a_host_that_dies_is_taken_over_within_its_lease_and_a_second(hosts: tuple[Server, Server]) -> None:
     one, two = hosts
-    thread = one.ask("Hello.")["thread_id"]
-    body = {"content": "Go on.", "model": "hangs"}
-    with one.http.stream("POST", f"/threads/{thread}/messages/stream", json=body) as stream:
-        lines = stream.iter_lines()
-        started = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
-        one.process.send_signal(signal.SIGKILL)
-        died = time.monotonic()
-    place = f"/threads/{thread}/turns/{started['turn_id']}"
-    while two.http.get(place).json()["phase"] not in ("Done", "Failed"):
+    turn, _ = one.hanging()
+    path = f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}"
+    seen(two, path)
+    one.process.send_signal(signal.SIGKILL)
+    died = time.monotonic()
+    while two.http.get(path).json()["phase"] not in ("Done", "Failed"):
         assert time.monotonic() - died < LEASE_SECONDS + 1
-    assert two.ask("Are you there?", thread)["outcome"] == "completed"
+    assert two.http.get(path).json()["text"] == "".join(SHOWN)
+    assert two.ask("Are you there?", turn["thread_id"])["outcome"] == "completed"

@@ -124,6 +124,11 @@ class ShadowThreads:
             os.close(file)
 
 
+def report_file(data_dir: Path) -> Path:
+    """Return where the differences are written."""
+    return data_dir / "threads-shadow.jsonl"
+
+
 def read_report(report: Path) -> tuple[ThreadDifference, ...]:
     """Return the differences in a report file, oldest first; empty if there is no file."""
     if not report.is_file():

@@ -93,6 +93,7 @@ async def reconstruct(parts: Parts, turn: Turn, why: Problem = INTERRUPTED) -> t
     unclosed = [step for step in steps if step.outcome is None]
     if not unclosed:
         return TurnEnd(outcome="failed", error=why), False
+    await parts.journals.adopt(unclosed[-1].id)
     end, is_final = from_journal(parts.journals, unclosed[-1], why)
     if end.outcome == "failed" and end.answer is None and any(has_words(step) for step in steps):
         end = replace(end, outcome="incomplete")

@@ -26,6 +26,7 @@ from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import Namespace, Scope, VectorHit
+from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.chunks import Chunks
 from contextinfinity.storage.ledger.contents import Contents
 from contextinfinity.storage.ledger.deletions import Deletions
@@ -115,6 +116,8 @@ class Store(Protocol):
     replays: ReplayStore
     deletions: Deletions
     transfers: TransferStore
+    journals: SharedJournals | None
+    """Where journals are shared with other hosts; None: one host alone uses the ledger."""
 
     def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds another process has blocked writes (or reads) of this one; 0 if none does."""

@@ -64,6 +64,7 @@ def _engine(settings: Settings, store: Store) -> Engine:
         flush_ms=stream.flush_ms,
         flush_bytes=stream.flush_bytes,
         fsync_ms=stream.fsync_ms,
+        shared=store.journals,
     )
     return Engine(store, journals, models, setup_of(settings, models))
 
@@ -233,11 +234,9 @@ def open_threads(settings: Settings | None = None) -> ThreadLog:
     main = _threads_in(storage.threads, settings)
     if storage.threads_shadow == "off":
         return main
-    from contextinfinity.compat.shadow_threads import ShadowThreads
+    from contextinfinity.compat.shadow_threads import ShadowThreads, report_file
 
-    return ShadowThreads(
-        main, _threads_in(storage.threads_shadow, settings), settings.data_dir / "threads-shadow.jsonl"
-    )
+    return ShadowThreads(main, _threads_in(storage.threads_shadow, settings), report_file(settings.data_dir))
 
 
 def _threads_in(backend: str, settings: Settings) -> ThreadLog:

@@ -1,5 +1,7 @@
 """All journals of a data directory: opening, reading, following and pruning them by step.
 
+With ``shared``, journals are copied there while they are written, and those of other hosts are read there.
+
 Each consumer follows a journal with its own loop: it reads the complete entries after its position and waits for more,
 for a signal if the journal is open in this process, by polling otherwise. A consumer needs memory for one block of the
 file, however far behind it is, and consumers do not block each other.
@@ -23,15 +25,19 @@ from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import NewNames, make_private
-from contextinfinity.storage.journal.entries import END, JournalEntry, translate
+from contextinfinity.storage.journal.entries import END, JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.journal_reader import ChangeSignal, open_lines
 from contextinfinity.storage.journal.journal_writer import FlushPolicy, Journal
+from contextinfinity.storage.journal.shared import JournalPublisher, SharedJournals
 
 POLL_SECONDS = 0.02
 """Polling interval for a journal that another process writes."""
 POLLS_A_QUESTION = 25
 """After this many polls without new entries, ``is_over`` is called."""
+
+SHARED_POLL_SECONDS = 0.5
+"""Polling interval for a journal of another host, if no notification comes."""
 
 _SUFFIX = ".jsonl"
 
@@ -39,8 +45,18 @@ _SUFFIX = ".jsonl"
 class JournalFolder:
     """The journals in one folder. A step without a journal reads as empty; invalid ids raise ``InvalidInput``."""
 
-    def __init__(self, folder: Path, *, flush_ms: float = 250, flush_bytes: int = 8192, fsync_ms: float = 2000) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        flush_ms: float = 250,
+        flush_bytes: int = 8192,
+        fsync_ms: float = 2000,
+        shared: SharedJournals | None = None,
+    ) -> None:
         self.folder = folder
+        self._shared = shared
+        self._publisher = None if shared is None else JournalPublisher(shared, flush_ms / 1000)
         self._pace = FlushPolicy(flush_seconds=flush_ms / 1000, flush_bytes=flush_bytes, sync_seconds=fsync_ms / 1000)
         self._flusher = Flusher()
         self._names = NewNames(folder)
@@ -62,6 +78,8 @@ class JournalFolder:
 
             def forget() -> None:
                 self._open.pop(step_id, None)
+                if self._publisher is not None:
+                    self._publisher.closed(step_id)
 
             journal = self._open[step_id] = Journal(
                 path,
@@ -73,6 +91,8 @@ class JournalFolder:
                 on_close=forget,
             )
             self._flusher.start()
+            if self._publisher is not None:
+                self._publisher.add(step_id, path)
             return journal
 
     def read(self, step_id: StepId, after: int = 0) -> Iterator[JournalEntry]:
@@ -103,6 +123,9 @@ class JournalFolder:
         path = self._path(step_id)
         lines = open_lines(path, self._protect(path))
         if lines is None:
+            if self._shared is not None:
+                async for entry in self._follow_shared(self._shared, step_id, after, is_over):
+                    yield entry
             return
         bell, journal, looks, deserted, durable = ChangeSignal(), None, 0, False, -1
         try:
@@ -138,6 +161,45 @@ class JournalFolder:
                 journal.unlisten(bell)
             lines.close()
 
+    async def adopt(self, step_id: StepId) -> None:
+        """Copy here what another host wrote of a journal, unless the journal is here."""
+        path = self._path(step_id)
+        if self._shared is None or path.exists() or not (entries := await self._shared.entries(step_id, 0)):
+            return
+        protection = self._protect(path)
+        self._make_folder(path)
+        copy = path.with_suffix(".adopted")
+        try:
+            copy.write_bytes(b"".join(to_line(entry, protection) for entry in entries))
+            copy.replace(path)
+        except OSError as error:
+            raise translate(error, path) from error
+
+    async def _follow_shared(
+        self, shared: SharedJournals, step_id: StepId, after: int, is_over: Callable[[], Awaitable[bool]] | None
+    ) -> AsyncGenerator[JournalEntry, None]:
+        """Do what ``follow`` does for a journal of another host."""
+        bell, is_quiet = ChangeSignal(), is_over is None
+        shared.listen(step_id, bell)
+        try:
+            while True:
+                bell.clear()
+                over = is_quiet and (self._closed or is_over is None or await is_over())
+                for entry in await shared.entries(step_id, after):
+                    after = entry.seq
+                    yield entry
+                    if entry.event_type == END:
+                        return
+                if over:
+                    return
+                is_quiet = True
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SHARED_POLL_SECONDS):
+                        await bell.wait()
+                        is_quiet = False
+        finally:
+            shared.unlisten(step_id, bell)
+
     def steps(self) -> list[StepId]:
         """Return the steps that have a journal, oldest first."""
         names = (path.stem for path in self.folder.glob(f"*{_SUFFIX}"))
@@ -160,6 +222,9 @@ class JournalFolder:
         An unfinished journal is never deleted: it may be the only copy of an answer.
         """
         limit = (now or present()) - keep
+        if self._shared is not None:
+            with suppress(LedgerError):  # the ledger is away: next time
+                self._shared.prune(keep)
         return sum(self.remove(step_id) for step_id in self.steps() if self._ended_before(step_id, limit))
 
     def close(self) -> None:
@@ -174,6 +239,8 @@ class JournalFolder:
             except LedgerError as error:
                 failures.append(error)
         self._flusher.stop()
+        if self._publisher is not None:
+            self._publisher.close()
         if failures:
             raise failures[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.database import Database
+from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.chunks import Chunks
 from contextinfinity.storage.ledger.contents import Contents
 from contextinfinity.storage.ledger.deletions import Deletions
@@ -42,3 +43,4 @@ class LedgerStore:
         self.tokens = Tokens(database)
         self.transfers = TransferStore(database)
         self.prefix_hashes = PrefixHashStore(database)
+        self.journals: SharedJournals | None = None

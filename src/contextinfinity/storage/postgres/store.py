@@ -8,12 +8,14 @@ from pathlib import Path
 from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import WorkerId
 from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.jobs import Jobs
 from contextinfinity.storage.ledger.replay import ReplayStore
 from contextinfinity.storage.ledger.store import LedgerStore
 from contextinfinity.storage.ledger.tokens import Tokens
 from contextinfinity.storage.ledger.workers import Workers, known_workers
 from contextinfinity.storage.postgres.database import PostgresDatabase
+from contextinfinity.storage.postgres.journal_rows import JournalRows
 from contextinfinity.storage.postgres.vector_table import PostgresVectors
 from contextinfinity.storage.worker_locks import WorkerLocks
 
@@ -58,6 +60,8 @@ class PostgresStore(LedgerStore):
         self.jobs: Jobs = Jobs(everybody)
         self.tokens: Tokens = Tokens(everybody)
         self.replays: ReplayStore = ReplayStore(everybody)
+        self._journal_rows = JournalRows(self.database)
+        self.journals: SharedJournals | None = self._journal_rows
 
     def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds the server has given no sign while this process waits for it."""
@@ -70,5 +74,7 @@ class PostgresStore(LedgerStore):
 
     async def close(self) -> None:
         """Finish what was asked for, then close the connections."""
-        await asyncio.get_running_loop().run_in_executor(None, self.database.close)
+        run = asyncio.get_running_loop().run_in_executor
+        await run(None, self._journal_rows.close)
+        await run(None, self.database.close)
         self._locks.release_all()

@@ -62,6 +62,7 @@ class StandbyStore:
         self.tokens = ledger.tokens
         self.replays = ledger.replays
         self.transfers = ledger.transfers
+        self.journals = ledger.journals
 
     def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds another process has kept the ledger from continuing."""
