@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 
+from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.message import say
-from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.search import Scope
+from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import NewTurn
+from contextinfinity.domain.vectors import packed
 from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
 from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
 from contextinfinity.storage.postgres.database import PostgresDatabase
 from contextinfinity.storage.postgres.migrate import migrations
 from contextinfinity.storage.postgres.named_sql import READS, SERVING_READS, WRITES
 from contextinfinity.storage.postgres.store import PostgresStore
+from contextinfinity.storage.postgres.vector_table import PostgresVectors
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import answer_turn, exchange, new_branch, slice_of
 from contextinfinity_testing.stores import StoreSuite
@@ -203,3 +209,24 @@ def test_a_url_of_a_pooler_turns_prepared_statements_off() -> None:
     assert "sslmode=require" in pooled.conninfo
     with pytest.raises(SettingsError, match="not a PostgreSQL URL"):
         DatabaseUrl("postgresql://ada@db/postgres?no_such_option=1")
+
+
+@pytest.mark.req("LEDGER-10")
+async def test_a_search_by_the_index_of_an_owner_finds_what_comparing_all_vectors_finds(store: PostgresStore) -> None:
+    rng = random.Random(1)
+    owners = [Owner(user_id=name) for name in ("ada", "grace")]
+    for owner in owners:
+        session = await store.sessions.create(NewSession(owner=owner))
+        for _ in range(30):
+            (turn,) = await store.turns.record(session.active_branch, [exchange("one two")])
+            vector = Embedding(model="m", dim=8, values=packed(np.array([rng.gauss(0, 1) for _ in range(8)])))
+            await store.chunks.index(turn.id, [slice_of("one two", "one", embedding=vector)])
+    exact, indexed = PostgresVectors(store.database), PostgresVectors(store.database, least=20)
+    assert [await indexed.build(), await indexed.build()] == [True, False]
+    query = packed(np.array([rng.gauss(0, 1) for _ in range(8)]))
+    for owner in owners:
+        nearest = await indexed.near(query, "m", Scope(owner=owner), most=10)
+        assert nearest == await exact.near(query, "m", Scope(owner=owner), most=10)
+        assert len(nearest) == 10
+    assert indexed._matrices is not None
+    assert indexed._matrices.size() == 0, "all vectors were compared"

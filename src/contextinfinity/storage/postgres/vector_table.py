@@ -1,11 +1,12 @@
 """Vectors in PostgreSQL: the noun.
 
-Within a session, and wherever there are not very many, all vectors are compared in memory, as on SQLite. For searches
-in very many, ``build`` keeps a table with an HNSW index of pgvector; what is newer than it is compared one by one.
+Within a session, and for an owner with not very many, all vectors are compared in memory, as on SQLite. ``build`` makes
+an HNSW index of pgvector for each owner with more.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -29,10 +30,12 @@ from contextinfinity.storage.ledger.namespaces import (
 )
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.postgres.database import PostgresDatabase
+from contextinfinity.storage.postgres.named_sql import PostgresConnection
 from contextinfinity.storage.postgres.vector_writes import drop_old, put_vectors
 
 if TYPE_CHECKING:
     from contextinfinity.storage.ledger.matrices import Bodies, Keys, Matrices, MatrixOwner
+    from contextinfinity.storage.postgres.vector_graphs import VectorGraphs
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +84,7 @@ def newer(connection: Connection, whose: MatrixOwner, after: int) -> Iterator[tu
 
 
 class PostgresVectors(StoreResource):
-    """``Vectors`` on PostgreSQL. ``least``: how many vectors of a namespace are searched without an HNSW index."""
+    """``Vectors`` on PostgreSQL. ``least``: from how many vectors on an owner has an HNSW index."""
 
     bodies = reads(read_bodies)
     namespaces = looks(list_namespaces)
@@ -92,8 +95,10 @@ class PostgresVectors(StoreResource):
 
     def __init__(self, database: PostgresDatabase, *, least: int = 50_000) -> None:
         super().__init__(database)
+        self._postgres = database
         self._least = least
         self._matrices: Matrices | None = None
+        self._graphs: VectorGraphs | None = None
 
     async def drop_old(self, *, limit: int = 1000) -> int:
         """Remove vectors of old namespaces, some at a time."""
@@ -104,17 +109,17 @@ class PostgresVectors(StoreResource):
     async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[VectorHit, ...]:
         """Find the chunks whose vectors are nearest."""
 
-        def find(connection: Connection) -> tuple[VectorHit, ...]:
+        def find(connection: PostgresConnection) -> tuple[VectorHit, ...]:
             space = find_space(connection, namespace)
             if space is None:
                 return ()
             check_vector(namespace, space.dim, vector)
             return self._near(connection, vector, space, scope, row_limit(most))
 
-        return await self._database.read(find)
+        return await self._postgres.read(find)
 
     def _near(
-        self, connection: Connection, vector: bytes, space: Space, scope: Scope, most: int
+        self, connection: PostgresConnection, vector: bytes, space: Space, scope: Scope, most: int
     ) -> tuple[VectorHit, ...]:
         import numpy as np
 
@@ -127,12 +132,22 @@ class PostgresVectors(StoreResource):
         self._matrices = self._matrices or Matrices(newer)
         query = np.frombuffer(vector, np.int8, offset=HEAD)
         owner = scope.owner if asked.session_id is None else None
+        source = None if owner is None else self._indexes().source(connection, space, owner, query)
         whose = MatrixOwner(space.key, space.dim, session_id=asked.session_id, owner=owner)
-        hits, gone = nearest_in_scope(connection, asked, scanned(self._matrices.rows(connection, whose), query), most)
+        source = source or scanned(self._matrices.rows(connection, whose), query)
+        hits, gone = nearest_in_scope(connection, asked, source, most)
         if gone > len(hits):
             self._matrices.forget(whose)
         return tuple(hits)
 
     async def build(self) -> bool:
-        """Keep the HNSW index up to date where one is due."""
-        return False
+        """Make the HNSW indexes that are due."""
+        return await asyncio.to_thread(self._indexes().build)
+
+    def _indexes(self) -> VectorGraphs:
+        """Return the HNSW indexes; their module is imported when it is first needed."""
+        if self._graphs is None:
+            from contextinfinity.storage.postgres.vector_graphs import VectorGraphs
+
+            self._graphs = VectorGraphs(self._postgres, self._least)
+        return self._graphs

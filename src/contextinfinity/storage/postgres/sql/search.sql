@@ -223,3 +223,7 @@ FROM namespace AS n WHERE n.state = 'old' ORDER BY n.key LIMIT 1
 -- name: delete_namespace
 -- Nothing is left of it.
 DELETE FROM namespace AS n WHERE n.key = ? AND NOT EXISTS (SELECT 1 FROM vector AS v WHERE v.namespace_key = n.key)
+
+-- name: select_tenant_of_owner
+-- The tenant of an owner's rows.
+SELECT tenant::text FROM session WHERE org_id = ? AND user_id = ? LIMIT 1
