@@ -38,6 +38,7 @@ from contextinfinity.cli.search_command import rebuild, reindex, search
 from contextinfinity.cli.serve import serve
 from contextinfinity.cli.session_commands import rename, sessions, show
 from contextinfinity.cli.setup_command import setup
+from contextinfinity.cli.shadow_report_command import shadow_report
 from contextinfinity.cli.token_commands import token
 from contextinfinity.cli.tui_command import tui
 from contextinfinity.errors import ContextInfinityError
@@ -55,6 +56,7 @@ app.command()(export)
 app.command()(backup)
 app.command()(restore)
 app.command("migrate-store")(migrate_store)
+app.command("shadow-report")(shadow_report)
 for command in (setup, serve, mcp, delete, retention, cleanup):
     app.command()(command)
 for command in (remember, forget, reindex, rebuild, config, doctor, demo, completion):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import redis
 
 from contextinfinity import threads
+from contextinfinity.cli.main import app
 from contextinfinity.compat.redis_threads import RedisThreads
 from contextinfinity.compat.shadow_threads import read_report
 from contextinfinity.errors import LedgerCorrupt
@@ -49,6 +51,26 @@ def test_a_turn_that_only_one_has_is_reported_without_its_words(report: Path) ->
     assert (difference.verb, difference.thread_id) == ("history", name)
     assert (difference.turns, difference.shadow_turns, difference.first_difference) == (1, 2, 1)
     assert "reeds" not in report.read_text()
+
+
+def test_the_report_command_shows_the_differences_and_fails(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            app(["shadow-report", "--data-dir", str(report.parent), *words], prog_name="cix")
+        return int(ended.value.code or 0)
+
+    assert run() == 0
+    assert "No read or write" in capsys.readouterr().err
+    name = unused()
+    threads.add_turn(name, Q)
+    RedisThreads(valkey_url()).add(name, A)
+    threads.get_history(name)
+    assert run() == 1
+    shown = capsys.readouterr()
+    assert "1 and 2 turns, from turn 2 on" in " ".join(shown.out.split())
+    assert "1 differences in 1 conversations" in shown.err
+    assert run("--json") == 1
+    assert [each["thread_id"] for each in json.loads(capsys.readouterr().out)] == [name]
 
 
 def test_a_thread_that_only_one_has_is_reported(report: Path) -> None:
