@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import re
 import shutil
 import tempfile
@@ -55,6 +56,25 @@ def empty_database() -> str:
             connection.execute(f"TRUNCATE {', '.join(tables)} RESTART IDENTITY CASCADE")
         connection.execute(f"DELETE FROM {SCHEMA}.word_state")
         connection.execute(f"INSERT INTO {SCHEMA}.word_state (one) VALUES (1)")
+    return url
+
+
+def database_for(path: Path) -> str:
+    """Return the URL of the database that stands for a ledger file: a copy of an empty one, made the first time."""
+    name = "file_" + hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    url = _template()
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template_ledger STRATEGY file_copy")
+    return url.replace("/template_ledger?", f"/{name}?")
+
+
+@cache
+def _template() -> str:
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE template_ledger")
+    url = server_url().replace("/ledger?", "/template_ledger?")
+    PostgresDatabase(url).close()
     return url
 
 
