@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -14,12 +15,16 @@ import psycopg
 import pytest
 
 from contextinfinity.domain.chunk import Embedding
+from contextinfinity.domain.ids import now
+from contextinfinity.domain.memory import NewMemory
 from contextinfinity.domain.message import say
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import NewTurn
 from contextinfinity.domain.vectors import packed
 from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.memories import add_memory, owner_key, read_revision
 from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
 from contextinfinity.storage.postgres.database import PostgresDatabase
 from contextinfinity.storage.postgres.migrate import migrations
@@ -230,3 +235,22 @@ async def test_a_search_by_the_index_of_an_owner_finds_what_comparing_all_vector
         assert len(nearest) == 10
     assert indexed._matrices is not None
     assert indexed._matrices.size() == 0, "all vectors were compared"
+
+
+@pytest.mark.req("MEMORY-4")
+async def test_a_write_of_memories_sees_those_of_the_write_that_it_waited_for(store: PostgresStore) -> None:
+    owner, began, revisions = Owner(user_id="ada"), threading.Event(), []
+
+    def first(connection: Connection) -> None:
+        owner_key(connection, owner)
+        assert began.wait(60)
+        add_memory(connection, NewMemory(owner=owner, content="The user likes herons.", said_at=now()))
+
+    def second(connection: Connection) -> None:
+        connection.many("select_jobs", {"limit": 1})  # sees the ledger as it is before the first one ends
+        began.set()
+        revisions.append(read_revision(connection, owner))
+
+    writes = store.database.writing(first), store.database.writing(second)
+    await asyncio.gather(*map(asyncio.wrap_future, writes))
+    assert revisions[-1] == await store.memories.revision(owner)

@@ -4,10 +4,6 @@
 -- A turn that is about to be written.
 FOR NO KEY UPDATE
 
--- name: select_owner
--- Memories of an owner are written by one transaction at a time.
-FOR NO KEY UPDATE
-
 -- name: select_next_job
 -- A job that another worker is taking is passed over.
 FOR NO KEY UPDATE OF j SKIP LOCKED

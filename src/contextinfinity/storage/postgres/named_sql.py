@@ -2,8 +2,8 @@
 
 A statement is the one of ``ledger/sql`` unless ``sql/*.sql`` here has one of the same name. Those that are shared are
 translated where both databases differ in syntax only: placeholders, index hints, joins with a fixed order. A read that
-locks rows when it is part of a write has the clause for that in ``locks.sql``, under its name. ``serving.sql`` has what
-the serving role runs in other words.
+locks rows when it is part of a write has the clause for that in ``locks.sql``, under its name. ``writing.sql`` has what
+a write runs in other words, ``serving.sql`` what the serving role does.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _load() -> tuple[Mapping[str, bytes], Mapping[str, bytes], Mapping[str, byte
     locks = sql_files.load(__package__, "locks.sql")
     serving = {name: translate(sql).encode() for name, sql in sql_files.load(__package__, "serving.sql").items()}
     locking = {name: statements[name] + b" " + clause.encode() for name, clause in locks.items()}
-    return statements, statements | locking, serving
+    writing = {name: translate(sql).encode() for name, sql in sql_files.load(__package__, "writing.sql").items()}
+    return statements, statements | locking | writing, serving
 
 
 READS, WRITES, _SERVING = _load()
