@@ -205,8 +205,10 @@ def test_a_connection_stays_open_files_change_as_one_and_images_come_back(worksp
         with pytest.raises(TimeoutError):
             rpc.wait(0.3)  # longer than header_seconds, which apply to requests of HTTP only
         assert rpc.call("set_selected_files", ["harbour.py"]) == ["harbour.py"]
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "LLMService.set_selected_files", "params": [["new.py", "../x"]]}
-        assert rpc.raw(json.dumps(asked))["error"]["data"]["code"] == "file_refused"
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "LLMService.set_selected_files"}
+        for refused in ("../x", ".contextinfinity/history.jsonl", ".contextinfinity/users/0/history.jsonl"):
+            answer = rpc.raw(json.dumps({**asked, "params": [["new.py", refused]]}))
+            assert answer["error"]["data"]["code"] == "file_refused"
         assert rpc.call("get_selected_files") == ["harbour.py"], "nothing changed"
         session = rpc.call("chat_streaming", request_id="r1", message="what is this?", images=[PICTURE])["session_id"]
         rpc.until("streamComplete", request_id="r1")

@@ -11,6 +11,7 @@ from contextinfinity import ContextManager, HistoryStore
 from contextinfinity.client.local import LocalClient
 from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.message import ImageBlock
+from contextinfinity.errors import FileRefused
 from contextinfinity.settings import Compaction, General, ModelSettings, Settings
 from contextinfinity.wiring import open_client, open_store
 from tests.doors.cix import Cix
@@ -24,7 +25,7 @@ def repo(tmp_path: Path) -> Path:
     (root / "src").mkdir(parents=True)
     (root / "src" / "harbour.py").write_text("class Harbour:\n    def admit(self, ship): ...\n")
     (root / "src" / "ships.py").write_text("def make_ship(): ...\n")
-    (root / "logo.png").write_bytes(b"\x89PNG picture")
+    (root / "logo.png").write_bytes(b"\x89PNG\r\n\x1a\n picture")
     return root
 
 
@@ -133,6 +134,12 @@ async def test_an_image_goes_with_the_next_message_by_its_path(tmp_path: Path, r
         there = client.open_workspace(repo)
         assert there.add("logo.png")
         assert not there.add("none.png")
+        (repo / "notes.png").write_text("I am a text.")
+        (repo / ".contextinfinity" / "shot.png").parent.mkdir(exist_ok=True)
+        (repo / ".contextinfinity" / "shot.png").write_bytes((repo / "logo.png").read_bytes())
+        for refused in ("notes.png", ".contextinfinity/shot.png"):
+            with pytest.raises(FileRefused):
+                there.add(refused)
         turn = await there.ask("new", "what is this?")
         seen = await there.explain(turn.turn_id)
         assert any(isinstance(block, ImageBlock) for block in seen.messages[-1].blocks)

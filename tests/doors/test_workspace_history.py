@@ -14,7 +14,7 @@ from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.settings import General, ModelSettings, Settings
 from contextinfinity.wiring import open_client
 
-PICTURE = b"\x89PNG picture"
+PICTURE = b"\x89PNG\r\n\x1a\n picture"
 
 
 def machine(data_dir: Path) -> LocalClient:

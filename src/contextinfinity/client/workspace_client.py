@@ -28,8 +28,9 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.event_stream import end_of
 from contextinfinity.engine.image_content import with_kept_pictures, with_pictures
 from contextinfinity.engine.turn_cache import read_back
-from contextinfinity.errors import NotFound
+from contextinfinity.errors import FileRefused, NotFound
 from contextinfinity.storage.workspace_registry import Registration, register
+from contextinfinity.text.image_size import media_type_of
 from contextinfinity.workspace.assembly import (
     TIER_READ,
     ChatMessage,
@@ -49,7 +50,7 @@ from contextinfinity.workspace.repository import Workspace
 log = logging.getLogger(__name__)
 
 NEW = "new"
-IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 MAX_IMAGE_BYTES = 5_000_000
 
 
@@ -90,15 +91,16 @@ class WorkspaceConversations(LocalConversations):
 
     def add(self, path: str) -> bool:
         """Open a file, or attach an image to the next message; False if there is no such file."""
-        kind = IMAGES.get(Path(path).suffix.lower())
-        if kind is None:
+        if Path(path).suffix.lower() not in IMAGES:
             return self.workspace.files.add_file(path)
         try:
             data, _ = read_bytes(self.workspace.root, self.workspace.files.name_of(path), MAX_IMAGE_BYTES)
         except FileNotFoundError:
             return False
-        source = (("type", "base64"), ("data", base64.b64encode(data).decode()))
-        self._images.append(ImageBlock(media_type=kind, source=dict(source)))
+        if (kind := media_type_of(data)) is None:
+            raise FileRefused(f"{path} is not an image.", hint="Use a PNG, JPEG, GIF or WebP file.")
+        source = {"type": "base64", "data": base64.b64encode(data).decode()}
+        self._images.append(ImageBlock(media_type=kind, source=source))
         return True
 
     # --- talking ---

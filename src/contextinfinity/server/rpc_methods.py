@@ -260,8 +260,7 @@ class LLMService:
 
         async def watch() -> None:
             async for changes in awatch(root):
-                shown = only_listed(root, {Path(path).relative_to(root).as_posix() for _, path in changes})
-                if shown:
+                if shown := only_listed(root, {Path(path) for _, path in changes}):
                     listener("filesChanged", {"files": shown})
 
         return watch()

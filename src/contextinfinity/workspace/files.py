@@ -1,8 +1,9 @@
 """The files that a conversation is about: read from the repository, kept fresh, written into the prompt.
 
 A file is named by its path relative to the root, with forward slashes. Only regular text files inside the root are
-read: a path with a ``..`` component, a symbolic link that leads outside, a binary file or one over the size limit
-raises ``FileRefused``. A file that does not exist is no error: ``add_file`` returns False.
+read: a path with a ``..`` component, a symbolic link that leads outside, a file in a folder that is never listed
+(``.git``, ``.contextinfinity`` with the history of all users, …), a binary file or one over the size limit raises
+``FileRefused``. A file that does not exist is no error: ``add_file`` returns False.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from contextinfinity.errors import FileRefused, InvalidInput
+from contextinfinity.workspace.listing import NEVER, UNPRINTABLE
 
 MAX_BYTES = 1_000_000
 """The largest file that is read, unless the caller says otherwise."""
@@ -29,8 +31,7 @@ _BOMS = (
 )
 _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 _LATIN = 0x24F
-_FENCES = re.compile(r"^[ \t]*(`{3,})", re.MULTILINE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_FENCES = re.compile("`{3,}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 Signature = tuple[int, int, int]
@@ -58,16 +59,22 @@ def normalize_path(path: str | Path) -> str:
         raise FileRefused("The path is empty.", hint="Name a file inside the repository.")
     if ".." in name.split("/"):
         raise FileRefused(f"The path {name!r} contains '..'.", hint="Name a file inside the repository.")
-    if _CONTROL.search(name) or _SURROGATES.search(name):
+    if UNPRINTABLE.search(name):
         raise FileRefused(f"The path {name!r} contains a character that is not printable.", hint="Rename the file.")
     return name
 
 
 def resolve_inside(root: Path, name: str) -> Path:
-    """Return the real path of a file; refused if symbolic links lead outside the root. ``root`` must be resolved."""
+    """Return the real path of a file; refused outside the root and in folders that are never listed.
+
+    ``root`` must be resolved.
+    """
     real = (root / name).resolve()
     if not real.is_relative_to(root):
         raise FileRefused(f"{name} leads outside the repository.", hint="Only files inside the root are read.")
+    closed = [part for part in (*name.split("/"), *real.relative_to(root).parts) if part.lower() in NEVER]
+    if closed:
+        raise FileRefused(f"{name} is in {closed[0]}, which is not opened.", hint="Name a file of the repository.")
     return real
 
 
@@ -124,7 +131,7 @@ def _detected(data: bytes) -> str:
 
 
 def fenced(path: str, content: str) -> str:
-    """Write a file as its path and a fenced block; the fence is longer than any fence in the content."""
+    """Write a file as its path and a fenced block; the fence is longer than any run of backticks in the content."""
     longest = max((len(found) for found in _FENCES.findall(content)), default=2)
     fence = "`" * max(3, longest + 1)
     end = "" if content.endswith("\n") or not content else "\n"

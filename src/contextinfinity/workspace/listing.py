@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
@@ -14,43 +15,50 @@ log = logging.getLogger(__name__)
 
 NEVER = frozenset({".git", ".hg", ".svn", ".contextinfinity", ".ac-dc", "node_modules", "__pycache__"})
 NEVER_WITHOUT_PATHSPEC = NEVER | {".venv", "venv", "dist", "build", "target"}
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""A name with one of these is not listed and not opened: a line break in it would forge a line of the prompt."""
 MOST_FILES = 100_000
-Rules = tuple[tuple[int, Callable[[str], bool | None]], ...]
+Rules = tuple[Callable[[str], bool | None], ...]
 
 
 def list_files(root: Path) -> Iterator[tuple[str, int, int]]:
     """Yield (path, modification time in ns, size) of every file, at most 100,000 of them."""
     found = 0
-    for path, mtime_ns, size in _walk(str(root), "", (), _skipped()):
+    for path, mtime_ns, size in _walk(str(root), "", _rules_above(root), _skipped()):
         if (found := found + 1) > MOST_FILES:
             log.warning("%s has more than %d files; the others are left out", root, MOST_FILES)
             return
         yield path, mtime_ns, size
 
 
-def only_listed(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return those of the paths, of files that may be gone, that ``list_files`` does not leave out by their name."""
-    skipped = _skipped()
+def only_listed(root: Path, paths: Iterable[Path]) -> list[str]:
+    """Return the names of those files that ``list_files`` does not leave out; a file may be gone.
+
+    A path through a symbolic link is that of the file it leads to; outside the root it is left out.
+    """
+    skipped, outer = _skipped(), _rules_above(root)
+    real = {path.parent.resolve() / path.name for path in paths if not path.is_symlink()}
+    names = {path.relative_to(root).as_posix() for path in real if path.is_relative_to(root)}
 
     @cache
     def rules_in(prefix: str) -> Rules | None:
         """Return the rules that hold in a folder; None if the folder is left out."""
-        rules: Rules = ()
+        rules = outer
         if prefix:
             parent, _, name = prefix[:-1].rpartition("/")
             above = rules_in(f"{parent}/" if parent else "")
-            if above is None or name in skipped or _ignored(prefix, above):
+            if above is None or _is_skipped(name, skipped) or _ignored(prefix, above):
                 return None
             rules = above
         file = root / prefix / ".gitignore"
-        return (*rules, *_rules_of(file, len(prefix))) if file.is_file() else rules
+        return (*rules, *_rules_of(file, cut=len(prefix))) if file.is_file() else rules
 
     def is_listed(path: str) -> bool:
         parent, _, name = path.rpartition("/")
         rules = rules_in(f"{parent}/" if parent else "")
-        return rules is not None and name not in skipped and not _ignored(path, rules)
+        return rules is not None and not _is_skipped(name, skipped) and not _ignored(path, rules)
 
-    return sorted(filter(is_listed, paths))
+    return sorted(filter(is_listed, names))
 
 
 def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> Iterator[tuple[str, int, int]]:
@@ -61,12 +69,12 @@ def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> It
         log.debug("%s cannot be listed: %s", folder, error)
         return
     if any(entry.name == ".gitignore" for entry in entries):
-        rules = (*rules, *_rules_of(Path(folder, ".gitignore"), len(prefix)))
+        rules = (*rules, *_rules_of(Path(folder, ".gitignore"), cut=len(prefix)))
     folders = []
     for entry in entries:
         path = prefix + entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if entry.name in skipped or not (is_folder or entry.is_file(follow_symlinks=False)):
+        if _is_skipped(entry.name, skipped) or not (is_folder or entry.is_file(follow_symlinks=False)):
             continue
         if rules and _ignored(f"{path}/" if is_folder else path, rules):
             continue
@@ -74,13 +82,16 @@ def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> It
             folders.append((entry.path, f"{path}/"))
             continue
         try:
-            path.encode()
             found = entry.stat(follow_symlinks=False)
-        except (OSError, UnicodeEncodeError):
+        except OSError:
             continue
         yield path, found.st_mtime_ns, found.st_size
     for inner, path in folders:
         yield from _walk(inner, path, rules, skipped)
+
+
+def _is_skipped(name: str, skipped: frozenset[str]) -> bool:
+    return name in skipped or UNPRINTABLE.search(name) is not None
 
 
 def _skipped() -> frozenset[str]:
@@ -89,14 +100,24 @@ def _skipped() -> frozenset[str]:
 
 def _ignored(path: str, rules: Rules) -> bool:
     """Return whether a path is ignored: the rules of the nearest folder that say something decide."""
-    for start, check in reversed(rules):
-        if (decision := check(path[start:])) is not None:
+    for check in reversed(rules):
+        if (decision := check(path)) is not None:
             return decision
     return False
 
 
-def _rules_of(path: Path, start: int) -> Rules:
-    """Read a .gitignore file; its patterns count from its own folder."""
+def _rules_above(root: Path) -> Rules:
+    """Return the rules of the repository that a folder is a part of; none if it was left out there as a whole."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    rules: Rules = ()
+    for folder in reversed(root.parents):
+        if folder.is_relative_to(top) and (file := folder / ".gitignore").is_file():
+            rules = (*rules, *_rules_of(file, outer=f"{root.relative_to(folder).as_posix()}/"))
+    return () if _ignored("", rules) else rules
+
+
+def _rules_of(path: Path, *, cut: int = 0, outer: str = "") -> Rules:
+    """Read a .gitignore file; its patterns apply to paths without ``cut`` characters of folders, or below ``outer``."""
     module = _pathspec()
     if module is None:
         return ()
@@ -108,10 +129,10 @@ def _rules_of(path: Path, start: int) -> Rules:
         return ()
 
     def check(name: str) -> bool | None:
-        decision: bool | None = spec.check_file(name).include
+        decision: bool | None = spec.check_file(outer + name[cut:]).include
         return decision
 
-    return ((start, check),)
+    return (check,)
 
 
 def _pathspec() -> Any:
