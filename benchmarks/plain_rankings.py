@@ -30,7 +30,7 @@ class Passages:
 
     def __init__(self, talk: Talk) -> None:
         self._ids = [said.id for said in talk.said]
-        cut = [(n, said.text[a:b]) for n, said in enumerate(talk.said) for a, b in passages_of(said.text)]
+        cut = [(n, text) for n, said in enumerate(talk.said) for *_, text in passages_of(said.text)]
         self._messages = np.array([message for message, _ in cut])
         self._texts = [text for _, text in cut]
         self._tokens = [count(text) for text in self._texts]

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 TURNS = 32
 """The number of turns with hits that are ranked, together with their neighbours."""
-FEW_TURNS = 20
+FEW_TURNS = 16
 """The same for a search without a budget."""
 NEAREST = 128
 """The number of nearest chunks that a search without a budget reads."""

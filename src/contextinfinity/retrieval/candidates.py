@@ -62,13 +62,13 @@ def _place(entry: IndexedMessage) -> tuple[str, int, str, int]:
 
 def _spots(entry: IndexedMessage, cosines: Mapping[ChunkId, float]) -> Iterator[PassageSpan]:
     if not entry.chunks:
-        text = entry.text[:LONGEST_UNCUT]
-        for start, end in passages_of(text):
-            yield PassageSpan(entry, start, end, text[start:end])
+        for start, end, text in passages_of(entry.text[:LONGEST_UNCUT]):
+            yield PassageSpan(entry, start, end, text)
     for number, chunk in enumerate(entry.chunks):
         if len(entry.chunks) <= MOST_CHUNKS or not number or chunk.id in cosines:
-            for start, end in passages_of(chunk.rendered_text):
-                yield PassageSpan(entry, chunk.start + start, chunk.start + end, chunk.rendered_text[start:end], chunk)
+            first = chunk.start
+            for start, end, text in passages_of(chunk.rendered_text):
+                yield PassageSpan(entry, first + start, first + end, text, chunk)
 
 
 def candidate_of(spot: PassageSpan, score: float, count: Count, *, exact: bool, lists: bool) -> Candidate:

@@ -21,8 +21,12 @@ _END = re.compile(r"[.!?…][\"'”’»)\]*]{0,3}\s+|[。！？]|\n+")
 
 
 @lru_cache(maxsize=1 << 14)
-def passages_of(text: str) -> tuple[Bounds, ...]:
-    """Return the bounds of the passages of a text, in order; together they cover the whole text."""
+def passages_of(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return the passages of a text in order, each with its bounds; together they cover the whole text."""
+    return tuple((start, end, text[start:end]) for start, end in _bounds(text))
+
+
+def _bounds(text: str) -> tuple[Bounds, ...]:
     whole = _size(text)
     if whole <= _LONGEST:
         return ((0, len(text)),)

@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -236,31 +236,25 @@ def _rarities(asked: ParsedQuestion, known: Sequence[str], hits: WordHits) -> Co
 
 
 def _met(words: Sequence[str], spots: Sequence[PassageSpan]) -> Matrix:
-    """Return a matrix of which passages contain which words; plain ASCII messages are searched as one text."""
+    """Return a matrix of which passages contain which words; plain ASCII passages are searched as one text."""
     import numpy as np
 
     columns = {word: column for column, word in enumerate(words)}
     found = np.zeros((len(spots), len(words)), dtype=np.float32)
     texts: list[str] = []
+    rows: list[int] = []
     starts = [0]
-    passages: list[list[tuple[int, int, int]]] = []
-    for _, group in groupby(enumerate(spots), key=lambda each: id(each[1].entry)):
-        rows = [(row, spot.start, spot.end) for row, spot in group]
-        whole = spots[rows[0][0]].entry.text
-        text = whole if whole.isascii() else whole.translate(_PUNCTUATION)
+    for row, spot in enumerate(spots):
+        text = spot.text if spot.text.isascii() else spot.text.translate(_PUNCTUATION)
         if text.isascii() and "_" not in text:
             texts.append(text)
+            rows.append(row)
             starts.append(starts[-1] + len(text) + 1)
-            passages.append(rows)
         else:
-            for row, start, end in rows:
-                for word in _terms(text[start:end]).intersection(words):
-                    found[row, columns[word]] = 1
-    for place, word in occurrences("\n".join(texts), words):
-        message = bisect_right(starts, place) - 1
-        for row, start, end in passages[message]:
-            if start <= place - starts[message] < end:
+            for word in _terms(text).intersection(words):
                 found[row, columns[word]] = 1
+    for place, word in occurrences("\n".join(texts), words):
+        found[rows[bisect_right(starts, place) - 1], columns[word]] = 1
     return found
 
 
@@ -334,9 +328,9 @@ def _times(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> Column:
     """Return how well the time of each passage fits the times of the question."""
     import numpy as np
 
-    moments = [spot.entry.said_at for spot in spots]
     if not asked.spans:
         return np.zeros(len(spots), dtype=np.float32)
+    moments = [spot.entry.said_at for spot in spots]
     fits = {moment: max(span.certainty * nearness(span, moment) for span in asked.spans) for moment in set(moments)}
     return np.array([fits[moment] for moment in moments], dtype=np.float32)
 

@@ -45,6 +45,8 @@ def with_speakers(entries: Iterable[IndexedMessage], question: str) -> tuple[Ind
     fronts = {entry.place: name for entry in entries if (name := _front(entry.text))}
     often = {name for name, times in Counter(fronts.values()).items() if times >= OFTEN}
     called = {} if often else _called([entry for entry in entries if not entry.speaker], question)
+    if not often and not called:
+        return entries
     return tuple(
         entry if entry.speaker else replace(entry, speaker=name)
         for entry in entries
@@ -59,6 +61,7 @@ def possible_names(question: str) -> list[str]:
     return [word for word in _CAPITAL.findall(question, opening.end() if opening else 0) if word[0].isupper()]
 
 
+@lru_cache(maxsize=1 << 13)
 def _front(text: str) -> str:
     colon = text.find(":", 0, _FRONT_WITHIN)
     found = _FRONT.fullmatch(text, 0, colon) if colon > 0 and text[colon + 1 : colon + 2].isspace() else None

@@ -68,17 +68,20 @@ def among(text: str, asked: Iterable[str]) -> set[str]:
 def occurrences(text: str, asked: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield where an ASCII text without underscores contains which of the given terms.
 
-    Every form of a term contains the term without its last letter, so only the words with that substring are
-    normalised.
+    Every form of a term begins with the term, except that "y" may be written "i" ("studies"), so only the words with
+    that substring are normalised.
     """
     folded = text.lower()
     for term in asked:
-        front, place = term[:-1] or term, 0
+        front, endings = (term[:-1], ("y", "i")) if len(term) > 2 and term.endswith("y") else (term, ("",))
+        place = 0
         while (place := folded.find(front, place)) >= 0:
-            start, end = _extend_to_word(folded, place, place + len(front))
-            piece = text[start:end]
-            if term in (terms(piece) if "'" in piece else terms_of(piece)):
-                yield place, term
+            end = place + len(front)
+            if folded.startswith(endings, end):
+                start, end = _extend_to_word(folded, place, end)
+                piece = text[start:end]
+                if term in (terms(piece) if "'" in piece else terms_of(piece)):
+                    yield place, term
             place = end
 
 
