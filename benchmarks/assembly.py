@@ -2,7 +2,7 @@
 
 The chat is that of ``prefix``, held in a copy of each kept ledger, on a branch of its long session, with a fold before
 it and folds in it. Timed is what happens between a durable message and the call of the model: reading back, retrieval
-that has its answer ready, the front, measuring, laying out. Each time there is a turn that nobody has read or counted.
+that has its answer ready, the front, measuring, laying out. Each time there is a turn that no one has read or counted.
 The CPU beside it tells what of that is ours, and what is waiting for others on the same machine.
 
 For the size turns are recorded and folded as they would be; measured are whole epochs, early and late.

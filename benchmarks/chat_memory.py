@@ -1,7 +1,7 @@
 """Document D's figures: storing a turn, reading a history, a clean-up, and what a ledger that is away costs.
 
 All of it on a copy of the largest ledger. Before the clean-up, chats of 20 turns that are past their time are added;
-what it deletes a second is told too, because how much has expired by then is the owner's affair.
+the deletions per second are shown too, because how much has expired by then is the owner's affair.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Upstream:
                 writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # whoever asked has gone
+            pass  # the client has disconnected
 
 
 def _write(writer: asyncio.StreamWriter, delta: dict[str, str], finish: str | None = None) -> None:

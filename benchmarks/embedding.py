@@ -1,6 +1,6 @@
-"""Embedders: what they weigh, how soon they are there, how many texts they place in a second, on one core.
+"""Embedders on one core: their size, their time to the first vector, and texts embedded per second.
 
-The endpoint is the wire-true fake on this machine; what it costs itself is told by a bare client that asks it the same.
+The endpoint is the fake vendor on this machine; its own cost is measured by a bare client with the same requests.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The conversation is ``planted``; facts are pinned and let go on the way, and after every turn the head is held against
 what should be there. For the cost, one conversation is talked in while another, of a trigger's length, is folded and
-unfolded over and over; blocks with and without folds alternate. The floor is the same talk with nobody folding.
+unfolded over and over; blocks with and without folds alternate. The floor is the same talk without folds.
 """
 
 from __future__ import annotations

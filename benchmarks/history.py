@@ -1,7 +1,7 @@
 """Reading the last 20 messages (10 turns) through the store, beside the same rows read by raw SQLite.
 
 Warm: from the long session and from short ones picked all over the ledger, each read once before the clock
-starts. Cold: from short sessions nobody has read since the file was dropped from the page cache; ours and
+starts. Cold: from short sessions no one has read since the file was dropped from the page cache; ours and
 the floor read different ones, or the second would find what the first brought in.
 """
 

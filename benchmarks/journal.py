@@ -1,4 +1,4 @@
-"""Events a second through a journal that somebody follows, and two hundred journals at once.
+"""Events a second through a journal that a reader follows, and two hundred journals at once.
 
 The events look like a provider's text deltas. The floor makes the same lines with ``json.dumps`` and writes them
 into a file of its own in blocks of 8 KB, without a number, a lock, a reader or an fsync. Ours is followed to the
@@ -83,7 +83,7 @@ class _Stream:
         await self._follow("packets", PACKET)
 
     async def alone(self) -> None:
-        """Nobody follows."""
+        """Without a reader."""
         journals = JournalFolder(self._folder / "ours")
         journal = journals.open(new_id(), "openai")
         began = time.perf_counter()

@@ -4,7 +4,7 @@ Twenty people tell of themselves now and then in a stream of talk. What is plant
 held against it. The phrasings of ``life.tsv`` marked "unseen" were written when the rules were finished. Wrong memories
 are counted in people's chats with each other (LoCoMo, read from ``$CONTEXTINFINITY_BENCH_DATA``): all that is drawn
 there was read once, and ``judged.txt`` has a verdict for its hash: right, idle (true and not worth keeping) or wrong;
-what nobody has read is reported apart. First-person sentences of strangers are the MSC personas, read from the file
+what no one has read is reported apart. First-person sentences of strangers are the MSC personas, read from the file
 that ``$CONTEXTINFINITY_BENCH_PERSONAS`` names; those that are counted were never looked at. The sentences of
 ``tests/samples/first_person.tsv`` in four languages were written before the rules.
 """
@@ -41,7 +41,7 @@ from contextinfinity_testing.builders import answer_turn, new_branch
 HERE = Path(__file__).parent
 PEOPLE = 20
 TOLD = 0.3
-"""The share of turns in which somebody tells of themselves."""
+"""The share of turns in which a person states a fact about themselves."""
 SINGLE = {"home", "employer", "job", "partner", "colour", "language"}
 """What can be true once: said otherwise, it is a correction."""
 VALUES = {
@@ -61,7 +61,7 @@ VALUES = {
 
 
 class Plant(NamedTuple):
-    """What somebody told of themselves, in which words, and whether those were known when the rules were made."""
+    """A fact that a person stated about themselves, its words, and whether the rules were made with them in view."""
 
     what: str
     value: str

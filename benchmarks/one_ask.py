@@ -1,7 +1,7 @@
 """One ``ask``: the CPU it takes with a short and with a long verbatim part, and how much code it runs through.
 
 All stages are on, with the built-in embedder; the model is a script that answers at once. The turns are short, so
-that hundreds of them stay word for word in the prompt. Measured is the CPU of the whole process, once until the model
+that hundreds of them stay verbatim in the prompt. Measured is the CPU of the whole process, once until the model
 is called, once until the answer is final; the background work of the turn before is done by then.
 
 The tracer counts what a reader has to follow: files, functions, and calls that go from one file to another.
@@ -28,7 +28,7 @@ from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import exchange
 
 SHORT, LONG = 10, 250
-"""Turns that stay word for word in the prompt."""
+"""Turns that stay verbatim in the prompt."""
 CPU_MS = 6.0
 FILES = 45
 DRAIN_SECONDS = 30.0

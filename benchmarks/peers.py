@@ -113,7 +113,7 @@ def main() -> None:
     for name, make in PEERS.items():
         try:
             found[name] = {"version": version(name), **_measured(make, talks)}
-        except Exception as trouble:  # a peer that is absent or fails is told, and the others go on
+        except Exception as trouble:  # a peer that is absent or fails is reported, and the others are measured
             found[name] = {"trouble": f"{type(trouble).__name__}: {trouble}"[:200]}
     json.dump(found, sys.stdout)
 

@@ -83,7 +83,7 @@ _PLANTS: dict[str, dict[str, str]] = {
         "The review of the {thing} is on {date}.": "When is the {thing} reviewed?",
     },
 }
-"""What is planted, and how somebody asks for it who does not remember the words."""
+"""What is planted, and how someone asks for it who does not remember the words."""
 
 _ASKED = (
     "How does {tool} compare with {tool2} when there is a lot of traffic?",

@@ -110,7 +110,7 @@ class Sent:
     reasons: list[str | None] = field(default_factory=list)
     """Why the front of each was a new one; None: it was not."""
     said: list[Message] = field(default_factory=list)
-    """The whole conversation, word for word."""
+    """The whole conversation, verbatim."""
     memories: list[str] = field(default_factory=list)
     """What was known at each turn."""
 

@@ -1,7 +1,7 @@
 """A client that sends its whole conversation with every request, before a model with a small window.
 
 ``python -m benchmarks.resending [--turns N]``. LangChain's ChatOpenAI talks to a real ``cix serve`` whose model is at a
-vendor, a fake one on this machine that takes 16,384 tokens. A fact is told in turn 5 and asked for at the end. What
+vendor, a fake one on this machine that takes 16,384 tokens. A fact is stated in turn 5 and asked for at the end. What
 counts: no request ever went over the window, everything was kept once in one thread, and the fact is still known.
 Most of the time goes into the client, whose SDK looks at every message of every request.
 """

@@ -1,8 +1,8 @@
-"""What the server adds to the engine, how many it serves at once, and whether it stays small.
+"""What the server adds to the engine, how many requests it serves at once, and whether its memory stays flat.
 
-The server is a real process, the model a script that speaks as fast as it can (or at a model's pace where streams have
-to be running), the load generator another process on the same machine, whose share of it is told. Retrieval, memories
-and rewriting are off where it is not said that they are on.
+The server is a real process. The model is a script that answers as fast as it can, or at a model's pace where streams
+have to be running. The load generator is another process on the same machine; its share of the CPU is shown. Retrieval,
+memories and rewriting are off unless a row says otherwise.
 """
 
 from __future__ import annotations

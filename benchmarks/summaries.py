@@ -2,7 +2,7 @@
 
 Each conversation of LoCoMo, REALTALK and BEAM is folded 25 turns at a time; at the end the facts that its questions ask
 for are looked for. Exchanges that outsiders wrote are inserted into other people's talk, and their facts are looked for
-200 turns or more later. Facts that change have to be told with their newest value, the old one at most as replaced. The
+200 turns or more later. Facts that change must have their newest value, the old one at most as replaced. The
 floor is a summary that keeps the last sentences. How facts
 are judged is in ``summary_data``; ``python -m benchmarks.summary_weights`` fits the weights of the score with one set
 left out.

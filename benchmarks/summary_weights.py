@@ -52,7 +52,7 @@ def sample(name: str) -> Sample:
 
 
 def strangers(talk: Sample) -> Sample:
-    """Read every other fact that strangers planted, among sentences of a talk that nobody asks for."""
+    """Read every other fact that strangers planted, among sentences of a talk that no one asks for."""
     rows = []
     for line in (SAMPLES / "planted.jsonl").read_text(encoding="utf-8").splitlines()[::2]:
         fact = json.loads(line)

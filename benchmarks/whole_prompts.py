@@ -1,4 +1,4 @@
-"""Whether a fact is in the prompt by any way: word for word, retrieved, in the summary, or as a memory.
+"""Whether a fact is in the prompt by any way: verbatim, retrieved, in the summary, or as a memory.
 
 The facts of ``strangers`` are said in a live conversation: every turn is answered by a script, indexed, remembered and
 folded as in use, with the summary written offline. So many turns after each fact its question is asked on a fork, and

@@ -1,6 +1,6 @@
 """What a vendor's wire costs: asking with a hundred messages, hearing a delta, and five hundred rounds of tools.
 
-The vendor is a server on this machine that reads a request and says what it is told to, in the words of the wire-true
+The vendor is a server on this machine that reads a request and replies as scripted, in the words of the wire-true
 fake. CPU is that of the thread that asks; the vendor has a thread of its own there. The bare floor is the least that
 Python can do: ``json.dumps``, and a plain stream of bytes.
 """
@@ -58,7 +58,7 @@ PAUSE_SECONDS = 0.001
 SETTLED_SECONDS = 0.005
 """What a round still does once its request is out is done by then."""
 STAMP = "0" * 19
-"""Stands in a delta where the moment will be at which it is sent."""
+"""A placeholder in a delta for the time at which it is sent."""
 KEY = "BENCH_KEY"
 """The variable of a key; it opens nothing, and is looked for in everything that comes."""
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -272,7 +272,7 @@ class Echo:
 
 
 async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
-    """From the moment a vendor writes a delta to the event that a caller hears; beside it a line on a bare stream."""
+    """The time from a vendor's write of a delta to the caller's event, beside a line on a bare stream."""
     ours, bare, echo = Series(), Series(), Echo(pieces=3 * bench.scale.blocks)
 
     async def says(body: bytes) -> AsyncIterator[bytes]:
@@ -326,7 +326,7 @@ def engine_at(vendor: Vendor, port: int, folder: Path) -> Engine:
 
 
 class Looking:
-    """A turn whose model asks for a tool again and again: at once so many times, then whenever it is told to.
+    """A turn whose model asks for a tool again and again: at once so many times, then whenever it is triggered.
 
     ``came`` is set when a request waits for ``go``.
     """

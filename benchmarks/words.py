@@ -56,7 +56,7 @@ def text(rng: random.Random, length: int) -> str:
 
 
 RARE, KNOWN = 40_000, 5_000
-"""Words of ``speech`` beside the ordinary ones; past the ones that everybody knows they get rare sooner. So nine tenths
+"""Words of ``speech`` beside the ordinary ones; past the ones that everyone knows they get rare sooner. So nine tenths
 of what is said are those, as in English."""
 
 

@@ -150,7 +150,7 @@ def test_thread_persistence_across_multiple_requests() -> None:
     seen = [asyncio.run(request(number)) for number in range(1, 13)]
     assert seen == list(range(0, 24, 2))  # never fewer than before
     assert get_history(thread_id, max_turns=1000) == pairs(1, 12)
-    clear_thread(thread_id)  # turns go only when somebody asks for it
+    clear_thread(thread_id)  # turns go only when someone asks for it
     assert get_history(thread_id) == []
     assert get_history(other, max_turns=1000) == pairs(1, 12)
     assert asyncio.run(request(13)) == 0

@@ -1,7 +1,7 @@
-"""What a life was told, as it tells it on: one line of JSON a fact, through a pipe.
+"""What was acknowledged to a life, as it reports it: one JSON line per fact, through a pipe.
 
 A fact is written in the moment it is learned, so whatever arrives was learned before the process died. A line that
-was cut off was learned by nobody. ``Account`` gathers the facts of all lives of a data_dir.
+was cut off was not acknowledged. ``Account`` gathers the facts of all lives of a data_dir.
 
 A process that gets SIGUSR1 writes its stacks into the pipe as well, in lines that are not JSON.
 """
@@ -47,7 +47,7 @@ class Shown(Struct, frozen=True, tag=True):
 
 
 class Ended(Struct, frozen=True, tag=True):
-    """A turn was told to be over."""
+    """A turn was reported as finished."""
 
     turn_id: str
     outcome: str
@@ -186,14 +186,14 @@ class Account:
     imports: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Files that were imported, and the messages in each."""
     told_by: dict[str, str] = field(default_factory=dict)
-    """The process that was told of each accepted turn."""
+    """The process to which each accepted turn was acknowledged."""
     violations: list[Offence] = field(default_factory=list)
     recovered: list[Recovered] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     """Turns that were looked over closely once; they are still looked for."""
 
     def see(self) -> None:
-        """Note that all that was told by now has been looked over."""
+        """Note that everything acknowledged so far has been checked."""
         self.seen.update(self.accepted, self.deleting)
 
     def add(self, fact: Fact, who: str = "") -> None:

@@ -1,6 +1,6 @@
 """After the kill: recovery, everything in its place, recovery once more, and the next message.
 
-Runs in a process of its own, which tells what it finds like a life tells what it hears.
+Runs in a process of its own, which reports its findings as a life reports its events.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run(folder: Path, account: Account, name: str, descriptor: int) -> None:
 
 
 def tidy(folder: Path, descriptor: int) -> None:
-    """Be a process that tidies up: after a repair nothing at all is amiss."""
+    """Run a repair: afterwards nothing is wrong."""
     logging.disable()
     tell = Teller(descriptor)
     for finding in examine_and_repair(settings_of(folder), least_free=0).findings:
@@ -93,7 +93,7 @@ def _differences(before: dict[str, object], after: dict[str, object]) -> Iterato
 
 
 async def _late_watchers(engine: Engine, store: Store, folder: Path, account: Account, tell: Tell) -> None:
-    """Whoever comes late gets all that is kept and the end; what was cut off is marked for the model."""
+    """A late reader gets everything that is kept and the end; an interrupted answer is marked for the model."""
     connection = connect(folder)
     turns = [turn for turn in kept_turns(connection) if turn.turn_id not in account.seen]
     connection.close()

@@ -1,7 +1,7 @@
 """What must hold in a ledger after recovery, looked up in the file itself and held against the account.
 
 What is promised of an answer that was cut off: a piece is shown only after it was handed to the system, so whatever
-anybody saw is kept, and what is kept is a beginning of what the model said. If the journal holds the model's
+any reader saw is kept, and what is kept is a beginning of what the model said. If the journal holds the model's
 last word, the answer is whole.
 """
 
@@ -66,7 +66,7 @@ UNION ALL SELECT 'worker ' || id FROM worker WHERE dead_at IS NULL
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """A turn as it stands in the file."""
+    """A turn as it is in the file."""
 
     turn_id: str
     branch_id: str
@@ -83,7 +83,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     commits: int
     steps: tuple[str, ...]
     unanswered: list[str]
-    """Calls of a step whose results the next one was not told, or results nobody called for."""
+    """Calls of a step whose results the next request lacked, or results without a call."""
     open_steps: int
     chunks: list[list[Any]]
 
@@ -132,7 +132,7 @@ def _kept(row: tuple[Any, ...]) -> Kept:
 
 
 def violations(folder: Path, account: Account) -> Iterator[Offence]:
-    """Compare a ledger with what its callers were told."""
+    """Compare a ledger with what was acknowledged to its callers."""
     connection = connect(folder)
     try:
         turns = kept_turns(connection)
@@ -202,7 +202,7 @@ def readable(folder: Path, account: Account) -> Iterator[Offence]:
 
 
 def _messages(turns: list[Kept], account: Account, gone: set[str]) -> Iterator[Offence]:
-    """Every acknowledged message is there once, word for word, in its place; and nothing nobody said."""
+    """Every acknowledged message is there once, verbatim, in its place, and there is no other."""
     there = {turn.turn_id: turn for turn in turns}
     for text, count in Counter(turn.text for turn in turns).items():
         if count > 1:

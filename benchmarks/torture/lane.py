@@ -72,7 +72,7 @@ def run_lanes(job: Job, lanes: int, only: int | None = None) -> Iterator[Result]
                     os.close(pipe)
                     os.waitpid(children.pop(pipe).pid, 0)
     finally:
-        for child in children.values():  # somebody stopped the run
+        for child in children.values():  # the run was stopped
             os.kill(child.pid, signal.SIGTERM)
 
 

@@ -93,7 +93,7 @@ async def until_quiet(store: Store) -> bool:
 
 
 async def insisted(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until the ledger is there: on a busy machine another process holds it for longer than anybody waits."""
+    """Ask until the ledger is there: on a busy machine another process holds it for longer than anyone waits."""
     while True:
         with suppress(LedgerAway):
             return await ask()

@@ -168,7 +168,7 @@ def _varied(rng: random.Random, named: _Named) -> _Named:
 
 
 def _moment(rng: random.Random) -> _Named:
-    """One to three crashes in a row before anybody looks."""
+    """One to three crashes in a row before the check."""
     lives = rng.choice((1, 1, 1, 2, 3))
     return _Named("random moment", tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.08)) for _ in range(lives)))
 
@@ -217,7 +217,7 @@ def _migrating(rng: random.Random) -> _Named:
 
 
 MOST_OPERATIONS: dict[Work, int] = {"delete": 130, "import": 320, "replay": 120, "migrate": 95}
-"""About how many operations each takes; a later one than it takes kills nobody."""
+"""About how many operations each takes; a later one than it takes kills nothing."""
 _OTHERS = (_moment, _beside, _statement, _opening, _torn, _away_moment)
 _MOMENTS = (_moment, _moment, _beside, _statement, _statement, _opening, _torn, _moment, _away_moment)
 _WORKS = (_deleting, _importing, _replaying, _migrating)

@@ -26,12 +26,12 @@ _WORDS = ("heron ", "lake ", "é漢😀 ", "ba\tck\n", '"quoted" ', "\\ slash ",
 
 
 def message(kind: Kind, name: str, rng: random.Random) -> str:
-    """Make a message that nobody else says; its first word decides how it is answered."""
+    """Make a message that no one else says; its first word decides how it is answered."""
     return f"{kind} {name} {''.join(rng.choices(_WORDS, k=rng.randint(1, 6)))}"
 
 
 IMPORTED = "import"
-"""The first word of messages that come from a file; nobody answers them here."""
+"""The first word of messages that come from a file; no one answers them here."""
 
 
 def import_lines(name: str, count: int) -> list[dict[str, str]]:

@@ -35,7 +35,7 @@ class Tally:
 
     @property
     def unreached(self) -> list[str]:
-        """The boundaries at which nobody died."""
+        """The boundaries at which no process died."""
         return sorted(labels() - {result.label for result in self._results if result.killed})
 
     def count(self, fault: str) -> int:

@@ -1,6 +1,6 @@
 """One trial: lives and their ends, then the check. Also the plumbing: forks, pipes, kills.
 
-Whoever forks here has no threads, no loop and no connection, or the child would get half of each.
+The process that forks here has no threads, no loop and no connection, or the child would get half of each.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Watched:
         self.planned, self.patience = None, time.monotonic() + 2 * TOO_LONG
 
     def hear(self) -> bool:
-        """Take in what it told; tell whether more may come."""
+        """Process what it reported; return whether more may come."""
         told = os.read(self.child.pipe, 1 << 20)
         self.data += told
         if told and self.awaited is not None:  # the first it told: its moment is so long from now

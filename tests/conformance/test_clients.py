@@ -135,7 +135,7 @@ class TestRemoteClient(ClientSuite):
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port that no one listens on."""
     with listening("127.0.0.1", 0) as place:
         port: int = place.getsockname()[1]
         return port

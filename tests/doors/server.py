@@ -33,7 +33,7 @@ provider = "scripted"
 path = "floods.json"
 """
 SHORT_END = {"CONTEXTINFINITY_SERVER__SHUTDOWN_SECONDS": "0.5"}
-"""Tests that do not test how a server ends leave answers that hang: nobody waits for them."""
+"""Tests that do not test how a server ends leave answers that hang: no one waits for them."""
 SHOWN = ("one", " two", " three")
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "hangs": [{"pieces": SHOWN, "hang": True}],

@@ -39,7 +39,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def nothing_set(cix: Cix) -> Cix:
-    """Somebody who has no config.toml."""
+    """Someone who has no config.toml."""
     (cix.folder / "config.toml").unlink()
     return cix
 

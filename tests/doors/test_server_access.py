@@ -25,7 +25,7 @@ from tests.doors.cix import Cix
 from tests.doors.server import Server, pause, problem
 
 OPEN = {("GET", "/healthz")}
-"""Routes that anybody may call."""
+"""Routes without authentication."""
 OWN = {
     *(
         ("POST", "/threads"),
@@ -38,7 +38,7 @@ OWN = {
     *(("GET", "/compactions"), ("GET", "/memories"), ("POST", "/memories"), ("GET", "/memories/export")),
     *(("GET", "/memories/audit"), ("POST", "/chat"), ("POST", "/import"), ("GET", "/export"), ("POST", "/render")),
 }
-"""Routes that name nothing of anybody: what they give is the caller's own."""
+"""Routes that name no resource: their results belong to the caller."""
 OTHER_VENDORS = {
     *(("POST", "/v1/chat/completions"), ("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens")),
     *(("POST", "/v1/embeddings"), ("GET", "/v1/models"), ("GET", "/v1/models/{name}")),

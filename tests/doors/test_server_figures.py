@@ -66,7 +66,7 @@ def test_a_turn_counts_once_whoever_listens(counting: Server) -> None:
     assert again["turn_id"] == turn["turn_id"]
     for _ in range(2):
         counting.resume(turn)
-    stopped, _ = counting.hanging()  # nobody listens to its end
+    stopped, _ = counting.hanging()  # no one listens to its end
     counting.post(f"/threads/{stopped['thread_id']}/turns/{stopped['turn_id']}/cancel")
     told = figures(counting)
     assert told['turns_total{model="echo",outcome="completed"}'] == 1

@@ -27,7 +27,7 @@ def test_a_tag_may_name_a_thread_by_the_clients_own_id(server: Server) -> None:
 
 @pytest.fixture
 def user() -> str:
-    """Somebody of whom nothing is remembered yet."""
+    """Someone of whom nothing is remembered yet."""
     return f"user-{uuid4().hex}"
 
 

@@ -1,4 +1,4 @@
-"""What clients of other vendors meet beside answers: refusals they can read, names of requests, and nobody else's."""
+"""What clients of other vendors meet beside answers: readable refusals, request ids, and no data of other users."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every look-up over HTTP is keyed by the user the request acts for: each route of the OpenAPI document is tried.
 
 The requests are generated from the document. Each route is called with everything that can name a thing (in the path,
-the query, the body) set to a thing of Ann's, one after the other, by callers who act for somebody else. The answer is
+the query, the body) set to a thing of Ann's, one after the other, by callers who act for another user. The answer is
 404 and nothing of Ann's changes. A new route is tried without an edit here; a new name of an input has to be added to
 ``THINGS`` or ``PLAIN``, and a new route under /v1 to ``DROP_IN`` or ``STATELESS``.
 """
@@ -40,7 +40,7 @@ THINGS: dict[str, Callable[[dict[str, str]], Any]] = {
     "tag": lambda things: f"thread:{things['thread']}",
     "tags": lambda things: [f"thread:{things['thread']}"],
 }
-"""Inputs that name a thing of somebody's: how to name one."""
+"""Inputs that name a resource of a user, and how to name one."""
 PLAIN: dict[str, Any] = dict.fromkeys(
     (
         *("user_id", "limit", "after", "before", "type", "role", "since", "budget", "preview", "external_id"),
@@ -63,7 +63,7 @@ PLAIN: dict[str, Any] = dict.fromkeys(
     "confirm": "nobody",
     "ttl_hours": 1,
 }
-"""Inputs that name nothing of anybody's, with a value for those that a route requires."""
+"""Inputs that name no resource, with a value for those that a route requires."""
 IMAGE = {"type": "image", "media_type": "image/gif", "source": {"type": "base64", "data": "R0lGODlh"}}
 DROP_IN: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/chat/completions"): {"model": "echo", "messages": [{"role": "user", "content": "Hello"}]},
@@ -86,7 +86,7 @@ STATELESS = {
     *(("POST", "/v1/messages/count_tokens"), ("POST", "/v1/embeddings"), ("POST", "/v1/conversations")),
     *(("GET", "/v1/models"), ("GET", "/v1/models/{name}")),
 }
-"""Routes of other vendors that find nothing of anybody's."""
+"""Routes of other vendors that look up no resource."""
 
 
 class Call(NamedTuple):
@@ -99,7 +99,7 @@ class Call(NamedTuple):
 
 
 class Who(NamedTuple):
-    """A caller: what they send to say who they are, and where the user stands."""
+    """A caller: what they send to say who they are, and where the user is named."""
 
     name: str
     headers: dict[str, str]
@@ -114,7 +114,7 @@ def operations() -> dict[tuple[str, str], Any]:
 
 
 def inputs(operation: Any) -> dict[str, tuple[str, bool]]:
-    """Name what a route takes: where it stands, and whether it has to be there."""
+    """Name what a route takes: where it is, and whether it is required."""
     found = {one["name"]: (one["in"], one.get("required", False)) for one in operation.get("parameters", ())}
     schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     if (reference := schema.get("$ref", "").rpartition("/")[2]) != "":
@@ -150,7 +150,7 @@ OWN = [
 
 
 class House:
-    """A server with things of Ann's, and callers who are somebody else."""
+    """A server with things of Ann's, and callers who are other users."""
 
     def __init__(self, server: Server, tokens: dict[str, str]) -> None:
         self.server, self.tokens = server, tokens
@@ -165,7 +165,7 @@ class House:
         return {"Authorization": f"Bearer {self.tokens[name]}"} if self.tokens else {}
 
     def strangers(self) -> list[Who]:
-        """Name the callers who act for somebody else than Ann."""
+        """Name the callers who act for a user other than Ann."""
         bob = {"user_id": "bob"}
         if not self.tokens:
             elsewhere = Who("ann of acme", {"X-Org-Id": "acme"}, {"user_id": "ann"}, {})
@@ -310,11 +310,11 @@ def test_what_is_anothers_is_not_found_and_stays_as_it_is(houses: tuple[House, H
                 continue
             status, text = house.call(who, call, house.own(who), house.things)
             assert SECRET not in text, (who, text)
-            if call.route == "/chat":  # somebody else's session is replaced by a new one
+            if call.route == "/chat":  # another user's session is replaced by a new one
                 assert status == 200, (who, text)
                 told = json.loads(text)
                 assert (told["session_id"] != house.things["chat"], told["metadata"]["turns_loaded"]) == (True, 0)
-            elif call.route == "/import":  # the name of somebody else's thread is free for a thread of one's own
+            elif call.route == "/import":  # the name of another user's thread is free for a thread of one's own
                 assert status == 200, (who, text)
                 (made,) = json.loads(text)["sessions"]
                 assert (made["thread_id"] != house.things["thread"], made["messages"]) == (True, 1)

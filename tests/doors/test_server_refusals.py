@@ -1,4 +1,4 @@
-"""What a stranger may send: whatever it is, it is refused in words, and the server stands."""
+"""Hostile input: whatever it is, it is rejected with an error, and the server keeps running."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Files are written in known places only, so that nothing that was said reaches a disk without passing the cipher.
 
 A module that writes a file of its own is added here after it was looked at: what it writes is sealed with
-``protection_of(path)``, or is nothing that anybody said.
+``protection_of(path)``, or contains no text of a conversation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HARMLESS = {
     "storage/sqlite/identity.py",
     "storage/worker_locks.py",
 }
-"""What these write is nothing that anybody said (figures, paths, ids, locks, our own example), or a terminal."""
+"""What these write is no text of a conversation (figures, paths, ids, locks, our own example), or a terminal."""
 
 
 EXPORTED = {"cli/export_command.py"}

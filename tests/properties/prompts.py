@@ -31,7 +31,7 @@ from tests.unit.prompt.material import artifact, identity
 
 TOOLS = [{"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}]
 MARK = "¶ what is said now"
-"""Stands in every text of the message to be answered, and nowhere else."""
+"""Is in every text of the message to be answered, and nowhere else."""
 
 words = st.sampled_from(["yes", "no?", "Wo ist Zoë?", "a < b", "", "line\nline", "{}", "#3 said", "[…]"]) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=20

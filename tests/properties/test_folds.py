@@ -1,4 +1,4 @@
-"""Whatever happens to a conversation, each of its turns is word for word in the prompt or covered by the summary."""
+"""Whatever happens to a conversation, each of its turns is verbatim in the prompt or covered by the summary."""
 
 from __future__ import annotations
 

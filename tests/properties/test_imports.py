@@ -1,4 +1,4 @@
-"""Files from anywhere: whatever stands in them, records are found, and a message can be kept or is refused."""
+"""Files from anywhere: whatever they contain, records are found, and a message can be kept or is refused."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ steps = st.lists(
 
 
 async def walk(store: Store, taken: list[Step]) -> None:
-    """Let users do things, each with everybody's ids, and look at what each of them gets."""
+    """Let users do things, each with everyone's ids, and look at what each of them gets."""
     branches = {owner: await new_branch(store, NewSession(owner=owner)) for owner in OWNERS}
     ids: list[str] = []
     for number, verb, word, here in taken:

@@ -1,4 +1,4 @@
-"""Requests from anywhere: whatever stands in them, they are read into what can be kept and written, or refused."""
+"""Requests from anywhere: whatever they contain, they are read into what can be kept and written, or refused."""
 
 from __future__ import annotations
 

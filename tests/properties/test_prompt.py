@@ -100,7 +100,7 @@ def test_the_size_error_comes_only_where_the_words_leave_no_room(material: Secti
     sent(material, limit)
 
 
-# --- what stands there ---
+# --- contents ---
 
 
 @pytest.mark.req("CTX-3")

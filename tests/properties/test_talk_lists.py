@@ -69,7 +69,7 @@ moves = st.one_of(
 
 @dataclass
 class World:
-    """An engine whose model answers everybody alike, the lists that were sent to it, and what it acknowledged."""
+    """An engine whose model always gives the same answer, the lists sent to it, and what it acknowledged."""
 
     folder: Path
     failing: list[ScriptedReply] = field(default_factory=list)
@@ -213,7 +213,7 @@ class Client:
             self.messages = [*messages, turn.answer]
 
     async def own(self, messages: list[Message], **how: bool) -> Turn:
-        """Send a list that nobody waits for any more: it is a request of its own."""
+        """Send a list that no client waits for any more: it is a request of its own."""
         known = set(self.world.acknowledged)
         turn = await self.world.post(messages, self.mark, **how)
         assert turn.id not in known, "an answer was shared"

@@ -93,7 +93,7 @@ def asked(turns: list[Turn]) -> list[tuple[int, str]]:
 
 
 def killed_while_away(folder: Path, *sessions: str, user_id: str = "ada") -> list[str]:
-    """Have another process store turns while the ledger is away, and kill it; return the ids it was told."""
+    """Have another process store turns while the ledger is away, and kill it; return the ids that were acknowledged."""
     command = [sys.executable, "-c", STORES, str(folder), user_id, *sessions]
     with (
         locked(folder),

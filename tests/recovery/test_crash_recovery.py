@@ -299,7 +299,7 @@ async def test_recovery_takes_less_than_a_second_with_many_turns(folder: Path) -
     store = SqliteStore(folder / "ledger.db")
     branch = await new_branch(store)
     await store.turns.record(branch.id, [exchange(f"question {number}", "answer") for number in range(stored)])
-    for _ in range(left):  # builders act for a worker that nobody registered: one that is dead
+    for _ in range(left):  # builders act for a worker that no one registered: one that is dead
         for phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED, Phase.RESPONDING, Phase.RESPONSE_FINALIZED):
             await turn_in(store, (await new_branch(store)).id, phase)
     await store.close()

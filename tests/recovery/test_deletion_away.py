@@ -28,7 +28,7 @@ PRIVATE = "zygomorphic"
 
 
 LATER = Bounds(patience=0.05, first_pause=3600)
-"""What is held waits until somebody lands it."""
+"""What is held waits until it is replayed."""
 
 
 def standby(folder: Path, bounds: Bounds = SOON) -> StandbyStore:
@@ -36,7 +36,7 @@ def standby(folder: Path, bounds: Bounds = SOON) -> StandbyStore:
 
 
 async def came_back(store: StandbyStore) -> None:
-    """Let everybody through to the ledger again, as a probe does."""
+    """Let all calls through to the ledger again, as a probe does."""
     await until(lambda: store.blocked_seconds() == 0)
     store._held.writes.close()
 

@@ -101,7 +101,7 @@ async def test_the_next_start_wipes_a_log_that_a_foreign_reader_kept(folder: Pat
     async with engine_on(folder) as engine:
         reader.execute("BEGIN; SELECT count(*) FROM message").fetchall()
         await engine.delete(doomed)
-    reader.execute("ROLLBACK")  # it stays connected, so that nobody's closing empties the log
+    reader.execute("ROLLBACK")  # it stays connected, so that no closing connection empties the log
     assert await start(folder, (DOOMED,)) == [[]]
     reader.close()
 

@@ -79,7 +79,7 @@ async def talk(path: Path, disk: FailingDisk, *, again: bool) -> Heard:
 
 
 async def is_refused_at_once(store: SqliteStore) -> None:
-    """A store on a disk that fails for good says so, and does not hang."""
+    """A store on a disk that fails permanently says so, and does not hang."""
     async with asyncio.timeout(TOO_LONG):
         with pytest.raises(LedgerError):
             await new_branch(store)

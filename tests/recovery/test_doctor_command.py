@@ -18,7 +18,7 @@ from tests.recovery.breaking import BAD_CONFIG, FAILED_JOB, flip, healthy, sql, 
 
 
 def command(*arguments: str | Path) -> tuple[list[str], dict[str, str]]:
-    """The command line, and an environment without the settings of whoever runs the tests."""
+    """The command line, and an environment without the settings of the user who runs the tests."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
     return [sys.executable, "-m", "contextinfinity", "doctor", *map(str, arguments)], environ
 

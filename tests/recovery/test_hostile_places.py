@@ -41,7 +41,7 @@ from tests.sizes import sized
 
 T = TypeVar("T")
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
 def refuses(path: Path, kind: type[LedgerError], words: str) -> None:
@@ -74,7 +74,7 @@ def modes_count() -> Iterator[None]:
         yield
         return
     libc = ctypes.CDLL(None)
-    libc.setfsuid(NOBODY)  # Linux: this thread's rights in the file system, the power to ignore modes included
+    libc.setfsuid(UNPRIVILEGED)  # Linux: this thread's rights in the file system, the power to ignore modes included
     try:
         yield
     finally:
@@ -83,7 +83,7 @@ def modes_count() -> Iterator[None]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody can reach and write."""
+    """A folder that every user can read and write."""
     with tempfile.TemporaryDirectory(prefix="contextinfinity-") as folder:
         Path(folder).chmod(0o777)
         yield Path(folder)

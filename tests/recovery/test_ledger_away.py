@@ -93,7 +93,7 @@ async def test_a_ledger_that_others_go_on_writing_to_is_not_away(tmp_path: Path)
         waiting = asyncio.create_task(store.sessions.create(NewSession()))
         os.utime(log, (0, 0))
         await until(lambda: store.blocked_seconds() > 0.05)
-        os.utime(log, (LATER, LATER))  # somebody goes on committing
+        os.utime(log, (LATER, LATER))  # another process keeps committing
         assert store.blocked_seconds() == 0
     await waiting
     await store.close()

@@ -96,7 +96,7 @@ DONE = "(SELECT id FROM turn WHERE phase = 'Done' AND outcome = 'completed' AND 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Account]:
-    """A data_dir after a life that came to its own end, and what it was told."""
+    """A data_dir after a life that came to its own end, and what was acknowledged to it."""
     folder, account = tmp_path_factory.mktemp("torture") / "data", Account()
     asyncio.run(live(Life(folder=str(folder), name="one", seed="eight"), account.add))
     return folder, account

@@ -1,4 +1,4 @@
-"""Several processes on one file: nothing lost, nothing doubled, nobody stalled."""
+"""Several processes on one file: nothing lost, nothing doubled, no process stalled."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ async def test_a_hanging_model_and_those_who_wait_behind_it_can_be_stopped(talk:
     engine = await talk([ScriptedReply(hang=True), "second"])
     hanging, _ = await engine.accept("new", "hello?")
     waiting, _ = await engine.accept(hanging.session_id, "hello??")
-    await first(engine_events(engine, hanging.id), StepStarted)  # or its answer would be somebody else's
+    await first(engine_events(engine, hanging.id), StepStarted)  # or its answer would be another turn's
     stopped = await engine.cancel(waiting.id)
     assert (stopped.outcome, stopped.phase) == ("cancelled", Phase.FAILED), "it was never begun"
     third = asyncio.create_task(engine.ask(hanging.session_id, "hello???"))

@@ -44,7 +44,7 @@ async def model(built_in_weights: Path) -> AsyncIterator[LocalProvider]:
 
 @pytest.fixture
 async def mine(built_in_weights: Path) -> AsyncIterator[llama.Llama]:
-    """The model itself, which nobody else uses, and which is soon forgotten."""
+    """The model itself, which no other test uses and which is soon unloaded."""
     load = llama.Load(path=built_in_weights, model_id="mine", window=SMALL, threads=1, idle_seconds=0.05)
     yield (taken := llama.take(load))
     await llama.give_back(taken)
@@ -52,7 +52,7 @@ async def mine(built_in_weights: Path) -> AsyncIterator[llama.Llama]:
 
 @pytest.fixture
 def settings(tmp_path: Path, built_in_weights: Path) -> Settings:
-    """The settings of somebody who set nothing, on a folder of their own."""
+    """The settings of a user who set nothing, on a folder of their own."""
     return Settings(general=General(data_dir=str(tmp_path)), local=Local(models_dir=str(built_in_weights.parent)))
 
 
@@ -84,7 +84,7 @@ async def test_it_answers_without_a_key_and_word_by_word(model: LocalProvider) -
 
 @pytest.mark.req("PROVIDER-1", "BUDGET-4")
 async def test_its_own_tokenizer_counts_what_it_reads(model: LocalProvider) -> None:
-    """Words alone: what stands between messages is an estimate."""
+    """Words alone: what is between messages is an estimate."""
     none = (await answer(model, request("x", tokens=1)))[1].usage.input_tokens - model.counter("m").count("x")
     for said in (
         "Grüße aus 北京! It's 2026-11-15, isn't it?",

@@ -1,4 +1,4 @@
-"""What is deleted is gone for everybody: the next prompt, the summary, the search, the account of past requests."""
+"""What is deleted is gone everywhere: the next prompt, the summary, the search, the account of past requests."""
 
 from __future__ import annotations
 

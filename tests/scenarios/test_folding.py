@@ -28,12 +28,12 @@ from tests.scenarios.desk import Desk
 SMALL = Ceilings(fold_trigger=1200, verbatim_window=200, summary=300)
 SMALL_TALK = "The weather was fine and the walk was long. " * 6
 SHOWN = Toolbox(mode="parse_only")
-"""Tools that whoever asks has to run."""
+"""Tools that the caller has to run."""
 DECISION = "We decided to use PostgreSQL 16 for the ledger."
 
 
 class Watching:
-    """A librarian that does as it is told, and notes what it was given."""
+    """A librarian that follows a script, and notes what it was given."""
 
     def __init__(self, write: Callable[[Task], str] = lambda task: f"{len(task.said)} things were said.") -> None:
         self.tasks: list[Task] = []

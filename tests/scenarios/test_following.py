@@ -1,4 +1,4 @@
-"""Following the conversation: whom a message means, what is asked back, and what the model is told of it."""
+"""Following the conversation: whom a message means, what is asked back, and what the model is shown of it."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ async def test_the_past_is_searched_with_both_forms(tmp_path: Path) -> None:
 
 
 async def long_ago(engine: Engine) -> str:
-    """Tell of somebody, speak long of other things until it is folded away, and name her again."""
+    """Mention a person, talk of other things until that is folded, and name her again."""
     first = await engine.ask("new", "My aunt Henrietta moved to Antwerp, into a flat above a bakery.")
     for number in range(30):
         await engine.ask(first.thread_id, f"Let us speak of plan {number}: timber, nails and paint. " * 8)

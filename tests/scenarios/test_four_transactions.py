@@ -1,4 +1,4 @@
-"""An exchange takes four commits from ``ask`` to Done, and none of them waits for somebody else."""
+"""An exchange takes four commits from ``ask`` to Done, and none of them waits for another component."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def answered(engine: Engine, text: str, name: str) -> str:
 
 
 def heard(body: Json) -> Said:
-    """Read what a vendor was told, without what the system says, on any of the wires."""
+    """Read what was sent to a vendor, without what the system says, on any of the wires."""
     messages = next(body[name] for name in ("input", "messages", "contents") if name in body)
     return [
         ("assistant" if message["role"] == "model" else message["role"], text)

@@ -1,4 +1,4 @@
-"""What a user said in one conversation is known in the next, without junk, and can be taken back for good."""
+"""What a user said in one conversation is known in the next, without junk, and can be deleted permanently."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def known(desk: Desk, owner: Owner = LOCAL, **how: Any) -> list[str]:
 
 
 def front(desk: Desk) -> str:
-    """What stands behind the instructions in the last prompt."""
+    """What follows the instructions in the last prompt."""
     return "\n".join(desk.prompts[-1].system[1:])
 
 

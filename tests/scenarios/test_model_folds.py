@@ -1,4 +1,4 @@
-"""The conversation's own model writes the summary: which one, within which limits, and what people are told."""
+"""The conversation's own model writes the summary: which one, within which limits, and what people are shown."""
 
 from __future__ import annotations
 

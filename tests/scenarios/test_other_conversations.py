@@ -1,4 +1,4 @@
-"""What no memory holds is still found: in the user's other conversations, and in nobody else's."""
+"""What no memory holds is still found: in the user's other conversations, and in no other user's."""
 
 from __future__ import annotations
 

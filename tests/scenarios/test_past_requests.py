@@ -250,7 +250,7 @@ async def test_results_too_large_to_be_sent_are_sent_in_part(name: str, vendors:
         assert "characters left out" in str(told.body), "it is said that something is missing"
 
 
-# --- what is told of it ---
+# --- what is reported ---
 
 
 @pytest.mark.req("CTX-10")

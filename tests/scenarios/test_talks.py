@@ -411,7 +411,7 @@ async def test_results_find_their_calls_also_where_the_client_names_them_anew(tm
 
 @pytest.mark.req("API-12", "API-15")
 async def test_a_first_message_that_failed_twice_is_shown_once(tmp_path: Path) -> None:
-    """The second attempt broke off in the middle, so that the third stands on a branch of its own."""
+    """The second attempt broke off in the middle, so that the third is on a branch of its own."""
     broken = Problem(code="server", message="It broke.")
     replies = (ScriptedReply(error=broken), ScriptedReply(pieces=("Half of",), error=broken), "Fine.")
     async with Desk(tmp_path, *replies) as desk:

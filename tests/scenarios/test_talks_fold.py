@@ -36,7 +36,7 @@ def results(message: Message) -> list[str]:
 
 
 def check(prompt: Prompt) -> None:
-    """See that every call is followed by its result and every result stands after its call, as vendors insist."""
+    """See that every call is followed by its result and every result follows its call, as vendors insist."""
     assert prompt.messages[0].role == "user"
     assert not results(prompt.messages[0])
     before: list[str] = []

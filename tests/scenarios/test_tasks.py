@@ -78,7 +78,7 @@ def whole_results(prompt: Prompt, name: str) -> int:
 
 
 def check(prompt: Prompt, request: str = REQUEST) -> None:
-    """See that the person's request is there, word for word, once, and that calls and results go together."""
+    """See that the person's request is there, verbatim, once, and that calls and results go together."""
     opened = [message for message in prompt.messages if message.rendered_text == request]
     assert [message.role for message in opened] == ["user"], "the request of the running task is in every prompt"
     before: list[str] = []

@@ -51,7 +51,7 @@ class Desk:
         )
 
     def results(self) -> list[tuple[str, bool]]:
-        """What the model was told in the last request, as (text, is_error)."""
+        """What the model was sent in the last request, as (text, is_error)."""
         last = self.shown[-1].prompt.messages[-1]
         return [
             ("".join(part.text for part in block.content if isinstance(part, TextBlock)), block.is_error)

@@ -40,7 +40,7 @@ TOO_LARGE = ScriptedReply(error=Problem(code="size", message="Too long for this 
 
 
 def rows(path: Path) -> list[tuple[object, ...]]:
-    """Everything that was ever said, as it stands on the disk."""
+    """Everything that was ever said, as it is on the disk."""
     ledger = connect(str(path), read_only=True)
     try:
         return [row for table in ("turns", "messages", "states") for row in ledger.execute(f"SELECT * FROM {table}")]
@@ -413,7 +413,7 @@ async def test_pins_stand_in_every_prompt_and_have_a_limit(tmp_path: Path) -> No
         assert (await desk.engine.store.states.head(await desk.branch())).covers_turn_seq > 0, "it was folded meanwhile"
 
 
-# --- the beginning that stands still ---
+# --- the unchanged beginning ---
 
 
 @pytest.mark.req("FILES-5")

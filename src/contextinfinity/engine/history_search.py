@@ -124,7 +124,8 @@ async def retrieve_passages(parts: Parts, need: Need, missing: list[LeftOut]) ->
     good += later.passages
     vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
     chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
-    missing += chosen.left_out[:MOST_LEFT_OUT]
+    if need.scope is None:  # a search of all conversations would list passages of this one a second time
+        missing += chosen.left_out[:MOST_LEFT_OUT]
     marked = [with_mark(piece, later.superseded) for piece in chosen.pieces]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in marked]
     placed = [piece for piece in pieces if piece.text.strip()]

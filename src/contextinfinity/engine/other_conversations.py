@@ -72,9 +72,8 @@ def is_in_context(text: str, recalled: PriorContext) -> bool:
 async def _found(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
     from contextinfinity.engine.history_search import retrieve_passages  # slow to import: word lists
 
-    wanted, left = _content(need.turn.user_message.rendered_text), list[LeftOut]()
-    pieces = [piece for piece in await retrieve_passages(parts, need, left) if wanted & _content(piece.text)]
-    missing += [LeftOut(what=f"another conversation: {one.what}", reason=one.reason, tokens=one.tokens) for one in left]
+    wanted = _content(need.turn.user_message.rendered_text)
+    pieces = [piece for piece in await retrieve_passages(parts, need, missing) if wanted & _content(piece.text)]
     return tuple([piece for piece in pieces if piece.conversation and await _is_shown(parts, need, piece)])
 
 

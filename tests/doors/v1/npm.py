@@ -29,7 +29,7 @@ def installed(wanted: bytes) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent) as made:  # whole or not at all: who is stopped leaves half of it
             _install(Path(made), wanted)
-            with suppress(OSError):  # somebody was quicker
+            with suppress(OSError):  # someone was quicker
                 (Path(made) / "sdks").rename(folder)
     return folder
 

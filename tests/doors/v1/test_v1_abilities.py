@@ -1,4 +1,4 @@
-"""What a client asks for and a model cannot do: it is told so, whichever model answers in the end."""
+"""What a client asks for and a model cannot do: the response says so, whichever model answers in the end."""
 
 from __future__ import annotations
 

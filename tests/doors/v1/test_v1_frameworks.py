@@ -127,7 +127,7 @@ async def test_agents_of_openai_run_their_tools(desk: Desk, model: str) -> None:
 
     @function_tool
     def town_of(person: str) -> str:
-        """Tell where somebody lives."""
+        """Tell where a person lives."""
         return f"{person} lives in Bonn"
 
     set_tracing_disabled(True)

@@ -116,7 +116,7 @@ def test_a_client_that_trims_goes_on_in_its_thread_and_loses_nothing(desk: Desk,
 
 @pytest.mark.req("API-13")
 def test_a_trimmed_conversation_of_few_words_is_not_recognised(desk: Desk, client: Client) -> None:
-    """Two exchanges of a few words may be the end of anybody's conversation: 200 characters by the user are needed."""
+    """Two exchanges of a few words may be the end of any conversation: 200 characters by the user are needed."""
     begun = client.ask("The code word for the mill is sack.")
     for number in range(4):
         client.ask(f"Go on, {number}.")

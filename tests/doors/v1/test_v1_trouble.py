@@ -68,7 +68,7 @@ def shown(server: Server, thread: str, turn: str) -> list[tuple[str, str]]:
 
 
 def said_on(server: Server, thread: str, branch: str | None = None) -> list[str]:
-    """Read what stands on a branch, or on the one the thread stands on."""
+    """Read the messages of a branch, or of the thread's active branch."""
     asked = server.whose(thread) | ({} if branch is None else {"branch_id": branch})
     told = server.http.get(f"/threads/{thread}/messages", params=asked).json()
     return [message["content"] for message in told["messages"]]

@@ -17,7 +17,7 @@ from contextinfinity_testing.vendors import FakeVendors, Scripted
 from tests.doors.server import Server
 
 WIRES = ("gpt", "sonnet", "open")
-"""The models, one for each wire: OpenAI's responses, Anthropic's messages, anybody's chat completions.
+"""The models, one for each wire: OpenAI's responses, Anthropic's messages, chat completions of any server.
 
 ``refused-open`` and ``refused-sonnet`` are for tests of what does not fit: a counter learns from its model's answers.
 """

@@ -1,4 +1,4 @@
-"""A network between a browser and a server that a test cuts and mends."""
+"""A network between a browser and a server that a test cuts and restores."""
 
 from __future__ import annotations
 

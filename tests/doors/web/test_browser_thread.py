@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(600), pyte
 
 
 class TookTooLong(Exception):
-    """Stands for the time-out of a test, which is raised by a signal in the main thread."""
+    """Represents the time-out of a test, which is raised by a signal in the main thread."""
 
 
 @pytest.fixture

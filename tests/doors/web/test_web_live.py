@@ -65,7 +65,7 @@ def test_a_killed_server_loses_nothing_and_a_message_sent_meanwhile_arrives_once
 
 def test_a_message_that_a_reload_interrupts_is_sent_once(web: WebPage, served: Server) -> None:
     arrived: list[int] = []
-    # The server answers, and the browser never hears of it.
+    # The server answers, and the browser never receives the answer.
     web.page.route("**/messages/stream?*", lambda route: arrived.append(route.fetch().status), times=1)
     with web.page.expect_request("**/messages/stream?*"):
         web.say("Is there a ferry to Ithaca?", "talk")

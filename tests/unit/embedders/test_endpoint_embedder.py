@@ -18,7 +18,7 @@ PLAIN = EndpointModel(dim=3, tokens=50)
 
 
 class Told:
-    """A line that answers as it is told, and keeps what it was asked; a vector begins with its text's length."""
+    """A line that answers as scripted, and keeps what it was asked; a vector begins with its text's length."""
 
     def __init__(self, *answers: object, limit: int = 10**6) -> None:
         self.answers = list(answers)

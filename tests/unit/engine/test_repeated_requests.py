@@ -1,4 +1,4 @@
-"""A request that comes again: whoever takes it, it is answered by one engine only."""
+"""A request that comes again: whichever engine receives it, only one answers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files cut into records: whatever stands in one record, the others are found."""
+"""Files cut into records: whatever one record contains, the others are found."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def test_what_a_model_finds_is_added_to_what_rules_find() -> None:
 @pytest.mark.parametrize(
     ("fact", "quote"),
     [
-        ("The user has a boat in Nittedal.", "my allotment in Nittedal"),  # names what nobody said
+        ("The user has a boat in Nittedal.", "my allotment in Nittedal"),  # names what no one said
         ("The user has an allotment in Nittedal.", "my allotment in Bergen"),  # no such words
         ("The user touches gin.", "I never touch gin"),  # turned round
         ("The user asks whether gin keeps.", "Does gin keep"),  # a question

@@ -1,4 +1,4 @@
-"""Messages by somebody who never saw the rules: 80 with a lasting fact, mostly told in passing, and 80 without one."""
+"""Messages by someone who never saw the rules: 80 with a lasting fact, mostly in passing, and 80 without one."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_the_summary_grows_with_the_window_where_no_figure_is_set(limit: int, su
 @pytest.mark.req("BUDGET-9")
 @pytest.mark.parametrize("limit", [2048, 2049, 4096, 8192, 32_768, 128_000, 200_000, 1_000_000])
 def test_folding_comes_before_shrinking(limit: int) -> None:
-    """Retrieved text and a summary leave room for all the turns that are not folded yet, and for what stands first."""
+    """Retrieved text and a summary leave room for all the turns that are not folded yet, and for what precedes them."""
     budget = divide_window(limit, Ceilings())
     left = budget.input_limit - budget.fold_trigger - budget.retrieval_budget - budget.summary
     assert left >= budget.pins

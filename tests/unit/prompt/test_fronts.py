@@ -1,4 +1,4 @@
-"""The front stands still until there is a reason."""
+"""The front does not change without a reason."""
 
 from __future__ import annotations
 

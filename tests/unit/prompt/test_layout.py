@@ -1,4 +1,4 @@
-"""The order of a prompt, and that nothing which changes stands in front."""
+"""The order of a prompt, and that nothing in its front changes."""
 
 from __future__ import annotations
 

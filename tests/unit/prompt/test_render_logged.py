@@ -1,4 +1,4 @@
-"""What was logged stands in later prompts as it was said, by whomever."""
+"""Logged turns of every role appear in later prompts as they were said."""
 
 from __future__ import annotations
 

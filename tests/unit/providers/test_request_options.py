@@ -42,7 +42,7 @@ def responses(body: Json) -> None:
 
 
 def anything(body: Json) -> None:
-    """Take any request: nobody else is asked."""
+    """Accept any request: no other route exists."""
 
 
 OWN = "http://127.0.0.1:9/v1"

@@ -304,7 +304,7 @@ def test_kinds_are_told_apart(side: str, text: str, kind: str) -> None:
     assert [cut.chunk_type for cut in chunks_of(said)] == [kind]
 
 
-# --- the line that stands for it ---
+# --- its one-line summary ---
 
 
 @each(

@@ -1,4 +1,4 @@
-"""Who speaks, as far as it can be told."""
+"""Who speaks, as far as that is known."""
 
 from __future__ import annotations
 

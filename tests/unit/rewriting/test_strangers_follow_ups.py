@@ -1,4 +1,4 @@
-"""Follow-ups by somebody who never saw the rules: coding, support, travel and people, in four languages.
+"""Follow-ups by someone who never saw the rules: coding, support, travel and people, in four languages.
 
 The rules were not adjusted to them. ``needs`` are words that a search would have to add.
 """

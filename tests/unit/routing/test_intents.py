@@ -1,6 +1,6 @@
 """What a message is for: on messages that were looked at when the words were chosen, and on others that were not.
 
-``kept_apart.jsonl`` was written after the words were, and nobody may choose words by it: it is there to measure.
+``kept_apart.jsonl`` was written after the words were, and no one may choose words by it: it is there to measure.
 """
 
 from __future__ import annotations

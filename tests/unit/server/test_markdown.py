@@ -1,4 +1,4 @@
-"""Markdown of anybody becomes HTML that does nothing, in bounded time."""
+"""Any Markdown becomes HTML that does nothing, in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the database itself refuses, whoever holds the pen: here a plain connection past all our code."""
+"""What the database itself refuses from every writer: here a plain connection past all our code."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def vandal(ledger: SqliteStore, ledger_path: Path) -> apsw.Connection:
 )
 @pytest.mark.parametrize("recursive", ["ON", "OFF"], ids=["ours", "anybody"])
 def test_what_was_said_cannot_be_changed(vandal: apsw.Connection, change: str, recursive: str) -> None:
-    vandal.execute(f"PRAGMA recursive_triggers = {recursive}")  # off, as it is on a connection of anybody else's
+    vandal.execute(f"PRAGMA recursive_triggers = {recursive}")  # off, as it is on a connection of another program
     vandal.execute("PRAGMA foreign_keys = OFF")
     before = dump(vandal)
     with pytest.raises((apsw.ConstraintError, apsw.SQLError), match=r"immutable|because it is a view"):

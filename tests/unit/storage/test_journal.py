@@ -1,4 +1,4 @@
-"""Journals: what stands in the file, when it gets there, and what happens when the disk says no."""
+"""Journals: what is in the file, when it gets there, and what happens when the disk says no."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Fsync:
 def fsync(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fsync]:
     replaced = Fsync(monkeypatch)
     yield replaced
-    replaced.gate.set()  # so that a test that failed leaves nobody waiting
+    replaced.gate.set()  # so that a test that failed leaves no thread waiting
 
 
 # --- The file --------------------------------------------------------------------------------------

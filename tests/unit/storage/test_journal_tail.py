@@ -154,7 +154,7 @@ async def test_many_appends_wake_a_consumer_once(quiet: JournalFolder, monkeypat
     monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
     writing = threading.Thread(target=lambda: [journal.append("delta", number) for number in range(1, 1000)])
     writing.start()
-    writing.join()  # the loop stands still, so nothing is consumed meanwhile
+    writing.join()  # the loop is blocked, so nothing is consumed meanwhile
     assert len(wakes) == 1
     await following.until(1000)
     monkeypatch.undo()

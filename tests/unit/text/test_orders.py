@@ -1,4 +1,4 @@
-"""Text that poses as something else is made harmless, and orders to the model are told from ordinary talk."""
+"""Text that poses as something else is made harmless, and orders to the model are distinguished from ordinary talk."""
 
 from __future__ import annotations
 

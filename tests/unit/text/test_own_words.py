@@ -26,7 +26,7 @@ from tests.sizes import sized
 SAMPLE: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "samples/own_words/messages.json").read_text("utf-8")
 )
-"""96 labelled messages in four languages. ``said`` stands in the author's own words, ``shown`` must not. The rules were
+"""96 labelled messages in four languages. ``said`` is in the author's own words, ``shown`` must not. The rules were
 adjusted to the half "dev"; the half "held" was written before the rules and only judges them."""
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
 

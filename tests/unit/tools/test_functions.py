@@ -1,4 +1,4 @@
-"""From a Python function to a tool: what a model is told, and what the function gets."""
+"""From a Python function to a tool: what a model is sent, and what the function gets."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def documented(text: str) -> Tool:
 
 
 def said_of(tool: Tool) -> dict[str, str]:
-    """What a model is told about each parameter."""
+    """What a model is sent about each parameter."""
     described = tool.spec.parameters["properties"]
     return {name: told["description"] for name, told in described.items() if "description" in told}
 
 
-# --- what a model is told
+# --- what a model is sent
 
 
 @pytest.mark.req("TOOLS-1")
