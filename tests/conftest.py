@@ -86,7 +86,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Fail the test after which a process has far too many files and connections open, and say what they are."""
     yield
     if len([*DESCRIPTORS.iterdir()]) > MOST_OPEN:
-        gc.collect()  # which closes those of cycles that nobody uses
+        gc.collect()  # which closes those of cycles that are no longer used
     if len(opened := [*DESCRIPTORS.iterdir()]) > MOST_OPEN:
         places = Counter(re.sub(r"[0-9]+", "N", str(one.readlink())) for one in opened if one.is_symlink())
         threads = [thread.name for thread in threading.enumerate()]

@@ -60,7 +60,7 @@ def empty_database() -> str:
 
 
 def database_for(path: Path) -> str:
-    """Return the URL of the database that stands for a ledger file: a copy of an empty one, made the first time."""
+    """Return the URL of the database that replaces a ledger file: a copy of an empty one, made the first time."""
     name = "file_" + hashlib.sha256(str(path).encode()).hexdigest()[:16]
     url = _template()
     with psycopg.connect(server_url(), autocommit=True) as connection:
