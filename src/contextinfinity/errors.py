@@ -16,6 +16,7 @@
     │   ├── AlreadyExists      the id or external id is in use
     │   ├── KeyReused          the idempotency key was used for another request
     │   ├── TooMany            the rate limit or the limit of open streams is reached
+    │   │   └── SpendingLimitReached  models may cost this user no more today or this month
     │   ├── Ending             the server is shutting down
     │   ├── QueueFull          too many messages wait on this branch
     │   ├── BranchBusy         another turn of this branch is being answered
@@ -165,6 +166,13 @@ class TooMany(Refused):
     def __init__(self, message: str, *, retry_after: float = 1.0, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
+
+
+class SpendingLimitReached(TooMany):
+    """Models may cost this user no more today or this month."""
+
+    code = "spending_limit"
+    default_hint = "Wait for the next day or month (UTC), or raise the limit under [general]."
 
 
 class Ending(Refused):

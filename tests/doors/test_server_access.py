@@ -34,6 +34,7 @@ OWN = {
         ("GET", "/search"),
         ("GET", "/metrics"),
         ("GET", "/models"),
+        ("GET", "/spending"),
     ),
     *(("GET", "/compactions"), ("GET", "/memories"), ("POST", "/memories"), ("GET", "/memories/export")),
     *(("GET", "/memories/audit"), ("POST", "/chat"), ("POST", "/import"), ("GET", "/export"), ("POST", "/render")),

@@ -36,7 +36,7 @@ from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.restore_command import restore
 from contextinfinity.cli.search_command import rebuild, reindex, search
 from contextinfinity.cli.serve import serve
-from contextinfinity.cli.session_commands import rename, sessions, show
+from contextinfinity.cli.session_commands import rename, sessions, show, spending
 from contextinfinity.cli.setup_command import setup
 from contextinfinity.cli.shadow_report_command import shadow_report
 from contextinfinity.cli.token_commands import token
@@ -47,7 +47,7 @@ from contextinfinity.errors import ContextInfinityError
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-TALKING = (chat, ask, tui, sessions, show, copy, rename, search, context)
+TALKING = (chat, ask, tui, sessions, show, copy, rename, search, context, spending)
 LINES = (branches, switch, fork, rollback, fold, commit, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)

@@ -53,6 +53,24 @@ def show(options: CommonOptions, thread: Thread, branch: Branch = None, limit: S
 
 
 @command
+def spending(options: CommonOptions) -> None:
+    """Show what models cost a user today and this month, and the limits."""
+    from contextinfinity.cli.engine_thread import working
+    from contextinfinity.cli.output import print_json, print_table
+
+    with working(options) as work:
+        spent = work.do(work.client.conversations.spending(options.owner))
+    if options.as_json:
+        print_json(spent)
+        return
+    rows = (("today", spent.today, spent.limit_per_day), ("this month", spent.month, spent.limit_per_month))
+    limits = [
+        (period, f"${dollars:.4f}", "none" if limit is None else f"${limit:.2f}") for period, dollars, limit in rows
+    ]
+    print_table(("period (UTC)", "spent", "limit"), limits)
+
+
+@command
 def rename(options: CommonOptions, thread: Thread, title: NewTitle) -> None:
     """Set the title of a conversation; an empty title removes it."""
     from contextinfinity.cli.engine_thread import working

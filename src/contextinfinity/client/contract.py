@@ -38,6 +38,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
+from contextinfinity.domain.turn import UserSpending
 from contextinfinity.engine.engine import Content, TurnTarget
 from contextinfinity.engine.event_stream import StampedEvent, end_of
 from contextinfinity.engine.explain import Explained, Quoted
@@ -119,6 +120,10 @@ class Conversations(Protocol):
 
     async def models(self) -> tuple[str, ...]:
         """Return the available models, the default first."""
+        ...
+
+    async def spending(self, owner: Owner = LOCAL) -> UserSpending:
+        """Return what the models of a user's turns cost, and the limits."""
         ...
 
 

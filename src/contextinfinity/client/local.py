@@ -60,7 +60,7 @@ from contextinfinity.domain.ids import BranchId, Position, TurnId, is_id
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
-from contextinfinity.domain.turn import Phase
+from contextinfinity.domain.turn import Phase, UserSpending
 from contextinfinity.engine.deleting import DeletionScan
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
@@ -221,6 +221,10 @@ class LocalConversations(ClientResource):
     async def models(self) -> tuple[str, ...]:
         """Return the available models, the default first."""
         return self._engine.models.names
+
+    async def spending(self, owner: Owner = LOCAL) -> UserSpending:
+        """Return what the models of a user's turns cost, and the limits."""
+        return await self._engine.setup.dollars.spending(self._store, self._acting_owner(owner))
 
 
 class LocalThreads(ClientResource):

@@ -133,6 +133,15 @@ class Usage(Struct, frozen=True, kw_only=True):
         )
 
 
+class UserSpending(Struct, frozen=True, kw_only=True):
+    """What the models of a user's turns cost today and this month (UTC), in US dollars, and the limits."""
+
+    today: float
+    month: float
+    limit_per_day: float | None = None
+    limit_per_month: float | None = None
+
+
 class Problem(Struct, frozen=True, kw_only=True):
     """The error of a turn, for programs and for people."""
 

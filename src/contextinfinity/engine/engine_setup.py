@@ -18,6 +18,7 @@ from contextinfinity.engine.cleanup import RetentionLimits
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.fold_spending import Spending
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
+from contextinfinity.engine.spending_limit import DollarLimits
 from contextinfinity.engine.turn_cache import MOST_BYTES
 from contextinfinity.librarian.contract import Librarian
 from contextinfinity.prompt.budget import Ceilings
@@ -161,6 +162,8 @@ class Setup:
     """Writes all summaries; None: ``librarian_of`` chooses."""
     librarian_of: Callable[[Model], Librarian | None] | None = None
     """Returns the librarian for a branch whose newest turn that model answered; None: the offline librarian is used."""
+    dollars: DollarLimits = field(default_factory=DollarLimits)
+    """What models may cost a user."""
     spending: Spending | None = None
     """Limits the tokens spent on summaries; None: no limit."""
     find_boundary: FindBoundary = boundary_offline

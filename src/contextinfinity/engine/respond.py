@@ -155,6 +155,8 @@ async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, 
                 assembled = attempt.assemble_within_limit(parts.caches.texts)
             if assembled.plan.shrink_steps:
                 log.info("turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps))
+            if closes is not None:
+                await parts.setup.dollars.check(parts.store, material.recalled.session.owner, closes.usage.cost)
             progress = await ask(parts, running, attempt.model, assembled, closes, inputs)
         except ProviderError as error:  # raised before anything was sent
             other = fallback_route(parts, running, attempt, problem_of(error))

@@ -71,6 +71,8 @@ async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | Clarifi
     """Recall the context of a message, fold it if it does not fit, and gather the prompt material."""
     await loaded(*FOR_A_TURN)
     session: Session | None = running.session or await session_of(parts.store, running.turn)
+    if session is not None:
+        await parts.setup.dollars.check(parts.store, session.owner)  # helper models cost too
     if session is not None and session.ttl_hours is not None:
         await expire_before_use(Cleaner(parts.store, parts.setup.copies), session.id)
         session = None

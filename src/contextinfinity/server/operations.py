@@ -7,6 +7,7 @@ from importlib.metadata import version
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from contextinfinity.domain.turn import UserSpending
 from contextinfinity.errors import NotYours
 from contextinfinity.server import metrics
 from contextinfinity.server.app_state import door_of
@@ -30,6 +31,12 @@ async def healthz(request: Request) -> Response:
 async def models(act: ActingUser) -> Response:
     """List the models."""
     return answer(ModelNames(models=await act.client.conversations.models()))
+
+
+@routes.get("/spending", responses=gives(UserSpending))
+async def spending(act: ActingUser) -> Response:
+    """Return what models cost the user today and this month, and the limits."""
+    return answer(await act.client.conversations.spending())
 
 
 @routes.get("/compactions", responses=gives_events())

@@ -24,7 +24,7 @@ from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.events import CallStreamed, CompactionEvent, Event, FinishedTurn, Reasoned
 from contextinfinity.domain.route import Intent
 from contextinfinity.domain.search import Hits
-from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage, UserSpending
 from contextinfinity.exchange.import_progress import Imported
 from contextinfinity.memory.memory_findings import MemoryFinding
 from contextinfinity.server import problems, streams
@@ -173,6 +173,7 @@ ANSWERS = (
         Findings,
         Forgotten,
         ModelNames,
+        UserSpending,
         RenderedTexts,
         HealthReport,
         Imported,

@@ -58,6 +58,14 @@ class General(Struct, frozen=True, kw_only=True):
     data_dir: Annotated[FilePath, Meta(description="The folder with the ledger and all other data.")] = (
         "~/.contextinfinity"
     )
+    max_dollars_per_day: Annotated[
+        Price | None,
+        Meta(description="What models may cost a user a day (UTC), in US dollars; when not set, there is no limit."),
+    ] = None
+    max_dollars_per_month: Annotated[
+        Price | None,
+        Meta(description="What models may cost a user a month (UTC), in US dollars; when not set, there is no limit."),
+    ] = None
     redact: Annotated[
         Names,
         Meta(

@@ -74,6 +74,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
     from contextinfinity.engine.cleanup import RetentionLimits
     from contextinfinity.engine.engine_setup import Setup
     from contextinfinity.engine.fold_spending import Spending
+    from contextinfinity.engine.spending_limit import DollarLimits
 
     folding = settings.compaction
     return Setup(
@@ -88,6 +89,9 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         min_exchanges=folding.min_verbatim_exchanges,
         librarian=_librarian(settings, models),
         librarian_of=_librarian_of(settings),
+        dollars=DollarLimits(
+            per_day=settings.general.max_dollars_per_day, per_month=settings.general.max_dollars_per_month
+        ),
         spending=Spending(settings.data_dir / "librarian.json", settings.librarian.max_tokens_per_day),
         find_boundary=_boundaries(settings, models),
         keep_journals=timedelta(minutes=settings.stream.keep_journal_minutes),

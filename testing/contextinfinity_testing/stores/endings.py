@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import AssistantItem, MetadataItem, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import (
@@ -131,6 +133,23 @@ class EndingSuite:
         end = replace(step_end(second), usage=Usage(input_tokens=11, output_tokens=2, cached_tokens=1, cost=0.25))
         final = await store.turns.finalise(turn.id, WORKER, TurnEnd(outcome="completed", step=end))
         assert final.usage == Usage(input_tokens=111, output_tokens=22, cached_tokens=51, cost=0.75)
+
+    @pytest.mark.req("METRICS-1")
+    async def test_what_a_user_spent_is_counted_by_day_also_after_a_deletion(self, store: Store) -> None:
+        today = now().date()
+        turn, first = await responding(store)
+        session = await store.sessions.get(turn.session_id)
+        assert session is not None
+        before = (await store.turns.spending(session.owner, today)).get(today, 0.0)
+        second = new_step(1, closes=StepEnd(step_id=first.id, outcome=Completed(), usage=Usage(cost=0.5)))
+        await store.turns.open_step(turn.id, WORKER, second)
+        end = replace(step_end(second), usage=Usage(cost=0.25))
+        await store.turns.fail(turn.id, WORKER, TurnEnd(outcome="failed", step=end, error=broken_off().error))
+        while (await store.deletions.delete(turn.session_id)).more:
+            pass
+        assert await store.turns.spending(session.owner, today) == {today: before + 0.75}
+        assert await store.turns.spending(session.owner, today + timedelta(days=1)) == {}
+        assert await store.turns.spending(replace(session.owner, org_id="acme"), today) == {}
 
     async def test_an_unknown_cost_is_not_taken_for_nothing(self, store: Store) -> None:
         turn, step = await responding(store)

@@ -19,7 +19,7 @@ from contextinfinity.domain.events import Clarification, Event, FinishedTurn, Tu
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage, UserSpending
 from contextinfinity.errors import Ending, LedgerAway, LedgerBusy
 
 ANY = "-"
@@ -164,6 +164,10 @@ class RemoteConversations:
     async def models(self) -> tuple[str, ...]:
         """Return the available models, the default first."""
         return (await self._line.get("/models", _ModelNames)).models
+
+    async def spending(self, owner: Owner = LOCAL) -> UserSpending:
+        """Return what the models of a user's turns cost, and the limits."""
+        return await self._line.get("/spending", UserSpending, owner=owner)
 
 
 async def _filtered(events: AsyncGenerator[StampedEvent], deltas: bool) -> AsyncGenerator[StampedEvent]:

@@ -38,6 +38,7 @@ CODES = {
     "too_many": "rate_limit_exceeded",
     "rate_limit": "rate_limit_exceeded",
     "quota": "insufficient_quota",
+    "spending_limit": "insufficient_quota",
     "size": "context_length_exceeded",
     "filter": "content_filter",
 }
@@ -248,7 +249,7 @@ def usage(used: Usage) -> Json:
 
 
 def _error_type(code: str, status: int) -> str:
-    if code == "quota":
+    if code in ("quota", "spending_limit"):
         return "insufficient_quota"
     if status == 429:
         return "requests"

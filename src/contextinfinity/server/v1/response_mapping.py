@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 STATUSES = {
     "rate_limit": 429,
     "quota": 429,
+    "spending_limit": 429,
     "overloaded": 503,
     "time_out": 504,
     "bad_request": 400,
@@ -62,7 +63,9 @@ class UnansweredRequest(ContextInfinityError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header with the wait that the vendor asked for."""
+        """Headers that say when the client may try again."""
+        if self.problem.code == "spending_limit":
+            return {"x-should-retry": "false"}  # for the SDKs of OpenAI and Anthropic
         wait = self.upstream.get("retry_after")
         return {"retry-after": str(wait)} if wait else {}
 

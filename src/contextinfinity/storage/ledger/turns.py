@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now, 
 from contextinfinity.domain.job import AnsweredTurn, Job
 from contextinfinity.domain.message import Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Owner
 from contextinfinity.domain.state import BranchTail, KnownTurns
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
@@ -68,6 +69,7 @@ from contextinfinity.storage.ledger.rows import (
 from contextinfinity.storage.ledger.sessions import create_session, find_session, lineage_ranges
 from contextinfinity.storage.ledger.states import head_of
 
+_FIRST_DAY = date(1970, 1, 1).toordinal()
 STEPS = 22
 """The column of a turn's row that holds the number of its steps."""
 KEYS = slice(30, 32)
@@ -286,9 +288,23 @@ def _end_step(connection: Connection, turn: Turn, end: StepEnd, answer: Message 
     if ended is None:
         must(connection.one("select_step_outcome", (pack(end.step_id), pack(turn.id))), "step", end.step_id)
         raise WrongPhase(f"Step {end.step_id} has ended already.")
+    if end.usage.cost:
+        spent = {"session_id": pack(turn.session_id), "day": day_number(now().date()), "dollars": end.usage.cost}
+        connection.execute("add_spending", spent)
     if end.response is not None:
         body = zlib.compress(end.response, 6)
         connection.execute("insert_response", (pack(end.step_id), pack(turn.session_id), body))
+
+
+def day_number(day: date) -> int:
+    """Return the number of a day, counted from 1970."""
+    return day.toordinal() - _FIRST_DAY
+
+
+def spending(connection: Connection, owner: Owner, since: date) -> dict[date, float]:
+    """Return what the models of a user's turns cost, in US dollars by day (UTC), also of turns that were deleted."""
+    rows = connection.many("select_spending", (owner.org_id, owner.user_id, day_number(since)))
+    return {date.fromordinal(day + _FIRST_DAY): dollars for day, dollars in rows}
 
 
 def end_turn(connection: Connection, turn: Turn, phase: Phase, end: TurnEnd, answer: MessageColumns | None) -> Turn:
@@ -455,6 +471,7 @@ class Turns(StoreResource):
     steps = looks(list_steps)
     plan = looks(read_plan)
     answered = looks(read_answered)
+    spending = looks(spending)
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: write the turn, its message and its position in the branch.

@@ -135,6 +135,16 @@ UPDATE step SET items = :items, outcome = :outcome, input_tokens = :input_tokens
   ended_at = :now
 WHERE id = :id AND turn_id = :turn_id AND outcome IS NULL RETURNING 1
 
+-- name: add_spending
+-- What a step cost its user on a day.
+INSERT INTO spending (org_id, user_id, day, dollars)
+SELECT org_id, user_id, :day, :dollars FROM session WHERE id = :session_id
+ON CONFLICT (org_id, user_id, day) DO UPDATE SET dollars = spending.dollars + excluded.dollars
+
+-- name: select_spending
+-- What a user spent from a day on.
+SELECT day, dollars FROM spending WHERE org_id = ? AND user_id = ? AND day >= ?
+
 -- name: select_step_outcome
 -- Whether a step of the turn has ended.
 SELECT outcome FROM step WHERE id = ? AND turn_id = ?
