@@ -20,7 +20,6 @@ from contextinfinity.client.contract import Content, SendFields, StampedEvent
 from contextinfinity.client.local import LocalConversations
 from contextinfinity.domain.events import FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, say
-from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.workspace_prompt import WorkspaceText
@@ -210,8 +209,7 @@ class WorkspaceConversations(LocalConversations):
         stored = [message for turn in turns for message in messages_of(turn) if message.role in ROLES]
         kept = messages_of_session(self.store, name)
         if (missing := difference(stored, kept)) is not None:
-            shown = Prompt(system=(), messages=tuple(stored[missing:]))
-            record(self.store, (await with_pictures(self._engine.store.contents, shown)).messages, (), name)
+            record(self.store, await with_pictures(self._engine.store.contents, stored[missing:]), (), name)
         elif (end := difference(kept, stored)) is not None:
             newer = messages_of_session(self.store, name, after=session.updated_at)
             return kept[end:] if len(newer) >= len(kept) - end else ()

@@ -19,7 +19,6 @@ from contextinfinity.domain.message import (
     blob_source,
     blobs_of,
 )
-from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.ledger.contents import Contents
 
@@ -53,18 +52,18 @@ async def with_kept_pictures(contents: Contents, message: Message) -> Message:
     return named
 
 
-async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
+async def with_pictures(contents: Contents, messages: Sequence[Message]) -> tuple[Message, ...]:
     """Replace the hashes of images by their bytes; an image that was deleted stays a hash."""
-    wanted = {sha256 for message in prompt.messages for sha256 in blobs_of(message.blocks)}
+    wanted = {sha256 for message in messages for sha256 in blobs_of(message.blocks)}
     if not wanted:
-        return prompt
+        return tuple(messages)
     found = {sha256: await contents.blob(sha256) for sha256 in wanted}
     sources = {
         sha256: {"type": "base64", "data": base64.b64encode(blob[0]).decode()}
         for sha256, blob in found.items()
         if blob is not None
     }
-    return replace(prompt, messages=tuple(_shown(message, sources) for message in prompt.messages))
+    return tuple(_shown(message, sources) for message in messages)
 
 
 def _named(blocks: tuple[ContentBlock, ...], blobs: Blobs) -> tuple[ContentBlock, ...]:

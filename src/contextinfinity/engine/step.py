@@ -126,10 +126,10 @@ async def ask(
 
 async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: Assembled) -> ProviderRequest:
     """Build the provider request."""
-    terms = running.asked.terms
+    terms, prompt = running.asked.terms, assembled.prompt
     return ProviderRequest(
         model_id=model.model_id,
-        prompt=await with_pictures(parts.store.contents, assembled.prompt),
+        prompt=replace(prompt, messages=await with_pictures(parts.store.contents, prompt.messages)),
         max_output_tokens=model.max_output_tokens if terms is None else longest(model, assembled.tokens, terms),
         cache_key=running.turn.session_id,
         options=model.options if terms is None else model.options_for(terms),

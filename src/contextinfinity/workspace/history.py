@@ -18,7 +18,6 @@ import msgspec
 from contextinfinity.domain.ids import BranchId, now
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.plan import Budget
-from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summary_hash
 from contextinfinity.domain.thread import ROLES, logged
@@ -95,7 +94,7 @@ class WorkspaceHistory:
 
     async def with_images(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return messages of the ledger with the bytes of their images."""
-        return (await with_pictures(self._store.contents, Prompt(system=(), messages=tuple(messages)))).messages
+        return await with_pictures(self._store.contents, messages)
 
     async def newest(self, turns: int | None) -> list[Message]:
         """Read the messages of the newest turns (None: of all), folded ones too, oldest first."""

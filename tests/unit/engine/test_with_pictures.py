@@ -8,7 +8,6 @@ import hashlib
 import pytest
 
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, ToolResultBlock, blob_source, say
-from contextinfinity.domain.prompt import Prompt
 from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.storage.sqlite.store import SqliteStore
 
@@ -26,19 +25,15 @@ def bytes_of(data: bytes, media_type: str = "image/png") -> ImageBlock:
     return ImageBlock(media_type=media_type, source=source)
 
 
-def prompt(*messages: Message) -> Prompt:
-    return Prompt(system=("Be kind.",), messages=messages, markers=(0,))
-
-
 @pytest.mark.req("PROVIDER-3")
 async def test_pictures_are_shown_wherever_they_stand(ledger: SqliteStore) -> None:
     await ledger.contents.keep_blob(PNG, "image/png")
     await ledger.contents.keep_blob(JPEG, "image/jpeg")
     elsewhere = ImageBlock(media_type="image/png", source={"type": "url", "url": "https://example.org/a.png"})
 
-    def conversation(png: ImageBlock, jpeg: ImageBlock) -> Prompt:
+    def conversation(png: ImageBlock, jpeg: ImageBlock) -> tuple[Message, ...]:
         inner = ToolResultBlock(tool_use_id="c2", content=(TextBlock(text="inside"), png), is_error=True)
-        return prompt(
+        return (
             say("user", "Hello."),
             Message(role="user", blocks=(TextBlock(text="What is this?"), png, jpeg, elsewhere, png)),
             Message(role="tool", blocks=(ToolResultBlock(tool_use_id="c1", content=(inner, jpeg)),)),
@@ -50,13 +45,13 @@ async def test_pictures_are_shown_wherever_they_stand(ledger: SqliteStore) -> No
 
 async def test_a_picture_that_is_gone_stays_a_hash(ledger: SqliteStore) -> None:
     await ledger.contents.keep_blob(PNG, "image/png")
-    named = prompt(Message(role="user", blocks=(picture(JPEG), picture(PNG))))
+    named = (Message(role="user", blocks=(picture(JPEG), picture(PNG))),)
     shown = await with_pictures(ledger.contents, named)
-    assert shown == prompt(Message(role="user", blocks=(picture(JPEG), bytes_of(PNG))))
+    assert shown == (Message(role="user", blocks=(picture(JPEG), bytes_of(PNG))),)
 
 
-async def test_a_prompt_without_pictures_is_left_alone(ledger: SqliteStore) -> None:
-    plain = prompt(say("user", "Hello."))
+async def test_messages_without_pictures_are_left_alone(ledger: SqliteStore) -> None:
+    plain = (say("user", "Hello."),)
     assert await with_pictures(ledger.contents, plain) is plain
-    mixed = prompt(say("user", "Hello."), Message(role="user", blocks=(picture(PNG),)))
-    assert (await with_pictures(ledger.contents, mixed)).messages[0] is mixed.messages[0]
+    mixed = (say("user", "Hello."), Message(role="user", blocks=(picture(PNG),)))
+    assert (await with_pictures(ledger.contents, mixed))[0] is mixed[0]
