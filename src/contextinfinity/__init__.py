@@ -6,6 +6,7 @@ costs next to nothing, and no module of the package imports this one.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from contextinfinity.workspace.context_manager import ContextManager as ContextManager
     from contextinfinity.workspace.files import FileContext as FileContext
     from contextinfinity.workspace.history_file import HistoryStore as HistoryStore
+
+if sys.platform == "win32":
+    raise ImportError("ContextInfinity runs on Linux and macOS. On Windows, install it inside WSL 2.")
 
 __version__ = "0.1.0"
 

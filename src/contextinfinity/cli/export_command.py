@@ -119,6 +119,8 @@ def write_export(
     owner: Owner | None = None,
 ) -> int:
     """Write an export atomically and return its size; ``owner``: another user than ``--user``."""
+    from contextinfinity.storage.folders import sync_file
+
     pieces = work.do(work.client.exports.open(form, thread_id=thread, owner=owner or options.owner))
     if file == STDOUT:
         sys.stdout.flush()
@@ -128,7 +130,7 @@ def write_export(
         with open(partial, "wb", opener=_private) as stream:
             size = work.do(_write(pieces, stream.write))
             stream.flush()
-            os.fsync(stream.fileno())
+            sync_file(stream.fileno())
         partial.replace(file)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be written ({error.strerror or error}).") from error

@@ -1,10 +1,12 @@
-"""Private, durable folders: mode 0700, and present after a power cut.
+"""Durable files and private folders: present after a power cut.
 
-``fsync`` of a file makes its content durable; ``fsync`` of its folder makes its name durable.
+Syncing a file makes its content durable; syncing its folder makes its name durable.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -18,11 +20,28 @@ def make_private(folder: Path) -> None:
         sync_folder(made.parent)
 
 
+FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""The request of macOS that empties the cache of the drive too, which ``fsync`` does not do there."""
+
+
+def sync_file(descriptor: int, full_sync: int | None = FULL_SYNC) -> None:
+    """Make the content of a file durable."""
+    if full_sync is not None:
+        try:
+            fcntl.fcntl(descriptor, full_sync)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY):  # file systems that do not know it
+                raise
+        else:
+            return
+    os.fsync(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from contextinfinity.domain.ids import SessionId, from_millis, to_millis
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
+from contextinfinity.storage.folders import sync_file
 
 
 class TypedLine(NamedTuple):
@@ -69,7 +70,7 @@ def _rewrite(file: Path, choose: Callable[[list[TypedLine]], list[TypedLine]]) -
             os.lseek(descriptor, 0, os.SEEK_SET)
             _write(descriptor, file, kept)
             os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
-            os.fsync(descriptor)
+            sync_file(descriptor)
 
 
 @contextmanager

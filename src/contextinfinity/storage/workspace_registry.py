@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from contextinfinity.domain.ids import SessionId
 from contextinfinity.storage.encryption.protection import protection_of
-from contextinfinity.storage.folders import make_private
+from contextinfinity.storage.folders import make_private, sync_file
 
 FILE = "workspaces.jsonl"
 
@@ -36,7 +36,7 @@ def register(data_dir: Path, registration: Registration) -> None:
     descriptor = os.open(data_dir / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, protection_of(data_dir / FILE).seal_line(line) + b"\n")
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from contextinfinity.domain.ids import StepId
 from contextinfinity.errors import LedgerError
+from contextinfinity.storage.folders import sync_file
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.journal.folder import is_written
 from contextinfinity.storage.journal.journal_reader import JournalReader, open_lines
@@ -103,7 +104,7 @@ def _truncate_torn_tail(path: Path, keep: Path) -> bool:
         while lines.next_block():
             pass
         os.ftruncate(descriptor, lines.offset)
-        os.fsync(descriptor)
+        sync_file(descriptor)
     except BlockingIOError:
         return False
     finally:
@@ -120,4 +121,4 @@ def _copy(path: Path, keep: Path) -> None:
     with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
         shutil.copyfileobj(original, copy)
         copy.flush()
-        os.fsync(copy.fileno())
+        sync_file(copy.fileno())

@@ -32,7 +32,7 @@ from msgspec import UNSET, Struct, UnsetType
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.encryption.cipher import Protection, opened, sealed
 from contextinfinity.storage.encryption.protection import protection_of
-from contextinfinity.storage.folders import sync_folder
+from contextinfinity.storage.folders import sync_file, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class HistoryStore:
                 line = line if file.read(1) == b"\n" else b"\n" + line
             file.write(line)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
 
     def _make_folder(self) -> None:
         if not self.folder.is_dir():
@@ -228,7 +228,7 @@ class HistoryStore:
             with open(part, "xb", opener=_no_follow) as file:
                 file.write(sealed(protection_of(path), data))
                 file.flush()
-                os.fsync(file.fileno())
+                sync_file(file.fileno())
             part.replace(path)
         return name
 
@@ -380,7 +380,7 @@ def remove_messages(folder: Path, is_gone: Callable[[HistoryMessage], bool]) -> 
         with open(part, "xb", opener=_no_follow) as file:
             file.writelines(line + b"\n" for line, _ in kept)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         part.replace(path)
         sync_folder(folder)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from contextinfinity.errors import LedgerBusy, LedgerFailed, LedgerFull, LedgerReadOnly
-from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.folders import make_private, sync_file, sync_folder
 
 PENDING, PARTIAL, DONE = "swap", "swap.partial", "swap.done"
 REMOVE = "remove.json"
@@ -165,6 +165,6 @@ def _open(folder: Path) -> int:
 def _sync_file(path: Path) -> None:
     try:
         with path.open("rb") as file:
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
     except OSError as error:
         raise LedgerFull(f"The file {path} cannot be written ({error.strerror}).") from error

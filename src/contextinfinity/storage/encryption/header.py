@@ -19,7 +19,7 @@ from msgspec import Struct
 from contextinfinity.errors import EncryptionKeyWrong, LedgerCorrupt, LedgerReadOnly, LedgerTooNew
 from contextinfinity.storage.encryption.cipher import KEY_BYTES, NONCE_BYTES, SALT_BYTES, aead, derive
 from contextinfinity.storage.encryption.key_sources import KeySource, is_random
-from contextinfinity.storage.folders import sync_folder
+from contextinfinity.storage.folders import sync_file, sync_folder
 
 HEADER = "cix-encryption.json"
 FORMAT = "contextinfinity encryption"
@@ -115,7 +115,7 @@ def write_header(path: Path, header: Header) -> None:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, msgspec.json.format(msgspec.json.encode(header)) + b"\n")
-            os.fsync(descriptor)
+            sync_file(descriptor)
         finally:
             os.close(descriptor)
         partial.replace(path)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from contextinfinity.errors import EncryptionKeyMissing, InvalidInput, Refused
-from contextinfinity.storage.folders import sync_folder
+from contextinfinity.storage.folders import sync_file, sync_folder
 
 VARIABLE = "CIX_ENCRYPTION_KEY"
 """The environment variable that holds a key, and goes before every other source."""
@@ -106,7 +106,7 @@ def _write_file(path: Path, key: str) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, f"{key}\n".encode())
-            os.fsync(descriptor)
+            sync_file(descriptor)
         finally:
             os.close(descriptor)
         sync_folder(path.parent)

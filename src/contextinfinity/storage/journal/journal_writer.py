@@ -24,7 +24,7 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput, LedgerBusy, LedgerClosed, LedgerError, Refused
 from contextinfinity.storage.encryption.cipher import Protection
-from contextinfinity.storage.folders import NewNames
+from contextinfinity.storage.folders import NewNames, sync_file
 from contextinfinity.storage.journal.entries import END, JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalReader
@@ -121,7 +121,7 @@ class Journal:
                 shown, size = self._displayed, os.fstat(self._descriptor).st_size
                 self._unsynced_since = None
             try:
-                os.fsync(self._descriptor)
+                sync_file(self._descriptor)
                 self._names.sync(self._name)  # a file is only found after a power cut if its folder knows of it
             except OSError as error:
                 with self._lock:

@@ -18,6 +18,7 @@ import apsw
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerFull, LedgerReadOnly
 from contextinfinity.storage.encryption.protection import BESIDE, carry_header, protection_of
+from contextinfinity.storage.folders import sync_folder
 from contextinfinity.storage.sqlite.connection import (
     APPLICATION_ID,
     BUSY_SECONDS,
@@ -55,7 +56,7 @@ def back_up(
         complete(partial)
         carry_header(ledger, folder / name)
         partial.rename(folder / name)
-        _sync(folder)
+        sync_folder(folder)
     except OSError as error:
         raise LedgerReadOnly(f"The folder {folder} cannot be written ({error.strerror}).") from error
     finally:
@@ -131,11 +132,3 @@ def _copy(ledger: str, target: str, progress: Callable[[float], None]) -> None:
     finally:
         copy.close()
         source.close()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -26,7 +26,7 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.encryption.cipher import opened, sealed
 from contextinfinity.storage.encryption.protection import protection_of
-from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.folders import make_private, sync_file, sync_folder
 from contextinfinity.storage.ledger.matrices import Bodies, Floats, Keys, together
 from contextinfinity.storage.ledger.namespaces import Space, spaces
 from contextinfinity.storage.sqlite.database import SqliteDatabase
@@ -216,7 +216,7 @@ def _opened(path: Path, made: BuiltGeneration, dim: int) -> Generation | None:
 def _made_durable(unfinished: Path, final: Path) -> tuple[int, str]:
     """Flush a finished file, rename it, and return its size and hash."""
     with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
     measured = _measured(_content(unfinished))
     unfinished.rename(final)
     sync_folder(final.parent)

@@ -17,7 +17,7 @@ import apsw
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerError, LedgerForeign, LedgerLost, LedgerReadOnly, LedgerUnlocked
-from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.folders import make_private, sync_file, sync_folder
 from contextinfinity.storage.sqlite.connection import open_database
 from contextinfinity.storage.sqlite.migrate import version_of
 
@@ -99,7 +99,7 @@ def _write(mark: Path, identity: str) -> None:
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 os.write(descriptor, f"{identity}\n".encode())
-                os.fsync(descriptor)
+                sync_file(descriptor)
             finally:
                 os.close(descriptor)
             partial.rename(mark)

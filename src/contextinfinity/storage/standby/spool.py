@@ -28,7 +28,7 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput, LedgerError
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
-from contextinfinity.storage.folders import NewNames, make_private, sync_folder
+from contextinfinity.storage.folders import NewNames, make_private, sync_file, sync_folder
 from contextinfinity.storage.journal.entries import JournalEntry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.journal_reader import open_lines
@@ -217,7 +217,7 @@ def rewrite(path: Path, spooled: Spooled, reason: str = "") -> None:
             protection = protection_of(path)
             file.writelines(_line(kind, body, seq, protection) for seq, (kind, body) in enumerate(entries, start=1))
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         new.replace(path)
     else:
         path.unlink(missing_ok=True)
@@ -235,7 +235,7 @@ def retire(path: Path, reason: str = "") -> None:
             file.write(b"" if data.endswith(b"\n") else b"\n")  # it may be torn
             file.write(_line(_REASON, wire.dumps(reason), data.count(b"\n") + 1, protection_of(path)))
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         path.rename(path.with_name(f"{path.stem}-{new_id()}{REFUSED}") if kept.exists() else kept)
         sync_folder(path.parent)
 
