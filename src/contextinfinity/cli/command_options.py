@@ -77,7 +77,7 @@ class Terminated(BaseException):
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """What every command of a conversation is given."""
+    """The options of every command that uses conversations."""
 
     user: str = "local"
     config: Path | None

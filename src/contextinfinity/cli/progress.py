@@ -1,4 +1,4 @@
-"""How far something that takes long is: a bar on a terminal, nothing elsewhere."""
+"""Progress of long work: a bar on a terminal, no output elsewhere."""
 
 from __future__ import annotations
 

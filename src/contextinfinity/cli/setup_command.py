@@ -46,7 +46,7 @@ NoTest = Annotated[bool, typer.Option("--no-test", help="Write the settings with
 
 @dataclass(frozen=True, kw_only=True)
 class SetupKey:
-    """Where the key comes from, and whether it is tested."""
+    """The source of the key, and whether it is tested."""
 
     key_stdin: KeyStdin = False
     keyring: Keyring = False

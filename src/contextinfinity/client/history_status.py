@@ -1,4 +1,4 @@
-"""How full the verbatim part of a conversation is, and when it folds."""
+"""The size of the verbatim part of a conversation, relative to the fold trigger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all resources of a local client share: an engine, and the owner whose objects they find."""
+"""Base of all resources of a local client: an engine, and the owner whose objects they find."""
 
 from __future__ import annotations
 

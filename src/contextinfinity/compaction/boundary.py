@@ -31,7 +31,7 @@ _MILLISECONDS = 1e11
 
 
 class TopicBoundary(Struct, frozen=True, kw_only=True):
-    """Where the newest topic begins.
+    """The beginning of the newest topic.
 
     ``boundary_index`` is its first message, or None if there is only one topic; ``boundary_reason`` explains it,
     ``confidence`` is from 0 to 1, ``summary`` describes in a few words what came before.

@@ -48,7 +48,7 @@ class FoldableTurn(Struct, frozen=True, kw_only=True):
 
 
 class FoldCut(Struct, frozen=True, kw_only=True):
-    """How many turns are removed, and why there."""
+    """The number of turns to fold, and the reason for the cut."""
 
     leaves: int
     case: Literal["truncate", "summarize"]

@@ -8,7 +8,7 @@ from contextinfinity.domain.ids import SessionId, TurnId
 
 
 class Removed(Struct, frozen=True, kw_only=True):
-    """What one batch of a deletion removed; ``more`` is True while the session has more to remove."""
+    """The result of one batch of a deletion; ``more`` is True while the session has more to remove."""
 
     turns: int = 0
     sessions: int = 0
@@ -25,7 +25,7 @@ class ScannedPlace(Struct, frozen=True, kw_only=True):
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
-    """What a deletion deleted: a turn, a conversation, or all conversations and memories of a user.
+    """The scope of a deletion: a turn, a conversation, or all conversations and memories of a user.
 
     ``remaining`` lists the places where deleted text may still exist, one sentence each with the reason. It is empty
     when no such place is known. ``places`` is the proof, where one was asked for: every place that was searched.
@@ -42,7 +42,7 @@ class Deleted(Struct, frozen=True, kw_only=True):
 
 
 class CleanupResult(Struct, frozen=True, kw_only=True):
-    """What a clean-up deleted, how many seconds it took, and its errors; failed deletions are retried by the next one.
+    """The result of a clean-up: deletions, seconds and errors; failed deletions are retried by the next one.
 
     ``remaining`` lists places where deleted text may still exist, as in ``Deleted``.
     """

@@ -104,7 +104,7 @@ class Worker(Struct, frozen=True, kw_only=True):
 
 
 class TakenOver(Struct, frozen=True, kw_only=True):
-    """What was taken over from a dead worker: its unfinished turns, and the number of requeued jobs."""
+    """Work taken over from a dead worker: its unfinished turns, and the number of requeued jobs."""
 
     turns: tuple[TurnId, ...] = ()
     jobs: int = 0

@@ -1,4 +1,4 @@
-"""What a model can do, and what it costs."""
+"""The abilities and prices of a model."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LAYOUT_VERSION = 4
 
 
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the model's context window is divided, in tokens: the settings, limited by the window.
+    """The division of the model's context window, in tokens: the settings, limited by the window.
 
     ``base_tokens`` is the size of a request without retrieved text; the other figures are upper limits.
     """
@@ -82,7 +82,7 @@ class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was removed from one request to make it fit, in the order of the steps; stored turns are not changed."""
+    """The parts removed from one request to make it fit, in the order of the steps; stored turns are not changed."""
 
     artifacts: int | None = None
     """How many retrieved pieces were kept, best first."""

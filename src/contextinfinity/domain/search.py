@@ -18,7 +18,7 @@ from contextinfinity.domain.session import Owner
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """Where to search; a field that is not set does not restrict the search."""
+    """The scope of a search; a field that is not set does not restrict it."""
 
     owner: Owner | None = None
     session_id: SessionId | None = None
@@ -154,7 +154,7 @@ ProgressCallback: TypeAlias = Callable[[int, int], None]
 
 
 class IndexReport(Struct, frozen=True, kw_only=True):
-    """What a reconciliation of the index with the ledger changed."""
+    """The changes that a reconciliation of the index with the ledger made."""
 
     turns: int = 0
     vectors: int = 0

@@ -207,7 +207,7 @@ class NewStep(Struct, frozen=True, kw_only=True):
 
 
 class StepEnd(Struct, frozen=True, kw_only=True):
-    """How a provider call ended; ``response`` is the raw reply."""
+    """The end of a provider call; ``response`` is the raw reply."""
 
     step_id: StepId
     outcome: StepOutcome

@@ -33,7 +33,7 @@ UNREAD = "[Older turns are kept, and not shown here.]"
 
 @dataclass(frozen=True, kw_only=True)
 class PromptMaterial:
-    """What the prompts of a turn are made from, independent of the model."""
+    """The material for the prompts of a turn, independent of the model."""
 
     recalled: PriorContext
     explicit: str | None
@@ -42,7 +42,7 @@ class PromptMaterial:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What the prompts for one model are made from, their limits, and why their front is new."""
+    """The material for the prompts of one model, their limits, and the reason for a new front."""
 
     sections: Sections
     frame: Frame

@@ -57,7 +57,7 @@ SUMMARY = "client_summary"
 
 
 class MatchTarget(Struct, frozen=True, kw_only=True):
-    """Where a message goes: a branch, a fork or a new thread; and what is recorded there before it."""
+    """The destination of a message (a branch, a fork or a new thread) and the turns to record there before it."""
 
     branch_id: BranchId | None = None
     """None: a thread must be created."""

@@ -45,7 +45,7 @@ class StatedFact(Struct, frozen=True, kw_only=True):
 
 
 class ForgetRequest(Struct, frozen=True, kw_only=True):
-    """What the user wants forgotten: ``facts``, otherwise memories with all of ``words``; or ``everything``.
+    """A request to forget: ``facts``, otherwise memories with all of ``words``; or ``everything``.
 
     ``abouts`` are kinds of facts, such as the home, limited to those with the words ``only``; ``denied`` selects
     negated facts.

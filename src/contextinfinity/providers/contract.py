@@ -45,7 +45,7 @@ class Provider(Protocol):
 
     @property
     def missing(self) -> str:
-        """What is missing to send requests, as the end of a sentence ("its key is not set"); empty if nothing is."""
+        """Why no request can be sent, as the end of a sentence ("its key is not set"); empty if nothing is."""
         ...
 
     def abilities(self, model_id: str) -> Abilities:

@@ -48,7 +48,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to answer, and how.
+    """A scripted answer and its timing.
 
     ``pieces`` are the text deltas (default: one word each); ``delay`` waits that many seconds before each; ``error``
     fails after the text; ``cut_after`` ends the stream after that many pieces without ``Finished``; ``hang`` never
@@ -185,7 +185,7 @@ def _pieces(reply: ScriptedReply) -> tuple[str, ...]:
 
 
 class _Cut(NamedTuple):
-    """Where and why an answer is cut short."""
+    """The position and the reason at which an answer is cut short."""
 
     at: int
     reason: str = ""

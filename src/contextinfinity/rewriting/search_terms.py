@@ -45,7 +45,7 @@ _START: Final = 80
 
 
 class _TermOccurrences(Struct):
-    """Where a word occurs."""
+    """The occurrences of a word."""
 
     text: str
     order: int

@@ -41,7 +41,7 @@ ANY = "-"
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Who sent a request. ``token`` None: the server has no tokens, and the caller may name any user."""
+    """The sender of a request. ``token`` None: the server has no tokens, and the caller may name any user."""
 
     org_id: str = ""
     token: Token | None = None

@@ -33,7 +33,7 @@ REGION = SLOTS * ENTRY.size
 
 
 class Share(NamedTuple):
-    """What workers share: a folder, and the number of this worker."""
+    """The folder that workers share, and the number of this worker."""
 
     folder: str
     workers: int

@@ -59,7 +59,7 @@ class RpcStream:
 
 @dataclass
 class UserState:
-    """What the connections of one owner share."""
+    """The state that the connections of one owner share."""
 
     session_id: str | None = None
     streams: dict[str, RpcStream] = field(default_factory=dict)

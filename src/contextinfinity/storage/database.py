@@ -62,7 +62,7 @@ class Connection(Protocol):
 
 
 class VectorWrites(Protocol):
-    """How a backend stores the vectors of chunks. Both functions run inside the caller's transaction."""
+    """Writes of a backend for the vectors of chunks. Both functions run inside the caller's transaction."""
 
     def put_embeddings(
         self, connection: Connection, session_id: bytes, placed: Iterable[tuple[int, Embedding]], /

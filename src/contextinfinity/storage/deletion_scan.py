@@ -48,7 +48,7 @@ UNCHANGED = "Written by a person and never changed; delete it yourself."
 
 @dataclass(eq=False)
 class FilesScan:
-    """What was read of one kind of files, and the samples that were found in them."""
+    """The scanned files of one kind, and the samples found in them."""
 
     place: str
     files: int = 0
@@ -67,7 +67,7 @@ class FilesScan:
 
 
 class DataFiles(NamedTuple):
-    """Where the files of a data_dir are."""
+    """The paths of the files of a data_dir."""
 
     data_dir: Path
     ledger: Path

@@ -1,4 +1,4 @@
-"""What the engine reports by itself: warnings of its log, and folds."""
+"""Notices of the engine: warnings in its log, and folds."""
 
 from __future__ import annotations
 

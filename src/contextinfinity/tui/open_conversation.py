@@ -59,7 +59,7 @@ class OpenConversation:
 
     @property
     def title(self) -> str:
-        """What the conversation is called on the screen."""
+        """The title of the conversation on the screen."""
         return "New conversation" if self.shown is None else self.shown.about or "Untitled"
 
     async def turn(self) -> ShownTurn | None:

@@ -1,4 +1,4 @@
-"""The two lines at the top: where the conversation is, and what of it is safe."""
+"""The two lines at the top: conversation and branch, and what is durable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StatusHeader(Static):
             self.show(*self._shown)
 
     def show(self, conversation: OpenConversation, live: LiveTurn | None, look: Look, note: str) -> None:
-        """Show where things stand."""
+        """Show the state of the conversation and of the running answer."""
         self._shown = conversation, live, look, note
         self.text = Text.assemble(*self._first(conversation), "\n", *self._second(conversation, live, look, note))
         self.update(self.text, layout=False)  # two lines always: the rest of the screen stays as it is

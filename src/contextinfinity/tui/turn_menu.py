@@ -1,4 +1,4 @@
-"""What can be done with one turn, as a menu."""
+"""The menu of actions on one turn."""
 
 from __future__ import annotations
 

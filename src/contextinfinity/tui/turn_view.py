@@ -19,7 +19,7 @@ USER, MODEL, DIM, WARNING, ERROR = "bold cyan", "bold green", "dim", "bold yello
 
 @dataclass(frozen=True)
 class Look:
-    """How things are drawn. ``plain``: words in the place of signs, for screen readers and simple terminals."""
+    """Display options. ``plain``: words instead of symbols, for screen readers and simple terminals."""
 
     plain: bool = False
     dark: bool = True

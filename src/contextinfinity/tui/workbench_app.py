@@ -76,7 +76,7 @@ Ctrl+B conversations · Ctrl+O panels · Ctrl+P commands · F1 keys"""
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How the workbench begins: where, with which model, and how it looks."""
+    """The start options of the workbench: conversation, model and appearance."""
 
     session: str = "last"
     branch: str | None = None

@@ -49,7 +49,7 @@ _NEVER_SECRET = frozenset({"config.toml", HEADER, "librarian.json", ELSEWHERE})
 
 
 class Conversion(Struct, frozen=True, kw_only=True):
-    """What was written in the new form, and what was not: ``left`` are files that are not ours, ``notes`` say why."""
+    """The result of a conversion: the files written; ``left`` are foreign files, ``notes`` say why."""
 
     files: int
     size: int

@@ -1,4 +1,4 @@
-"""What is particular to one vendor: its record.
+"""The record of one vendor: wire format, authentication, models, limits and prices.
 
 Adding a vendor means one record in this package and, if it has a wire form of its own, one folder in ``providers``.
 A record is plain data. Everything else asks it: settings which names are valid, the token counter which tokenizer
@@ -37,7 +37,7 @@ UNKNOWN_FAMILY = Family("", factor=1.1, error=0.25)
 
 
 class Auth(Struct, frozen=True, kw_only=True):
-    """How a request proves who is asking."""
+    """The authentication of requests."""
 
     key_env: str
     """The environment variable that holds the key."""

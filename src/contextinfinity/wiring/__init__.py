@@ -1,4 +1,4 @@
-"""Where the parts are put together: the only place that names concrete stores and providers."""
+"""Create and connect all components: the only module that names concrete stores and providers."""
 
 from __future__ import annotations
 

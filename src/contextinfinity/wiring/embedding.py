@@ -1,4 +1,4 @@
-"""Who makes vectors, as the settings say, and how the past is found with them."""
+"""Create the embedder that the settings name, and the search that uses its vectors."""
 
 from __future__ import annotations
 

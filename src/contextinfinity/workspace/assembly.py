@@ -57,7 +57,7 @@ class TierContent:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptParts:
-    """What a prompt is made of. ``symbols`` is the whole symbol map in the flat order, and unused in the tiered one."""
+    """The parts of a prompt. ``symbols`` is the whole symbol map in the flat order, and unused in the tiered one."""
 
     system: str
     message: str

@@ -75,7 +75,7 @@ def new_session_id() -> str:
 
 
 class _Index:
-    """What was read of the file so far, and the text of all messages in one string, for searching."""
+    """The part of the file that was read so far, and the text of all messages in one string, for searching."""
 
     def __init__(self, inode: int = 0) -> None:
         self.inode, self.end = inode, 0

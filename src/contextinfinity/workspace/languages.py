@@ -1,4 +1,4 @@
-"""What a file defines: classes, functions and types, found with tree-sitter.
+"""Find the classes, functions and types that a file defines, with tree-sitter.
 
 The grammars are wheels of the optional extra ``workspace``. A file in another language, or without the extra, has no
 definitions: it is known by its name alone.

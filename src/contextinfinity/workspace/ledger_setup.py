@@ -1,4 +1,4 @@
-"""What a context manager works with: the model whose tokens it counts, what decides when it folds, and a ledger.
+"""The components of a context manager: the model whose tokens it counts, the fold policy, and a ledger.
 
 Kept, it is the machine's ledger; not kept, one in memory, and nothing is written. The settings count for both.
 """

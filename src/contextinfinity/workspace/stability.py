@@ -37,7 +37,7 @@ DEFAULT_TARGET = 1536
 
 
 class ObservedItem(NamedTuple):
-    """What is known of an item in a round: the hash of its content, and its size.
+    """An item in a round: the hash of its content, and its size.
 
     ``opens`` is False for a message that must not be separated from the one before it.
     """

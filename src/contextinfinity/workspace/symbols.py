@@ -46,7 +46,7 @@ _VERSION = 1
 
 
 class FileSymbols(Struct, frozen=True, array_like=True):
-    """What is known of one file. ``uses`` are the hashes of its identifiers, four bytes each."""
+    """The symbols of one file. ``uses`` are the hashes of its identifiers, four bytes each."""
 
     mtime_ns: int
     size: int

@@ -24,7 +24,7 @@ Plain = Annotated[bool, typer.Option("--plain", help="Print plain lines without 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatInput:
-    """How a chat begins: instructions, files for the first question, a workspace."""
+    """The start options of a chat: instructions, files for the first question, a workspace."""
 
     file: Files = None
     image: Images = None

@@ -46,7 +46,7 @@ LOCAL = Owner()
 
 
 class Unreachable(ServerAway):
-    """Nothing answers, or a proxy answers for a server that is down; a retry may succeed."""
+    """The server does not answer, or a proxy answers for it; a retry may succeed."""
 
 
 class ServerConnection:

@@ -57,7 +57,7 @@ DEFAULTS: dict[str, Json] = {
 
 
 class ResponseView(Struct, frozen=True, kw_only=True):
-    """How to write the answer to one request: the parameters to repeat, and the options of its output."""
+    """Parameters of a request that its response repeats, and the options of its output."""
 
     echo: dict[str, Json]
     tools: ToolNames

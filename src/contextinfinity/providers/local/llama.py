@@ -34,7 +34,7 @@ Told = Callable[[Json], bool]
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """What to load, and how."""
+    """A model file to load, and its options."""
 
     path: Path
     model_id: str

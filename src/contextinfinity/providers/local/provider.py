@@ -35,7 +35,7 @@ WINDOW = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRunSettings:
-    """How a model is run. ``missing`` is the hint if its file does not exist."""
+    """Options for running a model. ``missing`` is the hint if its file does not exist."""
 
     threads: int = 1
     idle_seconds: float = 900.0

@@ -36,7 +36,7 @@ STREAM = b"CIXSEAL1"
 
 
 class Protection(Protocol):
-    """How the files of a folder are kept."""
+    """The protection of the files of a folder."""
 
     @property
     def is_on(self) -> bool:

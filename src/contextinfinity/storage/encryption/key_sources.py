@@ -1,4 +1,4 @@
-"""Where the user's key comes from: a keyring of the operating system, a file or the environment.
+"""Sources of the user's key: a keyring of the operating system, a file or the environment.
 
 The header file of an encrypted folder names the source, so that every process finds the key without settings. The
 variable ``CIX_ENCRYPTION_KEY`` goes before it: for a folder on another machine, or a key file that has moved.

@@ -1,4 +1,4 @@
-"""Where temporary files are stored: in the data_dir, or in memory if it is encrypted."""
+"""Location of temporary files: in the data_dir, or in memory if it is encrypted."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MOST_WAITING = 10_000
 
 
 class SharedJournals(Protocol):
-    """Where journals are shared. All hosts see an entry soon after it is written."""
+    """A shared store of journals. All hosts see an entry soon after it is written."""
 
     def write(self, written: Sequence[WrittenEntries]) -> Collection[StepId]:
         """Add entries, each once; return the steps that the ledger knows. Blocks, and is called by a thread."""

@@ -55,7 +55,7 @@ LAST = 2**62
 
 
 class _Within(NamedTuple):
-    """Where words are looked up: the tokens that a row must contain, and the first and last row.
+    """The range of a keyword search: the tokens that a row must contain, and the first and last row.
 
     ``part`` is the share of these rows that belongs to the scope.
     """

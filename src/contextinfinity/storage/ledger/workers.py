@@ -19,7 +19,7 @@ MOST_DEATHS = 5
 
 
 class Liveness(Protocol):
-    """How a backend decides whether a worker's process is alive."""
+    """A backend's test of whether a worker's process is alive."""
 
     def hold(self, worker: WorkerId) -> None:
         """Mark this process's worker as alive until it is released or the process ends."""

@@ -65,7 +65,7 @@ UNREADABLE = (ValueError, msgspec.DecodeError, zlib.error)
 
 
 class DatabaseUrl:
-    """Where the database is, as libpq takes it, and under which name it may be shown: without a password.
+    """The URL of the database for libpq, and the same without password for display.
 
     ``pgbouncer=true`` in the URL turns prepared statements off, which a transaction pooler does not keep.
     """

@@ -77,7 +77,7 @@ def parameter(value: Any) -> _Parameter:
 
 
 class PostgresSession:
-    """What is known of a connection: its prepared statements, and how its rows are read."""
+    """The state of a connection: its prepared statements and row readers."""
 
     def __init__(self, address: DatabaseUrl) -> None:
         self.address = address

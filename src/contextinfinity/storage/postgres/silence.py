@@ -20,7 +20,7 @@ FIRST_SECONDS = 0.04
 
 
 class ServerSilence:
-    """For how long the statements of a process have waited without any sign of the server.
+    """The time for which the statements of a process have waited without a reply of the server.
 
     Every wait is a ``with`` block on this object.
     """

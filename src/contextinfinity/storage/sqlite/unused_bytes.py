@@ -35,7 +35,7 @@ MAGIC = b"SQLite format 3\0"
 
 
 class Layout:
-    """What the first page says about all pages of a file."""
+    """The file header: what applies to all pages of a file."""
 
     def __init__(self, page: bytes) -> None:
         self.page_size = int.from_bytes(page[16:18], "big")

@@ -32,7 +32,7 @@ _PHASES = {phase: place for place, phase in enumerate(Phase)}
 
 
 class Seed(Struct, frozen=True, kw_only=True):
-    """What is known of a branch: its session, its head (None: unknown), its last turns without gaps."""
+    """The cached knowledge of a branch: its session, its head (None: unknown), its last turns without gaps."""
 
     branch_id: BranchId
     session: Session

@@ -57,7 +57,7 @@ _REASON = "refused"
 
 @dataclass
 class Spooled:
-    """What a spool holds: sessions and texts, and turns in the order of their acceptance, each as far as it came."""
+    """The contents of a spool: sessions, texts, and turns in the order of their acceptance, each with its progress."""
 
     sessions: dict[SessionId, NewSession] = field(default_factory=dict)
     texts: dict[str, None] = field(default_factory=dict)

@@ -27,7 +27,7 @@ _INLINE = {"em": "italic", "strong": "bold", "s": "strike", "code_inline": "cyan
 
 @dataclass(frozen=True)
 class Column:
-    """Where lines are drawn: ``plain`` uses no frames, for screen readers and simple terminals."""
+    """The column in which lines are drawn: ``plain`` uses no frames, for screen readers and simple terminals."""
 
     console: Console
     width: int

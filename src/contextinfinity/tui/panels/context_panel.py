@@ -1,4 +1,4 @@
-"""What the model saw in a turn: sections and tokens, what was brought back, what was left out and why."""
+"""The request of a turn: sections and tokens, retrieved passages, and what was left out with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the engine is, and what work waits behind the answers."""
+"""The health of the engine, and its background jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of the user across conversations: read, corrected, forgotten."""
+"""The memories of the user: list, edit and forget them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all panels share: a title, a body, a line of keys, and work that never blocks the screen.
+"""Base of all panels: a title, a body, a line of keys, and work that never blocks the screen.
 
 A panel reads what it shows with ``load``, as a worker. Something that changes the conversation runs with ``start``: the
 panel counts the seconds, Escape cancels it, and an error is shown in place of a result.
