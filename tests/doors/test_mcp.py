@@ -187,6 +187,22 @@ def test_messages_that_make_no_sense_are_refused_in_words(server: Server) -> Non
     assert server.http.get("/mcp").status_code == 405
 
 
+def test_a_list_of_messages_is_answered_for_the_versions_that_have_lists(server: Server) -> None:
+    ping = {"jsonrpc": "2.0", "method": "ping"}
+    batch = [{**ping, "id": 1}, {"jsonrpc": "2.0", "method": "notifications/initialized"}, {**ping, "id": "two"}, 7]
+    for version in ("2025-03-26", "2024-11-05", None):
+        named = {} if version is None else {"mcp_protocol_version": version}
+        answered = server.post("/mcp", batch, **named)
+        assert answered.status_code == 200
+        *done, wrong = answered.json()
+        assert done == [{"jsonrpc": "2.0", "id": number, "result": {}} for number in (1, "two")]
+        assert wrong["error"]["code"] == -32600
+        assert server.post("/mcp", batch[1:2], **named).status_code == 202, "nothing in it wants an answer"
+    for version in ("2025-06-18", "2025-11-25"):
+        refused = server.post("/mcp", batch, mcp_protocol_version=version)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32600)
+
+
 async def test_an_assistant_starts_the_command(cix: Cix) -> None:
     from mcp import StdioServerParameters
 

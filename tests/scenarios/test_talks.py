@@ -48,7 +48,7 @@ async def test_what_was_said_elsewhere_is_recorded_once(tmp_path: Path) -> None:
         second = await client.send("g")
         assert (first.turn_seq, second.turn_seq) == (4, 5)
         (line,) = (await kept(desk, first.session_id)).values()
-        assert line == ["Welcome!", "a", "cd", "f", "g"]
+        assert line == ["Welcome!", "a", "c\n\nd", "f", "g"]
         assert [text for _, text in desk.shown][:5] == ["Welcome!", "a", "b", "c", "d"]
 
 

@@ -32,6 +32,8 @@ class IncomingRequest(Struct, frozen=True, kw_only=True):
     request_options: RequestOptions = RequestOptions()
     response_format: Json = None
     """A JSON schema for the answer."""
+    more_prompts: tuple[Message, ...] = ()
+    """Further messages to answer, each a conversation of its own."""
     stream: bool = False
     background: bool = False
     """Whether the answer goes on when its client disconnects."""

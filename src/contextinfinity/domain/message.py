@@ -21,6 +21,9 @@ LOGPROBS = "logprobs"
 """The type of the annotation that holds the log probabilities of a text's tokens, as the vendor sent them."""
 REFUSAL: Json = {"type": "refusal"}
 """The annotation of a text block that holds a refusal."""
+BLANK_LINE = "\n\n"
+SEPARATED: Json = {"type": "separated"}
+"""The annotation of a text block that begins with a blank line, because a message of the client began there."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The media types that every vendor accepts."""
 
@@ -92,6 +95,28 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if len(self.blocks) == 1 and type(self.blocks[0]) is TextBlock:  # fast path for the usual message
             return self.blocks[0].text
         return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
+
+
+def joined(messages: Iterable[Message]) -> tuple[ContentBlock, ...]:
+    """Return the blocks of several messages as those of one, with a blank line where a message begins."""
+    blocks: list[ContentBlock] = []
+    for message in messages:
+        start = next((place for place, block in enumerate(message.blocks) if isinstance(block, TextBlock)), None)
+        for place, block in enumerate(message.blocks):
+            follows_text = place == start and any(isinstance(one, TextBlock) for one in blocks)
+            blocks.append(_separated(block) if follows_text and isinstance(block, TextBlock) else block)
+    return tuple(blocks)
+
+
+def _separated(block: TextBlock) -> TextBlock:
+    return TextBlock(text=BLANK_LINE + block.text, annotations=(*block.annotations, SEPARATED))
+
+
+def own_text(block: ContentBlock) -> str:
+    """Return the text of a block without the blank line that separates it from the message before."""
+    if not isinstance(block, TextBlock):
+        return ""
+    return block.text.removeprefix(BLANK_LINE) if SEPARATED in block.annotations else block.text
 
 
 def blob_of(image: ImageBlock) -> str | None:

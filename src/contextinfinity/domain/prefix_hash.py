@@ -26,6 +26,7 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
     ToolUseBlock,
     UnknownBlock,
+    own_text,
 )
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
@@ -90,7 +91,7 @@ def says_the_same(one: Message, other: Message) -> bool:
 
 def plain_text(message: Message) -> str:
     """Return the normalised text of a message: without reminder blocks and outer white space."""
-    text = message.rendered_text
+    text = "".join(map(own_text, message.blocks))
     for tag in REMINDERS if "</" in text else ():
         text = _without(text, f"<{tag}>", f"</{tag}>")
     return text.strip()
@@ -114,7 +115,7 @@ def normalised(message: Message) -> bytes:
     text = plain_text(message)
     others = tuple(part for block in blocks for part in _parts(block, message.role))
     if not text and not others:  # a message of reminders only must differ from other such messages
-        text = message.rendered_text.strip()
+        text = "".join(map(own_text, message.blocks)).strip()
     return b"\0".join((role, text.encode(errors="replace"), *others))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import Message, Role
+from contextinfinity.domain.message import Message, Role, joined
 from contextinfinity.domain.prefix_hash import plain_text, says_the_same
 
 MIN_EXCHANGES = 2
@@ -71,7 +71,9 @@ def side_of(row: Sequence[Message]) -> Message:
         return only if only.wire is None else replace(only, wire=None)
     role: Role = "assistant" if _is_answer(row) else "user"
     messages = (message for message in row if message.role != "system")
-    return Message(role=role, blocks=tuple(block for message in messages for block in message.blocks))
+    if role == "assistant":
+        return Message(role=role, blocks=tuple(block for message in messages for block in message.blocks))
+    return Message(role=role, blocks=joined(messages))
 
 
 def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch | None:

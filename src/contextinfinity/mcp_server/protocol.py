@@ -1,5 +1,7 @@
 """JSON-RPC 2.0 as the Model Context Protocol uses it: one message in, at most one message out.
 
+Clients of the versions before ``2025-06-18`` may also send a list of messages (a batch).
+
 No state is kept between messages, so any number of processes can answer the requests of one client. Protocol
 revisions with ``initialize`` are supported; newer clients fall back to them.
 """
@@ -23,7 +25,10 @@ from contextinfinity.mcp_server.result_size import bounded
 
 log = logging.getLogger(__name__)
 
-VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+BATCHING = ("2025-03-26", "2024-11-05")
+"""The versions with lists of messages."""
+VERSIONS = ("2025-11-25", "2025-06-18", *BATCHING)
+MOST_MESSAGES = 100
 PARSE, INVALID, NO_METHOD, WRONG_PARAMS, INTERNAL, NO_RESOURCE = -32700, -32600, -32601, -32602, -32603, -32002
 INSTRUCTIONS = (
     "Conversations that the user had with any assistant connected here. Search them before you ask the user for"
@@ -42,12 +47,22 @@ class InvalidMessage(Exception):
         self.code = code
 
 
-async def answer(client: Client, written: bytes) -> Json:
-    """Answer a message; return None for a notification or a response, which gets no answer."""
+async def answer(client: Client, written: bytes, version: str = "") -> Json:
+    """Answer a message, or a list of messages if the protocol version (if known) has them.
+
+    Return None for a notification or a response, which gets no answer.
+    """
     try:
         message = msgspec.json.decode(written)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return _error(None, PARSE, "The message is not JSON.")
+    if isinstance(message, list) and version in ("", *BATCHING) and 0 < len(message) <= MOST_MESSAGES:
+        replies = [await _answer(client, one) for one in message]
+        return [reply for reply in replies if reply is not None] or None
+    return await _answer(client, message)
+
+
+async def _answer(client: Client, message: Json) -> Json:
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return _error(None, INVALID, "Send one JSON-RPC 2.0 message at a time.")
     request_id, method = message.get("id"), message.get("method")

@@ -17,7 +17,7 @@ from contextinfinity.server.response_bodies import ALWAYS, MEANINGS, WITH_BODY, 
 routes = APIRouter(tags=["mcp"], default_response_class=Response)
 
 PROTOCOL = "mcp-protocol-version"
-MESSAGE: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+MESSAGE: dict[str, Any] = {"application/json": {"schema": {"anyOf": [{"type": "object"}, {"type": "array"}]}}}
 GIVES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The response.", "content": MESSAGE},
     202: {"description": "The message needs no response."},
@@ -28,13 +28,14 @@ GIVES: dict[int | str, dict[str, Any]] = {
 
 @routes.post("/mcp", responses=GIVES, openapi_extra={"requestBody": {"required": True, "content": MESSAGE}})
 async def answer_message(request: Request, act: ActingUser) -> Response:
-    """Answer a JSON-RPC message of an MCP client."""
+    """Answer a JSON-RPC message of an MCP client, or a list of them from a client of an older version."""
     check_media_type(request)
-    if request.headers.get(PROTOCOL, VERSIONS[0]) not in VERSIONS:
+    version = request.headers.get(PROTOCOL, "")
+    if version not in ("", *VERSIONS):
         known = ", ".join(VERSIONS)
         wrong = {"code": INVALID, "message": f"This protocol version is not supported; supported are: {known}."}
         return _json({"jsonrpc": "2.0", "id": None, "error": wrong}, 400)
-    reply = await answer(act.client, await request.body())
+    reply = await answer(act.client, await request.body(), version)
     if reply is None:
         return Response(status_code=202)
     is_message = not isinstance(reply, dict) or "error" not in reply or reply.get("id") is not None

@@ -248,6 +248,40 @@ def test_an_error_of_the_vendor_reaches_its_client_as_the_vendor_sent_it(desk: D
         assert error == straight.json()["error"], (path, trouble)
 
 
+@pytest.mark.req("API-12")
+def test_messages_in_a_row_are_shown_apart_and_sent_as_they_were(desk: Desk, openai: OpenAI) -> None:
+    rows: list[list[Any]] = [
+        [{"role": "user", "content": "Herons are shy"}, {"role": "user", "content": "What now?"}],
+        [{"role": "user", "content": [{"type": "text", "text": text} for text in ("Herons are shy", "What now?")]}],
+    ]
+    threads = set()
+    for number, row in enumerate(rows):
+        said = [*row, {"role": "assistant", "content": "Wait."}, {"role": "user", "content": "And?"}] if number else row
+        desk.say("Wait.")
+        answer = openai.chat.completions.with_raw_response.create(model="open", messages=said)
+        assert desk.asked["messages"] == said
+        threads.add(answer.headers["x-thread-id"])
+    assert len(threads) == 1, "they are compared without the blank line"
+    thread = threads.pop()
+    assert desk.kept(thread) == ["Herons are shy\n\nWhat now?", "And?"]
+
+
+@pytest.mark.req("API-12")
+def test_a_system_text_alone_is_answered_and_sent_as_it_is(desk: Desk, openai: OpenAI) -> None:
+    texts: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "developer", "content": "Greet the guest."},
+    ]
+    for said in (texts, texts[1:]):
+        desk.say("Welcome!")
+        answer = openai.chat.completions.with_raw_response.create(model="open", messages=said)
+        assert desk.asked["messages"] == said
+        assert desk.kept(answer.headers["x-thread-id"]) == ["Greet the guest."]
+    desk.say("Welcome!")
+    openai.chat.completions.create(model="sonnet", messages=texts)
+    assert (desk.asked["system"][0]["text"], desk.asked["messages"][0]["role"]) == ("Be brief.", "user")
+
+
 @pytest.mark.req("API-16")
 def test_an_error_after_the_first_text_is_the_vendors_own_event(desk: Desk) -> None:
     """The last event is the one that the vendor sends straight, with its type, code and message."""

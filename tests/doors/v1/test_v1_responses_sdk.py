@@ -242,18 +242,65 @@ def test_old_clients_complete_a_prompt(desk: Desk, client: OpenAI, model: str) -
     chunks = list(client.completions.create(model=model, prompt=["Once"], stream=True, user=somebody()))
     assert "".join(chunk.choices[0].text for chunk in chunks) == "there was a heron."
     assert chunks[-1].choices[0].finish_reason == "stop"
-    with pytest.raises(openai.BadRequestError):
-        client.completions.create(model=model, prompt=["One", "Two"])
     with pytest.raises(openai.BadRequestError, match="prompt: expected a text that is not empty"):
         client.completions.create(model=model, prompt="")
     defaults: dict[str, Any] = {"n": 1, "best_of": 1, "echo": False, "logprobs": None, "suffix": None}
     desk.say("Once more.")
     assert client.completions.create(model=model, prompt="Once", user=somebody(), **defaults).choices[0].text
-    unsupported: dict[str, Any] = {"n": 2, "best_of": 3, "echo": True, "logprobs": 5, "suffix": "End."}
-    for name, value in unsupported.items():
+    before = len(desk.vendors.requests)
+    unsupported: list[tuple[str, dict[str, Any]]] = [
+        ("best_of", {"best_of": 3}),
+        ("suffix", {"suffix": "End."}),
+        ("echo", {"echo": True, "logprobs": 2}),
+        ("logprobs", {"logprobs": 6}),
+        ("prompt", {"prompt": [1, 2]}),
+        ("prompt", {"prompt": [[1, 2]]}),
+    ]
+    for name, more in unsupported:
         with pytest.raises(openai.BadRequestError, match=name) as refused:
-            client.completions.create(model=model, prompt="Once", **{name: value})
-        assert refused.value.param == name
+            client.completions.create(model=model, **{"prompt": "Once", **more})
+        assert str(refused.value.param).startswith(name)
+    assert len(desk.vendors.requests) == before, "no model was asked"
+
+
+@wires
+@pytest.mark.parametrize("stream", [False, True])
+def test_old_clients_send_several_prompts_and_want_several_answers(
+    desk: Desk, client: OpenAI, model: str, stream: bool
+) -> None:
+    """Two prompts with two answers each, repeated with their prompts; each answer is a turn of its own."""
+    before, whose = len(desk.vendors.requests), somebody()
+    desk.vendors.answering = lambda body: f", {'moon' if 'One' in json.dumps(body) else 'sun'}."
+    more: Any = {"stream_options": {"include_usage": True}} if stream else {}
+    asked: dict[str, Any] = {"prompt": ["One", "Two"], "n": 2, "echo": True, "stop": ["END"], "user": whose, **more}
+    told: Any = client.completions.create(model=model, stream=stream, **asked)
+    desk.vendors.answering, chunks = None, list(told) if stream else [told]
+    texts, ends = dict[int, str](), []
+    for choice in (choice for chunk in chunks for choice in chunk.choices):
+        texts[choice.index] = texts.get(choice.index, "") + choice.text
+        ends += [choice.finish_reason] if choice.finish_reason else []
+    assert texts == {0: "One, moon.", 1: "One, moon.", 2: "Two, sun.", 3: "Two, sun."}
+    assert ends == ["stop"] * 4
+    assert chunks[-1].usage.completion_tokens >= 4
+    assert len(desk.vendors.requests) == before + 4
+    threads = desk.server.http.get("/threads", params={"user_id": whose}).json()["threads"]
+    assert sorted(thread["opening"] for thread in threads) == ["One", "Two"]
+
+
+def test_old_clients_get_the_probabilities_of_words(desk: Desk, client: OpenAI) -> None:
+    for stream in (False, True):
+        desk.say("It is so.")
+        told: Any = client.completions.create(model="open", prompt="Say", logprobs=2, stream=stream, user=somebody())
+        found = [one.choices[0].logprobs for one in (told if stream else [told]) if one.choices[0].logprobs]
+        tokens = [token for one in found for token in one.tokens]
+        offsets = [offset for one in found for offset in one.text_offset]
+        assert "".join(tokens) == "It is so."
+        assert offsets == [0, 2, 5]
+        assert all(len(top) == 2 for one in found for top in one.top_logprobs)
+        assert all(chance < 0 for one in found for chance in one.token_logprobs)
+        assert desk.asked["top_logprobs"] == 2
+    with pytest.raises(openai.BadRequestError, match="logprobs"):
+        client.completions.create(model="sonnet", prompt="Say", logprobs=2)
 
 
 @REASONS

@@ -62,8 +62,8 @@ class MessageReader:
         self.named = False
         """Whether a message has a ``name``."""
 
-    def take(self, value: Json) -> None:
-        """Parse one message."""
+    def take(self, value: Json, *, is_only: bool = False) -> None:
+        """Parse one message; ``is_only``: there is no other to answer, so a system text counts as the user's."""
         said = value if type(value) is dict else an_object(value)
         role, content = said.get("role"), said.get("content")
         if len(said) == 2 and content and type(content) is str and (role == "user" or role == "assistant"):
@@ -73,12 +73,12 @@ class MessageReader:
         role = field(said, "role", _ROLES)
         if "name" in said and role not in ("tool", "function"):
             self.named |= optional(said, "name", a_text) is not None
-        if role in ("system", "developer") and not self.messages:
+        if role in ("system", "developer") and not self.messages and not is_only:
             self.system += [block.text for block in _content(said, _SYSTEM) if isinstance(block, TextBlock)]
             self.system_sent.append(said)
             return
         if role in ("system", "developer"):
-            message = Message(role="system", blocks=_content(said, _SYSTEM))
+            message = Message(role="user" if is_only else "system", blocks=_content(said, _SYSTEM))
         elif role == "user":
             message = Message(role="user", blocks=_content(said, _USER))
         elif role == "assistant":

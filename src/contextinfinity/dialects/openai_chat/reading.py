@@ -114,6 +114,12 @@ def _incoming(asked: dict[str, Json]) -> IncomingRequest:
     model = field(asked, "model", a_name)
     if not field(asked, "messages", lambda messages: each(messages, said.take)):
         raise InvalidValue("expected at least one message").inside("messages")
+    if not said.messages:  # system texts only: the last one is answered
+        *before, last = said.system_sent
+        said = MessageReader()
+        for message in before:
+            said.take(message)
+        said.take(last, is_only=True)
     tools = [*(optional(asked, "tools", _tools) or ()), *(optional(asked, "functions", _functions) or ())]
     metadata = optional(asked, "metadata", an_object) or {}
     stream = optional(asked, "stream", a_flag) or False

@@ -57,7 +57,7 @@ _PATH = re.compile(r"([a-z_]{1,40}(?:\[\d{1,9}\]|\.[A-Za-z_]{1,40}){0,12}): ")
 def write_answer(spoken: AnswerView) -> Json:
     """Write a whole answer; further answers to the same request are further choices."""
     choices = [_choice(index, one) for index, one in enumerate((spoken, *spoken.others))]
-    return {**_shell(spoken, "chat.completion"), "choices": choices, "usage": usage(_used(spoken))}
+    return {**_shell(spoken, "chat.completion"), "choices": choices, "usage": usage(used(spoken))}
 
 
 def _choice(index: int, spoken: AnswerView) -> Json:
@@ -71,10 +71,10 @@ def _choice(index: int, spoken: AnswerView) -> Json:
         message["tool_calls"] = [_call(call) for call in calls]
     elif message["content"] is None and message["refusal"] is None:
         message["content"] = ""
-    return {"index": index, "message": message, "logprobs": _logprobs(spoken.blocks), "finish_reason": _finish(spoken)}
+    return {"index": index, "message": message, "logprobs": logprobs(spoken.blocks), "finish_reason": _finish(spoken)}
 
 
-def _used(spoken: AnswerView) -> Usage:
+def used(spoken: AnswerView) -> Usage:
     """Add up what all choices took."""
     return sum((one.usage for one in spoken.others), spoken.usage)
 
@@ -122,12 +122,12 @@ class ChatWriter:
         written = [self._ended(spoken)]
         for self._choice, other in enumerate(spoken.others, start=1):
             self._called_at = {}
-            said = self.text(_words(other.blocks, refusing=False) or "", _logprobs(other.blocks))
+            said = self.text(_words(other.blocks, refusing=False) or "", logprobs(other.blocks))
             refused = _words(other.blocks, refusing=True)
             declined = self._chunk(_encode({"refusal": refused})) if refused else b""
             written += [self.begin(), said, declined, self._ended(other)]
         if self._with_usage:
-            written.append(_event({**self._shell, "choices": [], "usage": usage(_used(spoken))}))
+            written.append(_event({**self._shell, "choices": [], "usage": usage(used(spoken))}))
         return b"".join([*written, _DONE])
 
     def _ended(self, spoken: AnswerView) -> bytes:
@@ -202,7 +202,7 @@ def _words(blocks: Iterable[ContentBlock], *, refusing: bool) -> str | None:
     return "".join(texts) or None
 
 
-def _logprobs(blocks: Iterable[ContentBlock]) -> Json:
+def logprobs(blocks: Iterable[ContentBlock]) -> Json:
     """Return the log probabilities that the vendor sent with the answer, or None."""
     marks = (mark for block in blocks if isinstance(block, TextBlock) for mark in block.annotations)
     found = (mark for mark in marks if isinstance(mark, dict) and mark.get("type") == LOGPROBS)

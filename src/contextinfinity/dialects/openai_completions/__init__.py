@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize, SseWriter
 from contextinfinity.dialects.openai_chat import reading
@@ -17,48 +18,63 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     each,
     field,
     optional,
+    whole_number,
 )
-from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, UnknownBlock
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, UnknownBlock, say
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
 
+MOST_PROMPTS = 20
+MOST_LOGPROBS = 5
 NOT_OF_CHAT = frozenset({"prompt", "suffix", "echo", "best_of", "logprobs"})
 _encode = msgspec.json.Encoder().encode
 
 
 class OpenAICompletions:
-    """``Dialect`` of /v1/completions."""
+    """``Dialect`` of one request to /v1/completions."""
 
     counts_first = False
     shows_reasoning = False
     streams_size_errors = False
     streams_calls = False
 
+    def __init__(self) -> None:
+        self._echoed: tuple[str, ...] = ()
+        """The prompts that precede their completions, if the client wants them repeated."""
+
     def read(self, body: bytes) -> IncomingRequest:
         """Parse a request; raise ``InvalidInput`` with the location, the problem and the fix."""
         asked = body_object(body)
         try:
-            prompt = field(asked, "prompt", _prompt)
-            for name, plain in (("echo", False), ("best_of", 1), ("logprobs", 0), ("suffix", ""), ("n", 1)):
-                if asked.get(name) not in (None, plain):
-                    raise InvalidValue("it is not supported", f"Leave {name} out.").inside(name)
+            prompts = field(asked, "prompt", _prompts)
+            chances = optional(asked, "logprobs", whole_number(0, MOST_LOGPROBS))
+            self._echoed = prompts if optional(asked, "echo", a_flag) else ()
+            _check_supported(asked, has_logprobs=chances is not None)
             optional(asked, "stream", a_flag)
         except InvalidValue as wrong:
             raise wrong.error() from None
         others = {name: value for name, value in asked.items() if name not in NOT_OF_CHAT}
-        return reading.read(_encode({**others, "messages": [{"role": "user", "content": prompt}]}))
+        if chances is not None:
+            others |= {"logprobs": True} | ({"top_logprobs": chances} if chances else {})
+        incoming = reading.read(_encode({**others, "messages": [{"role": "user", "content": prompts[0]}]}))
+        return replace(incoming, more_prompts=tuple(say("user", prompt) for prompt in prompts[1:]))
 
     def write_answer(self, spoken: AnswerView) -> Json:
-        """Write a whole answer."""
-        return {
-            **_shell(spoken),
-            "choices": [_choice(_text(spoken), _finish(spoken))],
-            "usage": chat.usage(spoken.usage),
-        }
+        """Write a whole answer: the choices of each prompt in turn."""
+        answers = (spoken, *spoken.others)
+        choices = [
+            _choice(place, self.echo(place, len(answers)) + _text(one), _finish(one), chat.logprobs(one.blocks))
+            for place, one in enumerate(answers)
+        ]
+        return {**_shell(spoken), "choices": choices, "usage": chat.usage(chat.used(spoken))}
+
+    def echo(self, place: int, count: int) -> str:
+        """Return what precedes the text of one of ``count`` choices."""
+        return self._echoed[place * len(self._echoed) // count] if self._echoed else ""
 
     def writer(self, begun: AnswerView, *, with_usage: bool) -> SseWriter:
         """Return a writer for a streamed answer."""
-        return CompletionWriter(begun, with_usage=with_usage)
+        return CompletionWriter(self, begun, with_usage=with_usage)
 
     def error(self, problem: Problem, status: int, said: Mapping[str, Json]) -> Json:
         """Write an error for an HTTP status; ``said`` has the fields that the vendor would write."""
@@ -76,17 +92,23 @@ class OpenAICompletions:
 class CompletionWriter:
     """``SseWriter`` of a completion in chunks."""
 
-    def __init__(self, begun: AnswerView, *, with_usage: bool) -> None:
+    def __init__(self, dialect: OpenAICompletions, begun: AnswerView, *, with_usage: bool) -> None:
+        self._dialect = dialect
         self._shell = _shell(begun)
         self._with_usage = with_usage
+        self._offset = 0
 
     def begin(self) -> bytes:
-        """Return nothing: the first chunk contains text."""
-        return b""
+        """Write the prompt, if it is to be repeated: the first choice is of the first prompt."""
+        echoed = self._dialect.echo(0, 1)
+        return self._chunk([_choice(0, echoed, None)]) if echoed else b""
 
     def text(self, text: str, logprobs: Json = None) -> bytes:
         """Write a piece of text."""
-        return self._chunk([_choice(text, None)]) if text else b""
+        if not text:
+            return b""
+        self._offset, start = self._offset + len(text), self._offset
+        return self._chunk([_choice(0, text, None, logprobs, start)])
 
     def call(self, piece: CallPiece) -> bytes:
         """Return nothing: this API has no tool calls."""
@@ -97,10 +119,13 @@ class CompletionWriter:
         return b""
 
     def end(self, spoken: AnswerView) -> bytes:
-        """Write the finish reason and the usage."""
-        written = self._chunk([_choice("", _finish(spoken))])
+        """Write the finish reason, the further choices as a whole, and the usage of all."""
+        written = self._chunk([_choice(0, "", _finish(spoken))])
+        for place, one in enumerate(spoken.others, start=1):
+            text = self._dialect.echo(place, 1 + len(spoken.others)) + _text(one)
+            written += self._chunk([_choice(place, text, _finish(one), chat.logprobs(one.blocks))])
         if self._with_usage:
-            written += self._chunk([], usage=chat.usage(spoken.usage))
+            written += self._chunk([], usage=chat.usage(chat.used(spoken)))
         return written + b"data: [DONE]\n\n"
 
     def fail(self, problem: Problem, status: int, said: Mapping[str, Json]) -> bytes:
@@ -111,14 +136,31 @@ class CompletionWriter:
         return chat.unbroken(b"data: " + _encode({**self._shell, "choices": choices, **more}) + b"\n\n")
 
 
-def _prompt(value: Json) -> str:
-    """Parse a prompt: a text, or a list of one text."""
-    texts = [a_text(value)] if not isinstance(value, list) else each(value, a_text)
-    if len(texts) != 1:
-        raise InvalidValue(f"expected one prompt, got {len(texts)}", "Send one request for each prompt.")
-    if not texts[0]:
+def _check_supported(asked: dict[str, Json], *, has_logprobs: bool) -> None:
+    """Refuse what a chat model cannot do: fill a gap, rate its own answers, rate the prompt."""
+    if asked.get("suffix"):
+        raise InvalidValue("a text cannot be inserted before it", "Leave suffix out.").inside("suffix")
+    best_of, n = (optional(asked, name, whole_number(1, 2**31)) or 1 for name in ("best_of", "n"))
+    if best_of != 1 and best_of != n:
+        raise InvalidValue("answers cannot be rated", "Leave best_of out.").inside("best_of")
+    if asked.get("echo") and has_logprobs:
+        raise InvalidValue("the log probabilities of a prompt are not known", "Leave echo out.").inside("echo")
+
+
+def _prompts(value: Json) -> tuple[str, ...]:
+    """Parse a prompt, or several."""
+    texts = [a_text(value)] if not isinstance(value, list) else each(value, _prompt)
+    if not 1 <= len(texts) <= MOST_PROMPTS:
+        raise InvalidValue(f"expected 1 to {MOST_PROMPTS} prompts, got {len(texts)}")
+    if not all(texts):
         raise InvalidValue("expected a text that is not empty", "Write the prompt as a string.")
-    return texts[0]
+    return tuple(texts)
+
+
+def _prompt(value: Json) -> str:
+    if isinstance(value, int | list):
+        raise InvalidValue("token ids are not supported", "Write the prompt as a string.")
+    return a_text(value)
 
 
 def _shell(spoken: AnswerView) -> dict[str, Json]:
@@ -126,8 +168,25 @@ def _shell(spoken: AnswerView) -> dict[str, Json]:
     return {"id": f"cmpl-{spoken.id}", "object": "text_completion", "created": made, "model": spoken.model}
 
 
-def _choice(text: str, finish: str | None) -> Json:
-    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+def _choice(place: int, text: str, finish: str | None, logprobs: Json = None, offset: int = 0) -> Json:
+    chances = None if logprobs is None else _logprobs(logprobs, offset)
+    return {"index": place, "text": text, "logprobs": chances, "finish_reason": finish}
+
+
+def _logprobs(logprobs: Json, offset: int) -> Json:
+    """Convert the log probabilities of a chat completion; ``offset`` is the place of the first token in the text."""
+    tokens = logprobs.get("content") or []
+    offsets = []
+    for one in tokens:
+        offsets.append(offset)
+        offset += len(one["token"])
+    tops = [{top["token"]: top["logprob"] for top in one.get("top_logprobs") or ()} for one in tokens]
+    return {
+        "tokens": [one["token"] for one in tokens],
+        "token_logprobs": [one["logprob"] for one in tokens],
+        "top_logprobs": tops if any(tops) else None,
+        "text_offset": offsets,
+    }
 
 
 def _text(spoken: AnswerView) -> str:

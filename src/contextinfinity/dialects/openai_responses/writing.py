@@ -26,6 +26,7 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
     ToolUseBlock,
     UnknownBlock,
+    own_text,
 )
 from contextinfinity.domain.turn import Problem, Usage
 
@@ -259,7 +260,7 @@ def _said(role: str, parts: list[Json]) -> Item:
 def _content(block: ContentBlock) -> Iterator[Json]:
     match block:
         case TextBlock():
-            yield {"type": "input_text", "text": block.text}
+            yield {"type": "input_text", "text": own_text(block)}
         case ImageBlock():
             source = block.source if isinstance(block.source, dict) else {}
             url = source.get("url")

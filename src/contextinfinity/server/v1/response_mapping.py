@@ -120,10 +120,17 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
 
 
 async def _begun_turns(incoming: IncomingRequest, question: MappedRequest) -> tuple[Turn, list[Turn]]:
-    """Start the turn of a request, and a sibling turn for each further answer (``n``)."""
-    turn, _ = await question.drop_in.begin(question.talk, question.asked)
-    beside = replace(question.talk, beside=turn.id, key=None)
-    return turn, [(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)]
+    """Start a turn for each prompt of a request, with a sibling for each further answer (``n``)."""
+    own = replace(question.talk, key=None, is_retry=False)
+    turns = list[Turn]()
+    for talk in (question.talk, *(replace(own, messages=(prompt,)) for prompt in incoming.more_prompts)):
+        turn, _ = await question.drop_in.begin(talk, question.asked)
+        beside = replace(talk, beside=turn.id, key=None)
+        turns += [
+            turn,
+            *[(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)],
+        ]
+    return turns[0], turns[1:]
 
 
 async def _streamed(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from contextinfinity.dialects.contract import Dialect, IncomingRequest
 from contextinfinity.dialects.openai_chat import read_embeddings, write_embeddings
+from contextinfinity.dialects.openai_completions import OpenAICompletions
 from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
 from contextinfinity.server.app_state import door_of
@@ -20,7 +21,7 @@ from contextinfinity.server.response_bodies import note
 from contextinfinity.server.v1.request_mapping import ActingInV1, MappedRequest, NamedUser, question_of
 from contextinfinity.server.v1.response_mapping import answer
 from contextinfinity.server.v1.shapes import RequestShape
-from contextinfinity.server.v1.vendors import ANTHROPIC, COMPLETIONS, OPENAI, PREFIX, dialect_of
+from contextinfinity.server.v1.vendors import ANTHROPIC, OPENAI, PREFIX, dialect_of
 
 routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=RequestShape)
 
@@ -64,8 +65,8 @@ async def complete(request: Request, caller: Asking, user_id: NamedUser) -> Resp
 
 @routes.post("/completions", responses=gives("A completion.", stream=True), openapi_extra=TAKES)
 async def complete_text(request: Request, caller: Asking, user_id: NamedUser) -> Response:
-    """Answer a legacy completion; the prompt is a user message."""
-    return await _answered(request, caller, COMPLETIONS, user_id)
+    """Answer a legacy completion; each prompt is a user message."""
+    return await _answered(request, caller, OpenAICompletions(), user_id)
 
 
 @routes.post("/messages", responses=gives("A message.", stream=True), openapi_extra=TAKES)

@@ -11,7 +11,6 @@ from starlette.types import Scope
 from contextinfinity.dialects.anthropic import AnthropicMessages
 from contextinfinity.dialects.contract import Dialect, RequestSize
 from contextinfinity.dialects.openai_chat import OpenAIChat
-from contextinfinity.dialects.openai_completions import OpenAICompletions
 from contextinfinity.dialects.openai_responses import OpenAIResponses
 from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.dialects.openai_responses.writing import ResponseView
@@ -19,7 +18,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
 PREFIX = "/v1"
-OPENAI, ANTHROPIC, COMPLETIONS = OpenAIChat(), AnthropicMessages(), OpenAICompletions()
+OPENAI, ANTHROPIC = OpenAIChat(), AnthropicMessages()
 RESPONSES = OpenAIResponses(ResponseView(echo={}, tools=ToolNames()))
 """Writes errors; each request creates its own dialect."""
 
