@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import NewTurn
 from contextinfinity.domain.vectors import packed
 from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
+from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.memories import add_memory, owner_key, read_revision
 from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
@@ -88,6 +90,20 @@ def test_every_statement_of_the_ledger_is_one_that_postgresql_understands(url: s
             except psycopg.Error as error:
                 refused[name] = str(error).partition("\n")[0]
     assert refused == {}
+
+
+@pytest.mark.req("LEDGER-10")
+def test_a_statement_in_postgresqls_words_takes_the_values_of_the_one_that_it_replaces() -> None:
+    """A new statement that takes the name of another by accident would replace it."""
+    ours = sql_files.load_folder("contextinfinity.storage.ledger", "sql")
+    theirs = sql_files.load_folder("contextinfinity.storage.postgres", "sql")
+    values = {
+        name: [set(re.findall(r"\?\d+|(?<![:\w]):[a-z_]\w*", re.sub(r"\?(?!\d)", "?1", sql))) for sql in both]
+        for name, both in ((name, (ours[name], theirs[name])) for name in ours.keys() & theirs.keys())
+    }
+    assert {
+        name for name, (one, other) in values.items() if bool(one) != bool(other) or one - other - {"?1", "?2"}
+    } == set()
 
 
 @pytest.mark.req("THREAD-1", "THREAD-10")
@@ -239,14 +255,17 @@ async def test_a_search_by_the_index_of_an_owner_finds_what_comparing_all_vector
 
 @pytest.mark.req("MEMORY-4")
 async def test_a_write_of_memories_sees_those_of_the_write_that_it_waited_for(store: PostgresStore) -> None:
-    owner, began, revisions = Owner(user_id="ada"), threading.Event(), []
+    owner, revisions = Owner(user_id="ada"), []
+    locked, began = threading.Event(), threading.Event()
 
     def first(connection: Connection) -> None:
         owner_key(connection, owner)
+        locked.set()
         assert began.wait(60)
         add_memory(connection, NewMemory(owner=owner, content="The user likes herons.", said_at=now()))
 
     def second(connection: Connection) -> None:
+        assert locked.wait(60)
         connection.many("select_jobs", {"limit": 1})  # sees the ledger as it is before the first one ends
         began.set()
         revisions.append(read_revision(connection, owner))
@@ -254,3 +273,30 @@ async def test_a_write_of_memories_sees_those_of_the_write_that_it_waited_for(st
     writes = store.database.writing(first), store.database.writing(second)
     await asyncio.gather(*map(asyncio.wrap_future, writes))
     assert revisions[-1] == await store.memories.revision(owner)
+
+
+@pytest.mark.req("LEDGER-10")
+async def test_an_error_of_a_statement_that_nothing_waits_for_undoes_the_whole_write(store: PostgresStore) -> None:
+    before = await store.vectors.namespaces()
+
+    def write(connection: Connection) -> str:
+        connection.one("insert_namespace", ("one", 8))
+        connection.execute("insert_vector", (1, -1, b"", b""))  # refers to no chunk
+        connection.execute("insert_namespace", ("two", 8))
+        return "done"
+
+    with pytest.raises(LedgerFailed):
+        await store.database.write(write)
+    assert await store.vectors.namespaces() == before
+    assert await store.database.write(lambda connection: connection.one("select_places")) == (0,)
+
+
+@pytest.mark.req("LEDGER-10")
+async def test_statements_that_were_announced_run_once_each_and_in_their_order(store: PostgresStore) -> None:
+    def write(connection: Connection) -> list[object]:
+        asked = ("take_message_keys", {"count": 1})
+        connection.prefetch(asked, asked)
+        return [connection.one(*asked)[0] for _ in range(3)]  # type: ignore[index]
+
+    first, second, third = await store.database.write(write)
+    assert [second, third] == [first + 1, first + 2]  # type: ignore[operator]

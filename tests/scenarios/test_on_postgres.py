@@ -12,7 +12,10 @@ from tests.scenarios.test_a_turn import (
     test_fork_rollback_and_pin_through_the_engine,
     test_messages_wait_their_turn_and_are_answered_in_order,
 )
-from tests.scenarios.test_deleting import test_the_next_prompt_holds_what_is_left_and_says_nothing_of_the_rest
+from tests.scenarios.test_deleting import (
+    test_a_deleted_conversation_is_gone_with_its_journals,
+    test_the_next_prompt_holds_what_is_left_and_says_nothing_of_the_rest,
+)
 from tests.scenarios.test_memories import (
     test_forget_that_forgets,
     test_what_was_said_in_one_conversation_is_known_in_the_next,
@@ -20,6 +23,7 @@ from tests.scenarios.test_memories import (
 
 __all__ = [
     "test_a_cancelled_answer_keeps_what_was_shown",
+    "test_a_deleted_conversation_is_gone_with_its_journals",
     "test_a_message_is_durable_before_anything_else_and_its_answer_before_the_end",
     "test_a_thread_goes_on_under_its_own_id_and_under_a_foreign_one",
     "test_forget_that_forgets",

@@ -56,6 +56,13 @@ class Connection(Protocol):
         """Run a statement that returns no rows once for each of the value sets."""
         ...
 
+    def prefetch(self, *asked: tuple[str, Values]) -> None:
+        """Announce statements that are run next, with these values: a remote database needs one round trip for all.
+
+        Each runs when it is announced, or when it is asked for; what happens in between must make no difference.
+        """
+        ...
+
     def changes(self) -> int:
         """Return how many rows the last statement inserted, updated or deleted."""
         ...

@@ -90,12 +90,11 @@ def _add(
     connection: Connection, turn: Turn, of: _TurnMessages, chunks: Sequence[NewChunk], keys: dict[bytes, int]
 ) -> None:
     """Add chunks under their previous keys and their vectors, count them, and mark the turn as chunked."""
-    place = {"turn_id": pack(turn.id), "session_id": of.session_id, "branch_id": pack(turn.branch_id)}
     added, placed = -len(keys), list[tuple[int, Embedding]]()
-    for chunk in chunks:
-        text = of.texts[chunk.side]
-        check_span(chunk.start, chunk.end, text)
-        key, is_new = _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place, keys)
+    rows = [_row(turn, of, chunk, keys) for chunk in chunks]
+    connection.prefetch(*(("insert_chunk", row) for row in rows))
+    for chunk, row in zip(chunks, rows, strict=True):
+        key, is_new = _insert(connection, row)
         added += is_new
         if chunk.embedding is not None:
             placed.append((key, chunk.embedding))
@@ -129,15 +128,18 @@ def _id(turn: Turn, chunk: NewChunk, words: str) -> bytes:
     return pack(id_of(turn.id, chunk.chunk_type, wire.text_hash(words).hex()))
 
 
-def _insert(
-    connection: Connection, chunk: NewChunk, words: str, place: dict[str, bytes], keys: dict[bytes, int]
-) -> tuple[int, bool]:
-    """Add a chunk unless it exists; return its key and whether it is new."""
-    digest = wire.text_hash(words)
-    chunk_id = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
-    values = {
+def _row(turn: Turn, of: _TurnMessages, chunk: NewChunk, keys: dict[bytes, int]) -> dict[str, object]:
+    """Return the columns of a chunk."""
+    text = of.texts[chunk.side]
+    check_span(chunk.start, chunk.end, text)
+    digest = wire.text_hash((text or "")[chunk.start : chunk.end])
+    chunk_id = pack(id_of(turn.id, chunk.chunk_type, digest.hex()))
+    return {
         "key": keys.get(chunk_id),
         "id": chunk_id,
+        "turn_id": pack(turn.id),
+        "session_id": of.session_id,
+        "branch_id": pack(turn.branch_id),
         "side": chunk.side,
         "start": chunk.start,
         "end": chunk.end,
@@ -146,11 +148,14 @@ def _insert(
         "token_est": chunk.token_est,
         "content_hash": digest,
         "now": to_millis(now()),
-        **place,
     }
-    if (made := connection.one("insert_chunk", values)) is not None:
+
+
+def _insert(connection: Connection, row: dict[str, object]) -> tuple[int, bool]:
+    """Add a chunk unless it exists; return its key and whether it is new."""
+    if (made := connection.one("insert_chunk", row)) is not None:
         return made[0], True
-    return connection.one("select_chunk_key", (chunk_id,))[0], False  # type: ignore[index]
+    return connection.one("select_chunk_key", (row["id"],))[0], False  # type: ignore[index]
 
 
 def _to_chunks(connection: Connection, rows: Sequence[Row]) -> tuple[Chunk, ...]:

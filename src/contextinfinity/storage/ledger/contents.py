@@ -19,9 +19,9 @@ from contextinfinity.domain.ids import TurnId, now, to_millis
 from contextinfinity.domain.message import Json, Message, blobs_of
 from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, Values
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
-from contextinfinity.storage.ledger.keyword_index import index_messages
+from contextinfinity.storage.ledger.keyword_index import asked_by_index, index_messages
 from contextinfinity.storage.ledger.rows import message_columns, pack, pack_hash
 
 MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
@@ -30,12 +30,22 @@ MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
 
 def insert_message(connection: Connection, session_id: bytes, message: Message, columns: MessageColumns) -> int:
     """Insert a message, its index words and its references to blobs; return its key."""
-    text, blocks, content_hash = columns
-    values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
-    key = _key(connection.one("insert_message", {**values, "content_hash": content_hash}))
+    connection.prefetch(asked_by_index(session_id))
+    key = _key(connection.one(*_insertion(session_id, message, columns)))
     _use_blobs(connection, session_id, message, key)
     index_messages(connection, session_id, [(key, message.rendered_text)])
     return key
+
+
+def prefetch_message(connection: Connection, session_id: bytes, message: Message, columns: MessageColumns) -> None:
+    """Announce that a message will be inserted."""
+    connection.prefetch(_insertion(session_id, message, columns))
+
+
+def _insertion(session_id: bytes, message: Message, columns: MessageColumns) -> tuple[str, Values]:
+    text, blocks, content_hash = columns
+    values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
+    return "insert_message", {**values, "content_hash": content_hash}
 
 
 def insert_messages(connection: Connection, session_id: bytes, messages: Sequence[Message]) -> Sequence[int]:

@@ -6,12 +6,12 @@ from contextinfinity.domain.ids import TurnId, now, to_millis
 from contextinfinity.domain.job import JobResult, JobType
 from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.turn import Phase
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, Values
 from contextinfinity.storage.ledger.chunks import index_turn
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.memories import is_current, write_extraction
 from contextinfinity.storage.ledger.rows import must, pack
-from contextinfinity.storage.ledger.states import AFTER_COMMIT, commit_state
+from contextinfinity.storage.ledger.states import AFTER_COMMIT, commit_state, settled_before
 
 MOST_LATER = 512
 """Turns accepted after one whose memories were just stored that are processed again."""
@@ -21,6 +21,7 @@ def write_result(connection: Connection, job_type: JobType, turn_id: TurnId, res
     """Write a job's result for a turn; parts that cannot be written now are queued as separate jobs."""
     turn = must(connection.one("select_commit", (pack(turn_id),)), "turn", turn_id)
     phase, branch_id, turn_seq, _ = turn
+    connection.prefetch(_earlier_kinds(branch_id, turn_seq), settled_before(branch_id, turn_seq))
     ready = _ready(connection, job_type, (branch_id, turn_seq), result)
     if result.state is not None:
         commit_state(connection, result.state, expected_head=None, queue=AFTER_COMMIT - ready, turn=turn)
@@ -44,9 +45,12 @@ def _ready(
     parts["remember_turn"] = result.memories is not None and is_current(connection, result.memories)
     ready = {kind for kind, is_there in parts.items() if is_there}
     if job_type == "summarize_turn" and ready:
-        values = {"branch_id": place[0], "turn_seq": place[1]}
-        ready -= {kind for (kind,) in connection.many("select_earlier_kinds", values)}
+        ready -= {kind for (kind,) in connection.many(*_earlier_kinds(*place))}
     return frozenset(ready)
+
+
+def _earlier_kinds(branch_id: bytes, turn_seq: int) -> tuple[str, Values]:
+    return "select_earlier_kinds", {"branch_id": branch_id, "turn_seq": turn_seq}
 
 
 def _repeat_later_turns(connection: Connection, turn_id: TurnId, branch_id: bytes, changed: Extraction) -> None:

@@ -56,6 +56,9 @@ def complete_job(
     """Write the result of a job and delete the job; claim the next one."""
     moment = to_millis(now())
     held = {"id": job_id, "worker": worker, "now": moment}
+    if result is not None and result.state is not None and result.state.turn_id is not None:
+        head = ("select_head", (pack(result.state.branch_id),))
+        connection.prefetch(("delete_job", held), ("select_commit", (pack(result.state.turn_id),)), head)
     ended = connection.one("delete_job", held)
     turn_id, job_type = ended or _end(connection, "run_again", job_id, worker)
     if result is not None and turn_id is not None:

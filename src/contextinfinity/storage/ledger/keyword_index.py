@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.session import Owner
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, Values
 from contextinfinity.storage.ledger.rows import must
 from contextinfinity.text.keywords import VERSION, terms
 
@@ -64,6 +64,15 @@ def index_messages(connection: Connection, session_id: bytes, said: Sequence[tup
     """Index the words of new messages: (key, text)."""
     for key, text in said:
         connection.unindexed[4 * key] = (session_id, text, True)
+
+
+def asked_by_index(session_id: bytes) -> tuple[str, Values]:
+    """Return the statement that ``write_words`` begins with for messages of one session."""
+    return _select_owners({session_id})
+
+
+def _select_owners(sessions: Collection[bytes]) -> tuple[str, Values]:
+    return "select_session_owners", (json.dumps([session_id.hex() for session_id in sessions]),)
 
 
 def write_words(connection: Connection) -> None:
@@ -203,7 +212,7 @@ def _tokens(connection: Connection, session_id: bytes) -> tuple[str, str]:
 
 def _tokens_of(connection: Connection, sessions: Collection[bytes]) -> dict[bytes, tuple[str, str]]:
     """Return the tokens of sessions and of their owners; raise ``NotFound`` if one is unknown."""
-    rows = connection.many("select_session_owners", (json.dumps([session_id.hex() for session_id in sessions]),))
+    rows = connection.many(*_select_owners(sessions))
     owners = {session_id: Owner(org_id=org_id, user_id=user_id) for session_id, org_id, user_id in rows}
     for session_id in sessions:
         must(owners.get(session_id), "session", session_id.hex())

@@ -16,7 +16,7 @@ from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, afte
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase, PrefixHashes, Turn
 from contextinfinity.errors import BranchBusy, NotFound
-from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.database import Connection, Row, Values
 from contextinfinity.storage.ledger.binding import StoreResource, looks, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of, lineage_ranges
@@ -96,6 +96,11 @@ def note_asked(connection: Connection, turn: Turn, trail: PrefixHashes | None) -
         connection.execute("insert_trail", {**values, **said, "broken_at": 0 if trail.is_open else None})
 
 
+def asked_by_answer(turn: Turn) -> tuple[str, Values]:
+    """Return the statement that ``note_answered`` begins with."""
+    return "select_asked_prefix", {"turn_id": pack(turn.id), "session_id": pack(turn.session_id)}
+
+
 def note_answered(connection: Connection, turn: Turn, phase: Phase, answer: Message | None) -> None:
     """Write the hashes of an answered turn, based on its own ones or on those of the previous turn."""
     if phase is Phase.FAILED:
@@ -103,8 +108,7 @@ def note_answered(connection: Connection, turn: Turn, phase: Phase, answer: Mess
     if answer is None:
         _set_end(connection, turn, None)
         return
-    ids = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id)}
-    row = must(connection.one("select_asked_prefix", ids), "session", turn.session_id)
+    row = must(connection.one(*asked_by_answer(turn)), "session", turn.session_id)
     user_id, org_id, kind, asked, before, by_itself = row
     owner = Owner(user_id=user_id, org_id=org_id)
     if asked is None:

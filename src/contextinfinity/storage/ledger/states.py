@@ -14,7 +14,7 @@ from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason, summary_hash
 from contextinfinity.domain.turn import Phase, Usage
 from contextinfinity.errors import Refused
-from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.database import Connection, Row, Values
 from contextinfinity.storage.invariants import (
     LAST_PLACE,
     check_branch_of,
@@ -312,9 +312,14 @@ def _commit_turn(connection: Connection, draft: StateDraft, state: State, queue:
 
 def refuse_unsettled(connection: Connection, branch_id: BranchId, *, before: int) -> None:
     """Raise ``OutOfOrder`` if an earlier turn is neither committed nor failed."""
-    row = connection.one("select_unsettled", {"branch_id": pack(branch_id), "before": before})
+    row = connection.one(*settled_before(pack(branch_id), before))
     if row is not None:
         raise not_settled(row[0], row[1])
+
+
+def settled_before(branch_id: bytes, before: int) -> tuple[str, Values]:
+    """Return the statement that ``refuse_unsettled`` runs."""
+    return "select_unsettled", {"branch_id": branch_id, "before": before}
 
 
 def _advance(connection: Connection, head: State, branch_id: BranchId, **changes: Any) -> State:

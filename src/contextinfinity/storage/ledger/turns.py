@@ -30,7 +30,7 @@ from contextinfinity.domain.turn import (
     TurnEnd,
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WorkerLost, WrongPhase
-from contextinfinity.storage.database import Connection, Database, Row
+from contextinfinity.storage.database import Connection, Database, Row, Values
 from contextinfinity.storage.invariants import (
     check_finalising,
     check_new_step,
@@ -48,10 +48,11 @@ from contextinfinity.storage.ledger.contents import (
     insert_plan,
     keep_text,
     metadata_column,
+    prefetch_message,
 )
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
 from contextinfinity.storage.ledger.jobs import enqueue, enqueue_claimed
-from contextinfinity.storage.ledger.prefix_hashes import check_place, note_answered, note_asked
+from contextinfinity.storage.ledger.prefix_hashes import asked_by_answer, check_place, note_answered, note_asked
 from contextinfinity.storage.ledger.recording import log, record
 from contextinfinity.storage.ledger.rows import (
     inputs_column,
@@ -86,6 +87,8 @@ def begin_step(
     connection: Connection, turn_id: TurnId, owner: WorkerId, step: NewStep, written: Turn | None = None
 ) -> Turn:
     """TX-P: make a step and its plan durable before the provider is called."""
+    if written is not None and written.owner == owner:
+        connection.prefetch(_unchanged(written), _step_clash(turn_id, step))
     return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES, written), step)
 
 
@@ -145,9 +148,14 @@ def owned_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, written
 
 
 def _is_current(connection: Connection, turn: Turn) -> bool:
-    """Return whether a cached turn is current; every other write to it changes one of these columns."""
+    """Return whether a cached turn is current."""
+    return connection.one(*_unchanged(turn)) is not None
+
+
+def _unchanged(turn: Turn) -> tuple[str, Values]:
+    """Return the statement that finds a turn unless it has changed: every write to it changes one of these columns."""
     values = (pack(turn.id), turn.owner, turn.phase.value, to_millis(turn.updated_at), turn.cancel_requested)
-    return connection.one("select_unchanged", values) is not None
+    return "select_unchanged", values
 
 
 def _to_turn(connection: Connection, row: Row) -> Turn:
@@ -256,8 +264,8 @@ def begin_turn(connection: Connection, turn: Turn) -> Turn | None:
 def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
     """Write a provider call before it is made, and the end of the previous one."""
     turn_id = turn.id
-    place = {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
-    if connection.one("select_step_clash", place) is not None:
+    clash, place = _step_clash(turn_id, step)
+    if connection.one(clash, place) is not None:
         raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index} already, or the step's id is taken.")
     if step.closes is not None:
         _end_step(connection, turn, step.closes, None)
@@ -269,6 +277,10 @@ def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
     insert_plan(connection, turn_id, session_id, step.step_index, step.plan)
     connection.execute("begin_responding", {"turn_id": pack(turn_id), **values})
     return replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=moment)
+
+
+def _step_clash(turn_id: TurnId, step: NewStep) -> tuple[str, dict[str, object]]:
+    return "select_step_clash", {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
 
 
 def _end_step(connection: Connection, turn: Turn, end: StepEnd, answer: Message | None) -> None:
@@ -310,6 +322,8 @@ def spending(connection: Connection, owner: Owner, since: date) -> dict[date, fl
 def end_turn(connection: Connection, turn: Turn, phase: Phase, end: TurnEnd, answer: MessageColumns | None) -> Turn:
     """Write the end of a turn and of its last step."""
     session_id = pack(turn.session_id)
+    if end.answer is not None and answer is not None:
+        prefetch_message(connection, session_id, end.answer, answer)
     if end.step is not None:
         _end_step(connection, turn, end.step, end.answer)
     if end.plan is not None:
@@ -435,7 +449,9 @@ def finalise_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, endi
 
 
 def _finalise(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: _Ending) -> Turn:
-    turn = owned_turn(connection, turn_id, owner, ending.written)
+    if (written := ending.written) is not None and written.owner == owner:
+        connection.prefetch(_unchanged(written), asked_by_answer(written))
+    turn = owned_turn(connection, turn_id, owner, written)
     check_finalising(turn_id, turn.phase, ending.end)
     return end_turn(connection, turn, Phase.RESPONSE_FINALIZED, ending.end, ending.answer)
 

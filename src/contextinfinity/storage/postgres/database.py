@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -41,9 +41,12 @@ from contextinfinity.storage.postgres.named_sql import LOCK_BRANCH, PostgresConn
 from contextinfinity.storage.postgres.pipeline import Pipeline, PostgresSession
 from contextinfinity.storage.postgres.row_security import admit_serving_role
 from contextinfinity.storage.postgres.silence import ServerSilence
+from contextinfinity.storage.postgres.thread_pool import LoopFuture, ThreadPool
 
 T = TypeVar("T")
 _Work: TypeAlias = Callable[[PostgresConnection], T]
+_Done: TypeAlias = Future[T] | LoopFuture[T]
+_Run: TypeAlias = Callable[[_Work[T], Owner | None, _Done[T]], None]
 _Role: TypeAlias = Literal["maintenance", "serving", "lock"]
 
 WRITERS, READERS = 8, 4
@@ -116,29 +119,33 @@ class PostgresDatabase:
                     admit_serving_role(connection, self._serving)
         self._mine = threading.local()
         self._connections: set[psycopg.Connection[Any]] = set()
-        self._writers = ThreadPoolExecutor(WRITERS, "postgres-writer")
-        self._readers = ThreadPoolExecutor(READERS, "postgres-reader")
+        self._writers = ThreadPool(WRITERS, "postgres-writer")
+        self._readers = ThreadPool(READERS, "postgres-reader")
         self._branches: WeakValueDictionary[bytes, _Gate] = WeakValueDictionary()
         self._tenants: dict[Owner, str] = {NO_OWNER: ""}
         self._closed = False
 
     async def write(self, work: Callable[[PostgresConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a change; when this returns it is durable."""
-        return await asyncio.wrap_future(self.writing(work, self._acting()))
+        return await self._awaited(self._writers, self._write, work)
 
     async def read(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run a read against one snapshot."""
-        return await asyncio.wrap_future(self.reading(work, self._acting()))
+        return await self._awaited(self._readers, self._read, work)
 
     look = read
 
     def writing(self, work: Callable[[PostgresConnection], T], owner: Owner | None = None) -> Future[T]:
         """``write`` for callers without an event loop; with ``owner``, as the serving role for that owner."""
-        return self._submit(self._writers, self._write, work, owner)
+        done: Future[T] = Future()
+        self._submit(self._writers, self._write, work, owner, done)
+        return done
 
     def reading(self, work: Callable[[PostgresConnection], T], owner: Owner | None = None) -> Future[T]:
         """``read`` for callers without an event loop; with ``owner``, as the serving role for that owner."""
-        return self._submit(self._readers, self._read, work, owner)
+        done: Future[T] = Future()
+        self._submit(self._readers, self._read, work, owner, done)
+        return done
 
     async def sweep(self, steps: int) -> bool:
         """Do nothing: PostgreSQL's vacuum removes deleted rows from its files."""
@@ -152,28 +159,25 @@ class PostgresDatabase:
         """Finish what was asked for, then close the connections. Closing twice does nothing."""
         self._closed = True
         self.silence.close()
-        self._writers.shutdown()
-        self._readers.shutdown()
+        self._writers.close()
+        self._readers.close()
         while self._connections:
             self._connections.pop().close()
 
     def _acting(self) -> Owner | None:
         return None if self._serving is None else acting_owner()
 
-    def _submit(
-        self,
-        pool: ThreadPoolExecutor,
-        run: Callable[[_Work[T], Owner | None, Future[T]], None],
-        work: _Work[T],
-        owner: Owner | None,
-    ) -> Future[T]:
+    async def _awaited(self, pool: ThreadPool, run: _Run[T], work: _Work[T]) -> T:
+        done = LoopFuture[T]()
+        self._submit(pool, run, work, self._acting(), done)
+        return await done.result
+
+    def _submit(self, pool: ThreadPool, run: _Run[T], work: _Work[T], owner: Owner | None, done: _Done[T]) -> None:
         if self._closed:
             raise LedgerClosed("The ledger is closed.")
-        done: Future[T] = Future()
-        pool.submit(run, work, owner, done)
-        return done
+        pool.submit(lambda: run(work, owner, done))
 
-    def _write(self, work: _Work[T], owner: Owner | None, done: Future[T]) -> None:
+    def _write(self, work: _Work[T], owner: Owner | None, done: _Done[T]) -> None:
         if not done.set_running_or_notify_cancel():
             return
         with _Turnstile(self._branches) as turnstile:
@@ -187,7 +191,7 @@ class PostgresDatabase:
                 self.refused = None
                 done.set_result(result)
 
-    def _read(self, work: _Work[T], owner: Owner | None, done: Future[T]) -> None:
+    def _read(self, work: _Work[T], owner: Owner | None, done: _Done[T]) -> None:
         if not done.set_running_or_notify_cancel():
             return
         try:
@@ -235,7 +239,10 @@ class PostgresDatabase:
                 named = PostgresConnection(pipeline, enter, serving=owner is not None)
                 result = work(named)
                 named.finish()
-                pipeline.commit()
+                if enter is None:
+                    pipeline.release()
+                else:
+                    pipeline.commit()
                 return result
             except BaseException as error:
                 self._undo(session.connection, pipeline)
@@ -270,7 +277,7 @@ class PostgresDatabase:
     def _session(self, role: _Role) -> PostgresSession:
         """Return this thread's connection for a role; one that was closed is replaced."""
         session: PostgresSession | None = getattr(self._mine, role, None)
-        if session is None or not session.is_usable:
+        if session is None or not session.is_usable():
             if session is not None:
                 session.connection.close()
                 self._connections.discard(session.connection)

@@ -41,7 +41,7 @@ class JournalRows:
 
         def work(connection: Connection) -> Collection[StepId]:
             asked = json.dumps([pack(each.step_id).hex() for each in written])
-            known = {unpack(step_id) for (step_id,) in connection.many("select_known_steps", (asked,))}
+            known = {unpack(step_id) for (step_id,) in connection.many("select_steps_written", (asked,))}
             rows = [
                 {
                     "step_id": pack(step_id),

@@ -9,14 +9,15 @@ a write runs in other words, ``serving.sql`` what the serving role does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Row, Values, VectorWrites
 from contextinfinity.storage.ledger.keyword_index import write_words
 from contextinfinity.storage.postgres import vector_writes
-from contextinfinity.storage.postgres.pipeline import Pipeline
+from contextinfinity.storage.postgres.pipeline import Pipeline, SentStatement, numbered
 
 _SYNTAX: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("%"), "%%"),
@@ -70,11 +71,11 @@ SERVING_READS, SERVING_WRITES = {**READS, **_SERVING}, {**WRITES, **_SERVING}
 """The same as the serving role runs them, under row-level security."""
 
 
-SERIALIZED: Mapping[str, Callable[[Any], bytes]] = {
-    "take_turn_seq": lambda values: values["branch_id"],
-    "select_head": lambda values: values[0],
+SERIALIZED: Mapping[str, int] = {
+    name: numbered(WRITES[name])[1].index("branch_id") if b"%(" in WRITES[name] else 0
+    for name in ("take_turn_seq", "select_head")
 }
-"""Statements that set the order of turns or states on a branch: how to find the branch in their values."""
+"""Statements that set the order of turns or states on a branch: where the branch is among their values."""
 
 
 LOCK_BRANCH = b"SELECT pg_advisory_xact_lock(%s)"
@@ -92,7 +93,7 @@ class PostgresConnection:
     branch has to be locked. ``serving``: under row-level security.
     """
 
-    __slots__ = ("_enter", "_pipeline", "_queries", "unindexed")
+    __slots__ = ("_ahead", "_enter", "_pipeline", "_queries", "unindexed")
 
     vectors: VectorWrites = vector_writes
 
@@ -103,21 +104,19 @@ class PostgresConnection:
         self._enter = enter
         reads, writes = (SERVING_READS, SERVING_WRITES) if serving else (READS, WRITES)
         self._queries = reads if enter is None else writes
+        self._ahead: dict[tuple[Any, ...], deque[SentStatement]] = {}
         self.unindexed: dict[int, tuple[bytes, str, bool]] = {}
 
     def one(self, name: str, values: Values = ()) -> Row | None:
         """Run a statement to its end; return its first row, or None."""
-        if self._enter is not None and name in SERIALIZED:
-            branch_id = SERIALIZED[name](values)
-            if self._enter(branch_id):
-                self._pipeline.send(LOCK_BRANCH, (lock_key(branch_id),))
         rows = self.many(name, values)
         return rows[0] if rows else None
 
     def many(self, name: str, values: Values = ()) -> list[Row]:
         """Return all rows."""
-        self._pipeline.send(self._queries[name], values)
-        return self._pipeline.rows()
+        given = self._given(name, values)
+        announced = self._ahead.get((name, *given)) if self._ahead else None
+        return self._pipeline.rows(announced.popleft() if announced else self._send(name, given))
 
     def each(self, name: str, values: Values = ()) -> Iterator[Row]:
         """Iterate over the rows."""
@@ -125,21 +124,38 @@ class PostgresConnection:
 
     def execute(self, name: str, values: Values = ()) -> None:
         """Run a statement that returns no rows; its error is raised by a later statement or by the commit."""
-        self._pipeline.send(self._queries[name], values)
+        self._pipeline.send(self._queries[name], self._given(name, values))
 
     def execute_many(self, name: str, rows: Iterable[Values]) -> None:
         """Run a statement once for each of the value sets."""
         for values in rows:
-            self._pipeline.send(self._queries[name], values)
+            self.execute(name, values)
+
+    def prefetch(self, *asked: tuple[str, Values]) -> None:
+        """Send statements whose results are asked for later, so that one round trip brings all of them."""
+        for name, values in asked:
+            given = self._given(name, values)
+            self._ahead.setdefault((name, *given), deque()).append(self._send(name, given))
 
     def run(self, sql: str) -> list[Row]:
         """Run a statement that has no name and no values; return its rows."""
-        self._pipeline.send_once(sql.encode())
-        return self._pipeline.rows()
+        return self._pipeline.rows(self._pipeline.send_once(sql.encode()))
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, updated or deleted."""
         return self._pipeline.wait().command_tuples or 0
+
+    def _given(self, name: str, values: Values) -> Sequence[Any]:
+        """Return the values of a statement in the order of its placeholders."""
+        names = numbered(self._queries[name])[1]
+        return [values[each] for each in names] if names else values  # type: ignore[call-overload, return-value]
+
+    def _send(self, name: str, given: Sequence[Any]) -> SentStatement:
+        if self._enter is not None and name in SERIALIZED:
+            branch_id = given[SERIALIZED[name]]
+            if self._enter(branch_id):
+                self._pipeline.send(LOCK_BRANCH, (lock_key(branch_id),))
+        return self._pipeline.send(self._queries[name], given)
 
     def finish(self) -> None:
         """Write what waits for the end of the transaction."""

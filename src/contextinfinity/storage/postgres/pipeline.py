@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import NoneType
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
-from contextinfinity.storage.database import Row, Values
+from contextinfinity.storage.database import Row
 from contextinfinity.storage.postgres.connection import DatabaseUrl, connect, escape_text
 from contextinfinity.storage.postgres.silence import ServerSilence
 
@@ -76,6 +77,10 @@ def parameter(value: Any) -> _Parameter:
     return _PARAMETERS[kind](value)
 
 
+SentStatement: TypeAlias = list[Any]
+"""A statement that was sent: empty, and then its result."""
+
+
 class PostgresSession:
     """The state of a connection: its prepared statements and row readers."""
 
@@ -87,10 +92,17 @@ class PostgresSession:
         self.waiting = select.poll()
         self.waiting.register(connection.fileno(), select.POLLIN)
         self.count = 0
+        self.unread: Pipeline | None = None
+        """The last transaction, if its end was not waited for."""
 
-    @property
     def is_usable(self) -> bool:
-        """Whether the server has not closed the connection while it was idle."""
+        """Finish the last transaction; return whether the server has not closed the connection."""
+        unread, self.unread = self.unread, None
+        try:
+            if unread is not None:
+                unread.finish()
+        except psycopg.Error:
+            return False
         return not self.connection.closed and not self.waiting.poll(0)
 
 
@@ -101,7 +113,8 @@ class Pipeline:
         self._session = session
         self._silence = silence
         self._server = session.connection.pgconn
-        self._pending = self._syncs = 0
+        self._syncs = 0
+        self._pending: deque[SentStatement] = deque()
         self._new: list[tuple[bytes, tuple[int, ...]]] = []
         self._last: Any = None
         self.is_committing = False
@@ -113,10 +126,9 @@ class Pipeline:
             if each.strip():
                 self.send_once(each)
 
-    def send(self, sql: bytes, values: Values = ()) -> None:
-        """Send a statement without waiting for its result."""
-        text, names = numbered(sql)
-        given = [values[name] for name in names] if names else values  # type: ignore[call-overload]
+    def send(self, sql: bytes, given: Sequence[Any] = ()) -> SentStatement:
+        """Send a statement with the values of its placeholders, without waiting for its result."""
+        text = numbered(sql)[0]
         data, types, formats = zip(*map(parameter, given), strict=True) if given else ((), (), ())
         prepared = self._session.prepared
         if prepared is None:
@@ -128,19 +140,25 @@ class Pipeline:
                 name = prepared[key] = b"s%d" % self._session.count
                 self._new.append(key)
                 self._server.send_prepare(name, text, types)
-                self._pending += 1
+                self._pending.append([])
             self._server.send_query_prepared(name, data, formats)
-        self._pending += 1
+        return self._sent()
 
-    def send_once(self, sql: bytes) -> None:
+    def send_once(self, sql: bytes) -> SentStatement:
         """Send a statement without values that is not worth preparing."""
         self._server.send_query_params(sql, ())
-        self._pending += 1
+        return self._sent()
 
-    def rows(self) -> list[Row]:
-        """Return the rows of the last statement that was sent."""
-        result = self.wait()
-        reader = self._session.reader
+    def _sent(self) -> SentStatement:
+        sent: SentStatement = []
+        self._pending.append(sent)
+        return sent
+
+    def rows(self, sent: SentStatement) -> list[Row]:
+        """Return the rows of a statement."""
+        if not sent:
+            self.wait()
+        result, reader = sent[0], self._session.reader
         reader.set_pgresult(result)
         return reader.load_rows(0, result.ntuples, tuple) if result.nfields else []
 
@@ -149,10 +167,7 @@ class Pipeline:
         if self._pending:
             self._server.send_flush_request()
             with self._silence:
-                self._flush()
-                while self._pending:
-                    self._last = self._result()
-                    self._pending -= 1
+                self._read_all()
         return self._last
 
     def commit(self) -> None:
@@ -161,10 +176,20 @@ class Pipeline:
         self.send_once(b"COMMIT")
         self._sync()
         with self._silence:
-            self._flush()
-            while self._pending:
-                self._result()
-                self._pending -= 1
+            self._read_all()
+        self._leave()
+
+    def release(self) -> None:
+        """End a transaction that only reads, without waiting; the connection's next one reads what is left."""
+        self.send_once(b"COMMIT")
+        self._sync()
+        self._flush()
+        self._session.unread = self
+
+    def finish(self) -> None:
+        """Read what ``release`` has left."""
+        with self._silence:
+            self._read_all()
         self._leave()
 
     def abandon(self) -> None:
@@ -189,6 +214,12 @@ class Pipeline:
                 if (found := self._next()) is not None and found.status == _SYNC:
                     self._syncs -= 1
         self._server.exit_pipeline_mode()
+
+    def _read_all(self) -> None:
+        self._flush()
+        while self._pending:
+            self._last = self._result()
+            self._pending.popleft().append(self._last)
 
     def _result(self) -> Any:
         """Return the result of the next statement; raise its error."""

@@ -34,11 +34,13 @@ def put_vectors(
 
 
 def _put(connection: Connection, session_id: bytes, space: Space, vectors: Sequence[tuple[int, bytes]]) -> None:
-    connection.one("lock_namespace", (space.key,))
-    added = 0
+    connection.execute("lock_namespace", (space.key,))
+    rows = []
     for chunk_key, body in vectors:
         check_vector(space.name, space.dim, body)
-        added += connection.one("insert_vector", (space.key, chunk_key, session_id, body)) is not None
+        rows.append((space.key, chunk_key, session_id, body))
+    connection.prefetch(*(("insert_vector", row) for row in rows))
+    added = sum(connection.one("insert_vector", row) is not None for row in rows)
     if added:
         connection.execute("count_placed", {"key": space.key, "change": added})
 

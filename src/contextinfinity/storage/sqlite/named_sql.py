@@ -53,6 +53,9 @@ class SqliteConnection:
         """Run a statement once for each of the value sets."""
         self.raw.executemany(QUERIES[name], rows)
 
+    def prefetch(self, *asked: tuple[str, Values]) -> None:
+        """Do nothing: each statement runs when it is asked for."""
+
     def finish(self) -> None:
         """Write pending index rows before the commit."""
         write_words(self)

@@ -1,6 +1,6 @@
 -- Journals of streams in progress.
 
--- name: select_known_steps
+-- name: select_steps_written
 -- Those of some steps, by their ids in hex, that are written.
 SELECT id FROM step WHERE id IN (SELECT unhex(value) FROM json_each(?))
 
