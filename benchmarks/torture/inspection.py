@@ -1,4 +1,4 @@
-"""What must hold in a ledger after recovery, looked up in the file itself and held against the account.
+"""What must hold in a ledger after recovery, looked up in the file itself and compared with the observations.
 
 What is promised of an answer that was cut off: a piece is shown only after it was handed to the system, so whatever
 any reader saw is kept, and what is kept is a beginning of what the model said. If the journal holds the model's
@@ -16,9 +16,9 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from benchmarks.torture.account import Account, Fault, Offence
+from benchmarks.torture.kill_points import slices
+from benchmarks.torture.observations import Fault, Observations, Violation
 from benchmarks.torture.script import FAILING, IMPORTED, ROUNDS, kind_of, pieces_of
-from benchmarks.torture.traps import slices
 from contextinfinity.domain.message import TextBlock, ToolCallItem, blocks_of
 from contextinfinity.domain.turn import PARAGRAPH
 from contextinfinity.storage.encryption import protection_of
@@ -124,29 +124,29 @@ def _kept(row: tuple[Any, ...]) -> Kept:
             wrong
             for items, (_, inputs, _) in zip(earlier, steps[1:], strict=True)
             for wrong in {call.call_id for call in items if isinstance(call, ToolCallItem)}
-            ^ {told.call_id for told in inputs}
+            ^ {given.call_id for given in inputs}
         ],
         open_steps=row[15],
         chunks=msgspec.json.decode(row[16]),
     )
 
 
-def violations(folder: Path, account: Account) -> Iterator[Offence]:
+def violations(folder: Path, observed: Observations) -> Iterator[Violation]:
     """Compare a ledger with what was acknowledged to its callers."""
     connection = connect(folder)
     try:
         turns = kept_turns(connection)
-        gone = set(account.deleting) - _threads(connection)
-        yield from _messages(turns, account, gone)
-        yield from _imports(connection, account)
-        yield from _deletions(connection, account, gone)
+        gone = set(observed.deleting) - _threads(connection)
+        yield from _messages(turns, observed, gone)
+        yield from _imports(connection, observed)
+        yield from _deletions(connection, observed, gone)
         for turn in turns:
-            yield from (Offence("broken", f"{turn}: {what}") for what in _phase(turn))
-            yield from _answer(turn, account, JournalFolder(folder / "streams"))
-        yield from _branches(connection, account)
-        yield from (Offence("doubled", what) for (what,) in connection.execute(DOUBLED))
-        yield from (Offence("broken", what) for (what,) in connection.execute(CHAIN))
-        yield from (Offence("broken", f"left over: {what}") for (what,) in connection.execute(LEFT_OVER))
+            yield from (Violation("broken", f"{turn}: {what}") for what in _phase(turn))
+            yield from _answer(turn, observed, JournalFolder(folder / "streams"))
+        yield from _branches(connection, observed)
+        yield from (Violation("doubled", what) for (what,) in connection.execute(DOUBLED))
+        yield from (Violation("broken", what) for (what,) in connection.execute(CHAIN))
+        yield from (Violation("broken", f"left over: {what}") for (what,) in connection.execute(LEFT_OVER))
     finally:
         connection.close()
 
@@ -155,31 +155,31 @@ def _threads(connection: apsw.Connection) -> set[str]:
     return {uuid for (uuid,) in connection.execute("SELECT uuid FROM session")}
 
 
-def _imports(connection: apsw.Connection, account: Account) -> Iterator[Offence]:
+def _imports(connection: apsw.Connection, observed: Observations) -> Iterator[Violation]:
     """Every message of a file that was imported to its end is there once, in its order."""
     said = "SELECT text FROM message WHERE text GLOB ? ORDER BY key"
-    for path, texts in account.imports.items():
+    for path, texts in observed.imports.items():
         name = texts[0].rpartition(" ")[0]
         there = [text for (text,) in connection.execute(said, (f"{name} *",))]
         if sorted(there) != sorted(texts):
             fault: Fault = "doubled" if len(there) > len(set(there)) else "lost"
-            yield Offence(fault, f"{path}: {len(there)} of {len(texts)} messages, {len(set(there))} different ones")
+            yield Violation(fault, f"{path}: {len(there)} of {len(texts)} messages, {len(set(there))} different ones")
         elif there != list(texts):
-            yield Offence("broken", f"{path}: its messages are not in their order")
+            yield Violation("broken", f"{path}: its messages are not in their order")
 
 
-def _deletions(connection: apsw.Connection, account: Account, gone: set[str]) -> Iterator[Offence]:
+def _deletions(connection: apsw.Connection, observed: Observations, gone: set[str]) -> Iterator[Violation]:
     """A deletion that was acknowledged is done, and none is left half done."""
-    for thread in account.deleted - gone:
-        yield Offence("broken", f"thread {thread} is there, and its deletion was acknowledged")
+    for thread in observed.deleted - gone:
+        yield Violation("broken", f"thread {thread} is there, and its deletion was acknowledged")
     for (thread,) in connection.execute("SELECT s.uuid FROM deletion d JOIN session s ON s.id = d.session_id"):
-        yield Offence("broken", f"the deletion of thread {thread} is left half done")
+        yield Violation("broken", f"the deletion of thread {thread} is left half done")
 
 
-def remains(folder: Path, account: Account) -> Iterator[Offence]:
+def remains(folder: Path, observed: Observations) -> Iterator[Violation]:
     """Look through the bytes of all files for what was deleted; those looked for before are left out."""
     connection = connect(folder)
-    gone = {thread: marker for thread, marker in account.deleting.items() if thread not in account.seen}
+    gone = {thread: marker for thread, marker in observed.deleting.items() if thread not in observed.checked}
     for thread in _threads(connection):
         gone.pop(thread, None)
     connection.close()
@@ -187,42 +187,42 @@ def remains(folder: Path, account: Account) -> Iterator[Offence]:
         content = path.read_bytes() if path.is_file() else b""
         for thread, marker in gone.items():
             if marker.encode() in content:
-                yield Offence("broken", f"{path.name} holds text of thread {thread}, which is deleted")
+                yield Violation("broken", f"{path.name} holds text of thread {thread}, which is deleted")
 
 
-def readable(folder: Path, account: Account) -> Iterator[Offence]:
+def readable(folder: Path, observed: Observations) -> Iterator[Violation]:
     """Look through the bytes of all files of an encrypted data_dir for what was said last."""
     if not protection_of(folder / "ledger.db").is_on:
         return
-    said = [told.text.encode() for told in list(account.accepted.values())[-20:]]
+    said = [turn.text.encode() for turn in list(observed.accepted.values())[-20:]]
     for path in folder.rglob("*"):
         content = path.read_bytes() if path.is_file() else b""
         if any(text in content for text in said):
-            yield Offence("broken", f"{path.name} is readable, and the data_dir is encrypted")
+            yield Violation("broken", f"{path.name} is readable, and the data_dir is encrypted")
 
 
-def _messages(turns: list[Kept], account: Account, gone: set[str]) -> Iterator[Offence]:
+def _messages(turns: list[Kept], observed: Observations, gone: set[str]) -> Iterator[Violation]:
     """Every acknowledged message is there once, verbatim, in its place, and there is no other."""
     there = {turn.turn_id: turn for turn in turns}
     for text, count in Counter(turn.text for turn in turns).items():
         if count > 1:
-            yield Offence("doubled", f"{count} times: {text!r}")
-        if text not in account.sent:
-            yield Offence("broken", f"nobody said {text!r}")
+            yield Violation("doubled", f"{count} times: {text!r}")
+        if text not in observed.sent:
+            yield Violation("broken", f"nobody said {text!r}")
     last: dict[tuple[str, str], int] = {}
-    for told in account.accepted.values():
-        if told.thread_id in gone:
+    for accepted in observed.accepted.values():
+        if accepted.thread_id in gone:
             continue
-        turn = there.get(told.turn_id)
+        turn = there.get(accepted.turn_id)
         if turn is None:
-            yield Offence("lost", f"turn {told.turn_seq} of {told.branch_id}: {told.text!r}")
+            yield Violation("lost", f"turn {accepted.turn_seq} of {accepted.branch_id}: {accepted.text!r}")
             continue
-        place = turn.turn_seq if told.turn_seq is None else told.turn_seq
-        if (turn.branch_id, turn.turn_seq, turn.text) != (told.branch_id, place, told.text):
-            yield Offence("broken", f"{turn} was acknowledged as {told}")
-        line = told.branch_id, account.told_by.get(told.turn_id, "")
+        place = turn.turn_seq if accepted.turn_seq is None else accepted.turn_seq
+        if (turn.branch_id, turn.turn_seq, turn.text) != (accepted.branch_id, place, accepted.text):
+            yield Violation("broken", f"{turn} was acknowledged as {accepted}")
+        line = accepted.branch_id, observed.acknowledged_by.get(accepted.turn_id, "")
         if place <= last.get(line, 0):
-            yield Offence("broken", f"{turn} was acknowledged after turn {last[line]}")
+            yield Violation("broken", f"{turn} was acknowledged after turn {last[line]}")
         last[line] = place
 
 
@@ -244,29 +244,29 @@ def _phase(turn: Kept) -> Iterator[str]:
         yield f"its {len(turn.chunks)} chunks are not the {len(wanted)} that were made"
 
 
-def _answer(turn: Kept, account: Account, journals: JournalFolder) -> Iterator[Offence]:
+def _answer(turn: Kept, observed: Observations, journals: JournalFolder) -> Iterator[Violation]:
     """What was shown is kept; what is kept was said; what is whole is called whole and nothing else."""
-    pieces, shown = pieces_of(turn.text), account.shown.get(turn.turn_id, "")
+    pieces, shown = pieces_of(turn.text), observed.shown.get(turn.turn_id, "")
     if not turn.answer.startswith(shown):
-        yield Offence("lost", f"{turn}: {shown!r} was shown, {turn.answer!r} is kept")
+        yield Violation("lost", f"{turn}: {shown!r} was shown, {turn.answer!r} is kept")
     if turn.answer not in {"".join(pieces[:count]) for count in range(len(pieces) + 1)}:
-        yield Offence("broken", f"{turn}: {turn.answer!r} was never said")
-    ended = account.ended.get(turn.turn_id)
+        yield Violation("broken", f"{turn}: {turn.answer!r} was never said")
+    ended = observed.ended.get(turn.turn_id)
     if ended is not None and (ended.outcome, ended.text) != (turn.outcome, turn.answer):
-        yield Offence("broken", f"{turn}: its end was told as {ended.outcome}, {ended.text!r}")
-    if (what := _wrong_outcome(turn, account)) is not None:
-        yield Offence("broken", f"{turn}: {what}")
+        yield Violation("broken", f"{turn}: its end was reported as {ended.outcome}, {ended.text!r}")
+    if (what := _wrong_outcome(turn, observed)) is not None:
+        yield Violation("broken", f"{turn}: {what}")
     entries = [entry for step in turn.steps for entry in journals.read(step)]
     texts = [entry.payload for entry in entries if entry.event_type == "text"]
     said = "".join(PARAGRAPH + one["text"] if one.get("new_paragraph") else one["text"] for one in texts)
     if said != turn.answer:
-        yield Offence("lost", f"{turn}: the journals hold {said!r}, the answer is {turn.answer!r}")
-    told = [entry.event_type for entry in (journals.read(turn.steps[-1]) if turn.steps else ())]
-    if "finished" in told and "call" not in told and turn.phase != "Done":
-        yield Offence("lost", f"{turn}: the journal holds the last word")
+        yield Violation("lost", f"{turn}: the journals hold {said!r}, the answer is {turn.answer!r}")
+    journaled = [entry.event_type for entry in (journals.read(turn.steps[-1]) if turn.steps else ())]
+    if "finished" in journaled and "call" not in journaled and turn.phase != "Done":
+        yield Violation("lost", f"{turn}: the journal holds the last word")
 
 
-def _wrong_outcome(turn: Kept, account: Account) -> str | None:
+def _wrong_outcome(turn: Kept, observed: Observations) -> str | None:
     """Return what is wrong with the recorded end of a turn."""
     kind, whole = kind_of(turn.text), turn.answer == "".join(pieces_of(turn.text))
     match turn.outcome:
@@ -283,28 +283,28 @@ def _wrong_outcome(turn: Kept, account: Account) -> str | None:
             if turn.answer:
                 return "it has an answer and says it has none"
         case "cancelled":
-            if turn.turn_id not in account.stopping:
+            if turn.turn_id not in observed.stopping:
                 return "nobody stopped it"
         case _:
             return "that is no end"
     return None
 
 
-def _branches(connection: apsw.Connection, account: Account) -> Iterator[Offence]:
+def _branches(connection: apsw.Connection, observed: Observations) -> Iterator[Violation]:
     """Forks and pins that were acknowledged are there."""
     forks = _pairs(connection, "SELECT uuid, fork_seq FROM branch")
-    for fork in account.forks:
+    for fork in observed.forks:
         if forks.get(fork.branch_id) != fork.fork_seq:
-            yield Offence("lost", f"{fork}")
+            yield Violation("lost", f"{fork}")
     heads = _pairs(
         connection,
         "SELECT b.uuid, t.body FROM branch b JOIN state s ON s.id = b.head_state JOIN text t ON t.key = s.pins",
     )
     states = _pairs(connection, "SELECT uuid, state_seq FROM state")
-    for pin in account.pins:
+    for pin in observed.pins:
         facts = msgspec.json.decode(heads.get(pin.branch_id, "[]"), type=list[str])
         if facts.count(pin.fact) != 1 or states.get(pin.state_id) != pin.state_seq:
-            yield Offence("doubled" if facts.count(pin.fact) > 1 else "lost", f"{pin}")
+            yield Violation("doubled" if facts.count(pin.fact) > 1 else "lost", f"{pin}")
 
 
 def _pairs(connection: apsw.Connection, question: str) -> dict[Any, Any]:

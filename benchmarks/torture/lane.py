@@ -1,7 +1,7 @@
 """A lane runs one generation after the other, each in a fresh data_dir; lanes run beside each other.
 
 Three generations of four live in memory, where a machine has such a place: a killed process loses nothing that it
-gave to the system, so the disk is not what is tested, and there are more trials in an hour. The fourth lives on the
+gave to the system, so the disk is not what is tested, and there are more trials in an hour. The fourth is on the
 disk, where commits are slow and other moments are hit.
 """
 
@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from benchmarks.torture.account import Account, Offence
+from benchmarks.torture.observations import Observations, Violation
 from benchmarks.torture.plans import Plan
-from benchmarks.torture.trial import Child, fork, run_trial, tidy
+from benchmarks.torture.trial import Child, fork, run_repair, run_trial
 from contextinfinity.storage.encryption.header import HEADER, create_header, new_data_key, write_header
 from contextinfinity.storage.encryption.key_sources import VARIABLE, KeySource
 
@@ -46,7 +46,7 @@ class Result(Struct, frozen=True, kw_only=True):
     number: int
     label: str
     killed: bool
-    violations: tuple[Offence, ...]
+    violations: tuple[Violation, ...]
     generation: int
     seconds: float
     fresh_process: bool = False
@@ -65,10 +65,10 @@ def run_lanes(job: Job, lanes: int, only: int | None = None) -> Iterator[Result]
     try:
         while children:
             for pipe in select.select(list(children), [], [])[0]:
-                told = os.read(pipe, 1 << 16)
-                *lines, rests[pipe] = (rests[pipe] + told).split(b"\n")
+                data = os.read(pipe, 1 << 16)
+                *lines, rests[pipe] = (rests[pipe] + data).split(b"\n")
                 yield from map(decoder.decode, lines)
-                if not told:
+                if not data:
                     os.close(pipe)
                     os.waitpid(children.pop(pipe).pid, 0)
     finally:
@@ -89,28 +89,28 @@ def run_generation(job: Job, generation: int) -> Iterator[Result]:
     """Run the trials of one data_dir; keep it if anything was wrong, and go no further with it."""
     plans = job.plans[generation * GENERATION : (generation + 1) * GENERATION]
     folder = Path(tempfile.mkdtemp(prefix=f"torture-{job.seed}-{generation}-", dir=_place(job, generation)))
-    account = Account()
+    observed = Observations()
     if job.encrypted:  # the data_dirs below it are, too
         source = KeySource(kind="environment", name=VARIABLE)
         write_header(folder / HEADER, create_header(new_data_key(), os.environ[VARIABLE], source))
     for plan in plans:
-        began, told = time.monotonic(), len(account.accepted)
-        killed = run_trial(plan, folder / "data", job.seed, account)
-        if plan is plans[-1] and not account.violations:
-            tidy(folder / "data", account)
+        began, before = time.monotonic(), len(observed.accepted)
+        killed = run_trial(plan, folder / "data", job.seed, observed)
+        if plan is plans[-1] and not observed.violations:
+            run_repair(folder / "data", observed)
         yield Result(
             number=plan.number,
             label=plan.label,
             killed=killed,
-            violations=tuple(account.violations),
+            violations=tuple(observed.violations),
             generation=generation,
             seconds=time.monotonic() - began,
             fresh_process=plan.fresh_process,
-            recovery_seconds=account.recovered[-1].seconds if account.recovered else 0.0,
-            acknowledged=len(account.accepted) - told,
-            kept=str(folder) if account.violations else None,
+            recovery_seconds=observed.recovered[-1].seconds if observed.recovered else 0.0,
+            acknowledged=len(observed.accepted) - before,
+            kept=str(folder) if observed.violations else None,
         )
-        if account.violations:
+        if observed.violations:
             return
     shutil.rmtree(folder)
 

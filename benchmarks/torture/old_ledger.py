@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from uuid import UUID
 
-from benchmarks.torture.account import Importing, Teller
+from benchmarks.torture.observations import Importing, Reporter
 from benchmarks.torture.script import import_lines
 from contextinfinity.storage.sqlite.connection import connect, create_private
 from contextinfinity.storage.sqlite.migrate import migrate, migrations
@@ -26,4 +26,4 @@ def make(folder: Path, name: str, seed: str, descriptor: int) -> None:
     for question, answer in zip(texts[::2], texts[1::2], strict=True):
         connection.execute(ROW, (session, question, answer))
     connection.close()
-    Teller(descriptor)(Importing(str(folder / "no file"), tuple(texts)))
+    Reporter(descriptor)(Importing(str(folder / "no file"), tuple(texts)))

@@ -1,6 +1,6 @@
 """Who is killed where: every boundary in turn, and as many random moments, in a seeded order.
 
-A boundary is a verb of the store or the journal; a life dies right before it is called or right after it returned.
+A boundary is a verb of the store or the journal; a process dies right before it is called or right after it returned.
 Between two boundaries it dies at a random moment, at a random SQL statement (most of them inside a transaction),
 or in the middle of a write to a journal. While it deletes, imports, replays a spool or migrates, it dies at a random
 operation: an SQL statement or the removal or renaming of a file.
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 Way: TypeAlias = Literal["moment", "opening", "boundary", "statement", "torn", "operation"]
 Work: TypeAlias = Literal["talk", "delete", "import", "replay", "migrate"]
-"""What a life does: talk, delete a conversation, import a file, leave a spool to be replayed, open an old ledger."""
+"""What a workload does: talk, delete a conversation, import a file, leave a spool, open an old ledger."""
 Side: TypeAlias = Literal["before", "after"]
 
 BOUNDARIES = (
@@ -41,7 +41,7 @@ BOUNDARIES = (
     "leave",
 )
 AWAY = ("land", "accept", "finalise")
-"""Boundaries of a life whose ledger goes away and comes back."""
+"""Boundaries of a process whose ledger is unavailable for a time."""
 SIDES: tuple[Side, ...] = ("before", "after")
 
 IN_RECOVERY = {
@@ -50,17 +50,17 @@ IN_RECOVERY = {
     "fail": "append text",
     "finalise": "end journal",
 }
-"""Boundaries of recovery itself, and after which boundary an earlier life has to die to lead there."""
+"""Boundaries of recovery itself, and after which boundary an earlier process has to die to lead there."""
 
 OFTEN = frozenset({"accept", "open_step", "append text", "finalise", "complete summarize_turn"})
-"""Boundaries a life passes many times: it dies at one of the first few."""
+"""Boundaries that a process passes many times: it dies at one of the first few."""
 
 
 class Kill(Struct, frozen=True, kw_only=True):
-    """How a life ends.
+    """How a process ends.
 
     ``nth`` counts calls, statements, writes or operations (statements and changes of files). ``seconds`` count from the
-    first thing it told, or for an opening from its start.
+    first event, or for an opening from its start.
     """
 
     way: Way
@@ -71,7 +71,7 @@ class Kill(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """One trial: what it is called in the report, and how its lives end, one after the other."""
+    """One trial: its name in the report, and how its processes end, one after the other."""
 
     number: int
     label: str
@@ -139,8 +139,8 @@ def _at_boundary_away(rng: random.Random, name: str, side: Side) -> _Named:
 
 def _away_moment(rng: random.Random) -> _Named:
     """Die at a random moment of outages and returns, one to three times in a row."""
-    lives = rng.choice((1, 1, 2, 3))
-    kills = tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.25)) for _ in range(lives))
+    workloads = rng.choice((1, 1, 2, 3))
+    kills = tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.25)) for _ in range(workloads))
     return _Named("random moment, away", kills, away=True)
 
 
@@ -169,8 +169,8 @@ def _varied(rng: random.Random, named: _Named) -> _Named:
 
 def _moment(rng: random.Random) -> _Named:
     """One to three crashes in a row before the check."""
-    lives = rng.choice((1, 1, 1, 2, 3))
-    return _Named("random moment", tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.08)) for _ in range(lives)))
+    workloads = rng.choice((1, 1, 1, 2, 3))
+    return _Named("random moment", tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.08)) for _ in range(workloads)))
 
 
 def _beside(rng: random.Random) -> _Named:

@@ -1,4 +1,4 @@
-"""What is said and what is answered: the answer follows from the message alone, so anyone can tell what is whole."""
+"""Messages and their answers: an answer is a function of its message, so every reader knows the complete text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One trial: lives and their ends, then the check. Also the plumbing: forks, pipes, kills.
+"""One trial: workloads and their ends, then the check. Also the plumbing: forks, pipes, kills.
 
 The process that forks here has no threads, no loop and no connection, or the child would get half of each.
 """
@@ -19,77 +19,85 @@ from typing import NamedTuple
 
 import msgspec
 
-from benchmarks.torture import check, life, old_ledger
-from benchmarks.torture.account import Account, Fact, Offence, Teller, facts_in, stacks_in, write_stacks_on_signal
-from benchmarks.torture.life import TOO_LONG, Life
+from benchmarks.torture import check, old_ledger, workload
+from benchmarks.torture.observations import (
+    Event,
+    Observations,
+    Reporter,
+    Violation,
+    events_in,
+    stacks_in,
+    write_stacks_on_signal,
+)
 from benchmarks.torture.plans import Kill, Plan
+from benchmarks.torture.workload import TOO_LONG, Workload
 
 STACKS_SECONDS = 2.0
 """How long a process that hangs may take to write its stacks."""
 
 
 class Child(NamedTuple):
-    """A process and the pipe it tells through."""
+    """A process and the pipe through which it reports."""
 
     pid: int
     pipe: int
 
 
 class End(NamedTuple):
-    """What came out of a process: what it told, and what was odd about its end."""
+    """The output of a process: its events, and what was unusual about its end."""
 
-    facts: list[Fact]
+    facts: list[Event]
     killed: bool
     odd: str | None
 
 
-def run_trial(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
-    """Live, die, and be looked over; tell whether the last life died as planned."""
+def run_trial(plan: Plan, folder: Path, seed: int, observed: Observations) -> bool:
+    """Run the workloads, kill them and check; return whether the last one died as planned."""
     if plan.work == "migrate":
-        return _run_migration(plan, folder.with_name(f"old-{plan.number}"), seed, account)
-    return _live_and_look(plan, folder, seed, account)
+        return _run_migration(plan, folder.with_name(f"old-{plan.number}"), seed, observed)
+    return _run_and_check(plan, folder, seed, observed)
 
 
-def _live_and_look(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
+def _run_and_check(plan: Plan, folder: Path, seed: int, observed: Observations) -> bool:
     killed = False
     for number, kill in enumerate(plan.kills):
         name = f"{plan.number}.{number}"
-        one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=kill, away=plan.away, work=plan.work)
-        child = start(one) if plan.fresh_process else fork(partial(life.run, one))
-        children: dict[str, tuple[Child, Kill | None]] = {f"life {name}": (child, kill)}
+        one = Workload(folder=str(folder), name=name, seed=f"{seed} {name}", kill=kill, away=plan.away, work=plan.work)
+        child = start(one) if plan.fresh_process else fork(partial(workload.run, one))
+        children: dict[str, tuple[Child, Kill | None]] = {f"workload {name}": (child, kill)}
         if plan.beside and number == len(plan.kills) - 1:
-            other = Life(folder=str(folder), name=f"{name}b", seed=f"{seed} {name}b")
-            children[f"life {name}b"] = fork(partial(life.run, other)), None
+            other = Workload(folder=str(folder), name=f"{name}b", seed=f"{seed} {name}b")
+            children[f"workload {name}b"] = fork(partial(workload.run, other)), None
         ends = until_ends(children)
-        killed = ends[f"life {name}"].killed
+        killed = ends[f"workload {name}"].killed
         for who, end in ends.items():
-            _take_in(end, account, who)
-    checker = fork(partial(check.run, folder, account, str(plan.number)))
-    _take_in(until_end(checker), account, "the check")
-    account.see()
+            _process_end(end, observed, who)
+    checker = fork(partial(check.run, folder, observed, str(plan.number)))
+    _process_end(until_end(checker), observed, "the check")
+    observed.mark_checked()
     return killed
 
 
-def _run_migration(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
+def _run_migration(plan: Plan, folder: Path, seed: int, observed: Observations) -> bool:
     """Make a ledger of an older release, and kill the process that migrates it."""
-    own = Account()
+    own = Observations()
     name = f"{plan.number}.0"
-    _take_in(until_end(fork(partial(old_ledger.make, folder, name, f"{seed} {name}"))), own, "making an old ledger")
-    killed = _live_and_look(plan, folder, seed, own)
-    account.violations += own.violations
-    account.recovered += own.recovered
+    _process_end(until_end(fork(partial(old_ledger.make, folder, name, f"{seed} {name}"))), own, "making an old ledger")
+    killed = _run_and_check(plan, folder, seed, own)
+    observed.violations += own.violations
+    observed.recovered += own.recovered
     if not own.violations:
         shutil.rmtree(folder)
     return killed
 
 
-def tidy(folder: Path, account: Account) -> None:
+def run_repair(folder: Path, observed: Observations) -> None:
     """Run the doctor's repair on what crashes left."""
-    _take_in(until_end(fork(partial(check.tidy, folder))), account, "the repair")
+    _process_end(until_end(fork(partial(check.run_repair, folder))), observed, "the repair")
 
 
 def fork(work: Callable[[int], None]) -> Child:
-    """Start a process that does some work and tells through a pipe."""
+    """Start a process that does some work and reports through a pipe."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:
@@ -102,21 +110,21 @@ def fork(work: Callable[[int], None]) -> Child:
         work(writing)
         code = 0
     except BaseException:
-        Teller(writing)(Offence("broken", traceback.format_exc()))
+        Reporter(writing)(Violation("broken", traceback.format_exc()))
     os._exit(code)
 
 
-def start(one: Life) -> Child:
-    """Start a life in a process of its own, from nothing."""
+def start(one: Workload) -> Child:
+    """Start a workload in a new process."""
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "benchmarks.torture.life", msgspec.json.encode(one).decode()]
+    command = [sys.executable, "-m", "benchmarks.torture.workload", msgspec.json.encode(one).decode()]
     pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)])
     os.close(writing)
     return Child(pid, reading)
 
 
 def until_end(child: Child) -> End:
-    """Take in what a process tells until it is gone."""
+    """Read the events of a process until it ends."""
     return until_ends({"": (child, None)})[""]
 
 
@@ -146,13 +154,13 @@ class Watched:
         os.kill(self.child.pid, signal.SIGKILL)
         self.planned, self.patience = None, time.monotonic() + 2 * TOO_LONG
 
-    def hear(self) -> bool:
+    def poll(self) -> bool:
         """Process what it reported; return whether more may come."""
-        told = os.read(self.child.pipe, 1 << 20)
-        self.data += told
-        if told and self.awaited is not None:  # the first it told: its moment is so long from now
+        data = os.read(self.child.pipe, 1 << 20)
+        self.data += data
+        if data and self.awaited is not None:  # the first event starts the clock
             self.planned, self.awaited = time.monotonic() + self.awaited, None
-        return bool(told)
+        return bool(data)
 
     def end(self) -> End:
         """Wait for its end, and say how it was."""
@@ -161,11 +169,11 @@ class Watched:
         odd = None if code in (0, -signal.SIGKILL) else f"it ended with {code}"
         if self.hung:
             odd = f"it hung\n{stacks_in(bytes(self.data))}"
-        return End(facts_in(bytes(self.data)), code == -signal.SIGKILL, odd)
+        return End(events_in(bytes(self.data)), code == -signal.SIGKILL, odd)
 
 
 def until_ends(children: Mapping[str, tuple[Child, Kill | None]]) -> dict[str, End]:
-    """Take in what processes tell until all are gone; kill each when its moment has come."""
+    """Read the events of processes until all have ended; kill each at its time."""
     watched = {child.pipe: Watched(child, kill) for child, kill in children.values()}
     ends: dict[int, End] = {}
     while watched:
@@ -175,14 +183,14 @@ def until_ends(children: Mapping[str, tuple[Child, Kill | None]]) -> dict[str, E
             if each.due <= time.monotonic():
                 each.kill()
         for pipe in ready:
-            if not watched[pipe].hear():
+            if not watched[pipe].poll():
                 ends[pipe] = watched.pop(pipe).end()
     return {who: ends[child.pipe] for who, (child, _) in children.items()}
 
 
-def _take_in(end: End, account: Account, who: str) -> bool:
-    for fact in end.facts:
-        account.add(fact, who)
+def _process_end(end: End, observed: Observations, who: str) -> bool:
+    for event in end.facts:
+        observed.add(event, who)
     if end.odd is not None:
-        account.add(Offence("broken", f"{who}: {end.odd}"))
+        observed.add(Violation("broken", f"{who}: {end.odd}"))
     return end.killed

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.torture.account import Accepted, Ended, Fact, Shown, Teller, facts_in
-from benchmarks.torture.life import engine_on, until_quiet
+from benchmarks.torture.observations import Accepted, Ended, Event, Reporter, Shown, events_in
 from benchmarks.torture.plans import Kill
+from benchmarks.torture.workload import engine_on, until_quiet
 from contextinfinity.domain.events import Delta, TurnDone
 from tests.doors.forked import Forked
 
@@ -36,30 +36,30 @@ def process(folder: Path, *texts: str, kill: Kill | None = None) -> Iterator[For
             running.kill()
 
 
-def died_at(folder: Path, kill: Kill, *texts: str) -> list[Fact]:
+def died_at(folder: Path, kill: Kill, *texts: str) -> list[Event]:
     """Let a process kill itself; return its output until then."""
     with process(folder, *texts, kill=kill) as running:
         told = running.communicate()[0]
         assert (running.returncode or 0) < 0, f"it was to die at {kill}"
-    return facts_in(told)
+    return events_in(told)
 
 
-def told_until(running: Forked, enough: Callable[[list[Fact]], bool]) -> list[Fact]:
+def told_until(running: Forked, enough: Callable[[list[Event]], bool]) -> list[Event]:
     """Read a process's output until a condition holds."""
-    facts: list[Fact] = []
+    facts: list[Event] = []
     while not enough(facts):
         line = running.output.readline()
         assert line, f"it ended too early, after {facts}"
-        facts += facts_in(line)
+        facts += events_in(line)
     return facts
 
 
-def rest_of(running: Forked) -> list[Fact]:
+def rest_of(running: Forked) -> list[Event]:
     """Read a process's output until it ends."""
-    return facts_in(running.communicate()[0])
+    return events_in(running.communicate()[0])
 
 
-def shown_in(facts: list[Fact]) -> str:
+def shown_in(facts: list[Event]) -> str:
     """Join what was shown of the last turn."""
     last = [fact.turn_id for fact in facts if isinstance(fact, Accepted)][-1]
     return "".join(fact.text for fact in facts if isinstance(fact, Shown) and fact.turn_id == last)
@@ -67,19 +67,19 @@ def shown_in(facts: list[Fact]) -> str:
 
 async def main(folder: Path, kill: Kill | None, texts: list[str]) -> None:
     """Run the process."""
-    tell = Teller(sys.stdout.fileno())
+    report = Reporter(sys.stdout.fileno())
     async with engine_on(folder, kill) as (engine, store):
         turns = []
         for text in texts:
             turn, _ = await engine.accept(THREAD, text)
-            tell(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq, text))
+            report(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq, text))
             turns.append(turn)
         for turn in turns:
             async for stamped in engine.watch(turn.id):
                 if isinstance(stamped.event, Delta):
-                    tell(Shown(turn.id, stamped.event.text))
+                    report(Shown(turn.id, stamped.event.text))
                 elif isinstance(stamped.event, TurnDone):
-                    tell(Ended(turn.id, stamped.event.turn.outcome, stamped.event.turn.text))
+                    report(Ended(turn.id, stamped.event.turn.outcome, stamped.event.turn.text))
         await until_quiet(store)
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.torture.account import Accepted, Ended, Fact, Shown
 from benchmarks.torture.inspection import connect, contents, kept_turns
-from benchmarks.torture.life import engine_on, until_quiet
+from benchmarks.torture.observations import Accepted, Ended, Event, Shown
 from benchmarks.torture.plans import Kill, Side
 from benchmarks.torture.script import pieces_of
+from benchmarks.torture.workload import engine_on, until_quiet
 from contextinfinity.domain.events import Delta, TurnDone, TurnFailed
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.state import State
@@ -50,10 +50,10 @@ def folder(quick_folder: Path) -> Path:
     return quick_folder / "data"
 
 
-def killed_while_streaming(folder: Path) -> list[Fact]:
+def killed_while_streaming(folder: Path) -> list[Event]:
     """Have one message answered, and kill the process when three pieces of the next answer were shown."""
 
-    def enough(facts: list[Fact]) -> bool:
+    def enough(facts: list[Event]) -> bool:
         asked = [fact.turn_id for fact in facts if isinstance(fact, Accepted)]
         return sum(isinstance(fact, Shown) and fact.turn_id == asked[-1] for fact in facts) >= 3 and len(asked) == 2
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.torture.life import engine_on, until_quiet
 from benchmarks.torture.plans import Kill, Side
+from benchmarks.torture.workload import engine_on, until_quiet
 from contextinfinity.domain.message import TextBlock, ToolResultBlock
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.prompt.render import INTERRUPTED, render_turn

@@ -19,11 +19,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from benchmarks.torture.account import Account, Fault, Forked, Pinned, Sending
 from benchmarks.torture.inspection import remains, violations
-from benchmarks.torture.life import Life, live
+from benchmarks.torture.observations import Fault, Forked, Observations, Pinned, Sending
 from benchmarks.torture.plans import labels, sample, schedule
 from benchmarks.torture.trial import Child, Watched
+from benchmarks.torture.workload import Workload, run_workload
 from tests.recovery.doomed import ROOT
 
 WORKS = {"while deleting", "while importing", "while replaying a spool", "while migrating"}
@@ -59,10 +59,10 @@ def test_every_kind_of_kill_has_its_turn_and_a_seed_gives_the_same_plans() -> No
 
 HANGING = """
 import asyncio
-from benchmarks.torture.account import Sending, Teller, write_stacks_on_signal
+from benchmarks.torture.observations import Sending, Reporter, write_stacks_on_signal
 
 async def wait_for_nobody():
-    Teller(1)(Sending("plain one"))
+    Reporter(1)(Sending("plain one"))
     await asyncio.Event().wait()
 
 write_stacks_on_signal(1)
@@ -74,10 +74,10 @@ def test_a_process_that_hangs_is_reported_with_the_stacks_of_its_threads_and_tas
     process = subprocess.Popen([sys.executable, "-c", HANGING], cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout is not None
     watched = Watched(Child(process.pid, os.dup(process.stdout.fileno())), None)
-    watched.hear()
+    watched.poll()
     watched.kill()
     while b"Stack for <Task" not in watched.data:
-        assert watched.hear(), "it was not killed before it wrote its stacks"
+        assert watched.poll(), "it was not killed before it wrote its stacks"
     watched.kill()
     end = watched.end()
     process.stdout.close()
@@ -95,18 +95,18 @@ DONE = "(SELECT id FROM turn WHERE phase = 'Done' AND outcome = 'completed' AND 
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Account]:
-    """A data_dir after a life that came to its own end, and what was acknowledged to it."""
-    folder, account = tmp_path_factory.mktemp("torture") / "data", Account()
-    asyncio.run(live(Life(folder=str(folder), name="one", seed="eight"), account.add))
-    return folder, account
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Observations]:
+    """A data_dir after a workload that ended by itself, and what was acknowledged to it."""
+    folder, observed = tmp_path_factory.mktemp("torture") / "data", Observations()
+    asyncio.run(run_workload(Workload(folder=str(folder), name="one", seed="eight"), observed.add))
+    return folder, observed
 
 
 @pytest.fixture
-def ledger_copy(told: tuple[Path, Account], tmp_path: Path) -> Iterator[tuple[Path, apsw.Connection]]:
+def ledger_copy(ended: tuple[Path, Observations], tmp_path: Path) -> Iterator[tuple[Path, apsw.Connection]]:
     """A copy of it whose guards are off."""
     folder = tmp_path / "data"
-    shutil.copytree(told[0], folder)
+    shutil.copytree(ended[0], folder)
     connection = apsw.Connection(str(folder / "ledger.db"))
     for kind, name in connection.execute("SELECT type, name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP {kind} {name}")
@@ -114,12 +114,12 @@ def ledger_copy(told: tuple[Path, Account], tmp_path: Path) -> Iterator[tuple[Pa
     connection.close()
 
 
-def test_a_ledger_that_is_well_has_no_offences(told: tuple[Path, Account]) -> None:
-    folder, account = told
-    assert list(violations(folder, account)) == []
-    assert account.pins
-    assert account.forks
-    assert len(account.ended) == len(account.accepted) > 5
+def test_a_ledger_that_is_well_has_no_violations(ended: tuple[Path, Observations]) -> None:
+    folder, observed = ended
+    assert list(violations(folder, observed)) == []
+    assert observed.pins
+    assert observed.forks
+    assert len(observed.ended) == len(observed.accepted) > 5
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_ledger_that_is_well_has_no_offences(told: tuple[Path, Account]) -> No
         ("broken", "nobody said", "UPDATE message SET text = text || '!' WHERE role = 'user'"),
         ("broken", "was acknowledged as", "UPDATE message SET text = text || '!' WHERE role = 'user'"),
         ("broken", "was never said", "UPDATE message SET text = text || '!' WHERE role = 'assistant'"),
-        ("broken", "its end was told as", f"UPDATE turn SET outcome = 'paused' WHERE id = {DONE}"),
+        ("broken", "its end was reported as", f"UPDATE turn SET outcome = 'paused' WHERE id = {DONE}"),
         ("broken", "nobody asked for that", f"UPDATE turn SET outcome = 'paused' WHERE id = {DONE}"),
         ("broken", "nobody stopped it", f"UPDATE turn SET outcome = 'cancelled' WHERE id = {DONE}"),
         ("broken", "as if it counted", f"UPDATE turn SET outcome = 'incomplete' WHERE id = {DONE}"),
@@ -158,31 +158,35 @@ def test_a_ledger_that_is_well_has_no_offences(told: tuple[Path, Account]) -> No
     ],
 )
 def test_the_check_sees(
-    fault: Fault, words: str, statement: str, told: tuple[Path, Account], ledger_copy: tuple[Path, apsw.Connection]
+    fault: Fault,
+    words: str,
+    statement: str,
+    ended: tuple[Path, Observations],
+    ledger_copy: tuple[Path, apsw.Connection],
 ) -> None:
     folder, connection = ledger_copy
     connection.execute(statement)
-    found = [offence.what for offence in violations(folder, told[1]) if offence.fault == fault]
+    found = [violation.what for violation in violations(folder, ended[1]) if violation.fault == fault]
     assert any(words in what for what in found), found
 
 
-def test_the_check_sees_a_pin_or_a_fork_nobody_kept(told: tuple[Path, Account]) -> None:
-    folder, account = told
-    more = Account(sent=account.sent, stopping=account.stopping, pins=[Pinned("b", "s", 1, "A fact.")])
+def test_the_check_sees_a_pin_or_a_fork_nobody_kept(ended: tuple[Path, Observations]) -> None:
+    folder, observed = ended
+    more = Observations(sent=observed.sent, stopping=observed.stopping, pins=[Pinned("b", "s", 1, "A fact.")])
     more.forks.append(Forked("b", 3))
-    assert [offence.fault for offence in violations(folder, more)] == ["lost", "lost"]
+    assert [violation.fault for violation in violations(folder, more)] == ["lost", "lost"]
 
 
-def test_the_check_sees_a_deletion_that_left_something(told: tuple[Path, Account]) -> None:
-    folder, account = told
-    half = Account(sent=account.sent, stopping=account.stopping, deleting={"gone": "plain one"})
-    found = [offence.what for offence in remains(folder, half)]
+def test_the_check_sees_a_deletion_that_left_something(ended: tuple[Path, Observations]) -> None:
+    folder, observed = ended
+    half = Observations(sent=observed.sent, stopping=observed.stopping, deleting={"gone": "plain one"})
+    found = [violation.what for violation in remains(folder, half)]
     assert any("which is deleted" in what for what in found), found
     connection = apsw.Connection(str(folder / "ledger.db"))
     there = connection.execute("SELECT uuid FROM session LIMIT 1").get
     connection.close()
-    kept = Account(sent=account.sent, stopping=account.stopping, deleting={there: "x"}, deleted={there})
-    assert any("was acknowledged" in offence.what for offence in violations(folder, kept))
+    kept = Observations(sent=observed.sent, stopping=observed.stopping, deleting={there: "x"}, deleted={there})
+    assert any("was acknowledged" in violation.what for violation in violations(folder, kept))
 
 
 @pytest.mark.parametrize(
@@ -194,15 +198,18 @@ def test_the_check_sees_a_deletion_that_left_something(told: tuple[Path, Account
     ],
 )
 def test_the_check_sees_an_import_that_is_not_as_its_file(
-    fault: Fault, texts: tuple[str, ...], told: tuple[Path, Account], ledger_copy: tuple[Path, apsw.Connection]
+    fault: Fault,
+    texts: tuple[str, ...],
+    ended: tuple[Path, Observations],
+    ledger_copy: tuple[Path, apsw.Connection],
 ) -> None:
     folder, connection = ledger_copy
     there = ("import a 0", "import a 0") if fault == "doubled" else ("import a 0", "import a 1")
     keys = [key for (key,) in connection.execute("SELECT key FROM message ORDER BY key LIMIT 2")]
     for key, text in zip(keys, there, strict=True):
         connection.execute("UPDATE message SET text = ?, blocks = NULL WHERE key = ?", (text, key))
-    told[1].imports["file"] = texts
+    ended[1].imports["file"] = texts
     try:
-        assert fault in {offence.fault for offence in violations(folder, told[1]) if "file" in offence.what}
+        assert fault in {violation.fault for violation in violations(folder, ended[1]) if "file" in violation.what}
     finally:
-        del told[1].imports["file"]
+        del ended[1].imports["file"]

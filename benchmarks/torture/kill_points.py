@@ -52,7 +52,7 @@ def die() -> NoReturn:
     raise AssertionError("not reached")
 
 
-class Trap:
+class KillPoint:
     """Counts what happens, and springs at its place."""
 
     def __init__(self, kill: Kill | None) -> None:
@@ -121,11 +121,11 @@ def _is_sealed_line(descriptor: int) -> bool:
 
 
 class Guarded:
-    """A noun of the store with a trap around its verbs."""
+    """A noun of the store with a kill point around its verbs."""
 
-    def __init__(self, noun: object, trap: Trap, types: dict[int, str]) -> None:
+    def __init__(self, noun: object, kill_point: KillPoint, types: dict[int, str]) -> None:
         self._noun = noun
-        self._trap = trap
+        self._trap = kill_point
         self._types = types
 
     def __getattr__(self, verb: str) -> Any:
@@ -203,23 +203,23 @@ def slices(texts: dict[str, str]) -> list[NewChunk]:
 
 
 class GuardedStore:
-    """``Store`` with a trap around every noun."""
+    """``Store`` with a kill point around every noun."""
 
-    def __init__(self, store: SqliteStore, trap: Trap) -> None:
+    def __init__(self, store: SqliteStore, kill_point: KillPoint) -> None:
         self._store = store
         types: dict[int, str] = {}
-        self.sessions = cast(Sessions, Guarded(store.sessions, trap, types))
-        self.branches = cast(Branches, Guarded(store.branches, trap, types))
-        self.turns = cast(Turns, Guarded(store.turns, trap, types))
-        self.states = cast(States, Guarded(store.states, trap, types))
+        self.sessions = cast(Sessions, Guarded(store.sessions, kill_point, types))
+        self.branches = cast(Branches, Guarded(store.branches, kill_point, types))
+        self.turns = cast(Turns, Guarded(store.turns, kill_point, types))
+        self.states = cast(States, Guarded(store.states, kill_point, types))
         self.chunks = store.chunks
         self.imports = store.imports
         self.index = store.index
         self.vectors = store.vectors
         self.contents = store.contents
-        self.jobs = cast(Jobs, Guarded(Slicing(store), trap, types))
-        self.workers = cast(Workers, Guarded(store.workers, trap, types))
-        self.replays = cast(ReplayStore, Guarded(store.replays, trap, types))
+        self.jobs = cast(Jobs, Guarded(Slicing(store), kill_point, types))
+        self.workers = cast(Workers, Guarded(store.workers, kill_point, types))
+        self.replays = cast(ReplayStore, Guarded(store.replays, kill_point, types))
         self.tokens = store.tokens
         self.prefix_hashes = store.prefix_hashes
         self.memories = store.memories
@@ -241,11 +241,11 @@ class GuardedStore:
 
 
 class GuardedJournals(JournalFolder):
-    """``JournalFolder`` with a trap around its journals."""
+    """``JournalFolder`` with a kill point around its journals."""
 
-    def __init__(self, folder: Path, trap: Trap) -> None:
+    def __init__(self, folder: Path, kill_point: KillPoint) -> None:
         super().__init__(folder)
-        self._trap = trap
+        self._trap = kill_point
 
     def open(self, step_id: StepId, provider: str) -> Journal:
         """Open a journal whose verbs are guarded."""
@@ -268,9 +268,9 @@ class GuardedJournals(JournalFolder):
         return journal
 
 
-def guarded(folder: Path, trap: Trap) -> tuple[Store, JournalFolder]:
-    """Open a data_dir with a trap in it."""
-    trap.arm()
-    store = GuardedStore(SqliteStore(folder / "ledger.db"), trap)
+def guarded(folder: Path, kill_point: KillPoint) -> tuple[Store, JournalFolder]:
+    """Open a data_dir with a kill point in it."""
+    kill_point.arm()
+    store = GuardedStore(SqliteStore(folder / "ledger.db"), kill_point)
     bounds = Bounds(patience=0.02, first_pause=0.005, longest_pause=0.02)
-    return StandbyStore(store, folder / "ledger.db-spool", bounds), GuardedJournals(folder / "streams", trap)
+    return StandbyStore(store, folder / "ledger.db-spool", bounds), GuardedJournals(folder / "streams", kill_point)

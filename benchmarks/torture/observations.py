@@ -1,7 +1,7 @@
-"""What was acknowledged to a life, as it reports it: one JSON line per fact, through a pipe.
+"""The events that a workload process reports: one JSON line each, through a pipe.
 
-A fact is written in the moment it is learned, so whatever arrives was learned before the process died. A line that
-was cut off was not acknowledged. ``Account`` gathers the facts of all lives of a data_dir.
+An event is written as soon as it happens, so what arrives happened before the process died. A line that
+was cut off was not acknowledged. ``Observations`` collects the events of all processes on a data_dir.
 
 A process that gets SIGUSR1 writes its stacks into the pipe as well, in lines that are not JSON.
 """
@@ -97,7 +97,7 @@ class Importing(Struct, frozen=True, tag=True):
     texts: tuple[str, ...]
 
 
-class Offence(Struct, frozen=True, tag=True):
+class Violation(Struct, frozen=True, tag=True):
     """The check found something that must not be."""
 
     fault: Fault
@@ -110,7 +110,7 @@ class Recovered(Struct, frozen=True, tag=True):
     seconds: float
 
 
-Fact: TypeAlias = (
+Event: TypeAlias = (
     Sending
     | Accepted
     | Shown
@@ -121,31 +121,31 @@ Fact: TypeAlias = (
     | Deleting
     | Deleted
     | Importing
-    | Offence
+    | Violation
     | Recovered
 )
 
-_FACT = b'{"'
-"""How the line of a fact begins."""
-_decoder: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
+_EVENT = b'{"'
+"""How the line of an event begins."""
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
-class Teller:
-    """The end of the pipe where facts go in."""
+class Reporter:
+    """The writing end of the pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._write = os.write  # a life may bend the one of the module
+        self._write = os.write  # a kill point may replace that of the module
 
-    def __call__(self, fact: Fact) -> None:
-        line = msgspec.json.encode(fact) + b"\n"
+    def __call__(self, event: Event) -> None:
+        line = msgspec.json.encode(event) + b"\n"
         while line:
             line = line[self._write(self._descriptor, line) :]
 
 
-def facts_in(data: bytes) -> list[Fact]:
+def events_in(data: bytes) -> list[Event]:
     """Read the whole lines."""
-    return [_decoder.decode(line) for line in data.split(b"\n")[:-1] if line.startswith(_FACT)]
+    return [_decoder.decode(line) for line in data.split(b"\n")[:-1] if line.startswith(_EVENT)]
 
 
 def write_stacks_on_signal(descriptor: int) -> None:
@@ -166,12 +166,12 @@ def write_stacks_on_signal(descriptor: int) -> None:
 
 def stacks_in(data: bytes) -> str:
     """Return what a process wrote of its stacks."""
-    return b"\n".join(line for line in data.split(b"\n") if not line.startswith(_FACT)).decode(errors="replace")
+    return b"\n".join(line for line in data.split(b"\n") if not line.startswith(_EVENT)).decode(errors="replace")
 
 
 @dataclass
-class Account:
-    """Everything that is known about a data_dir from outside."""
+class Observations:
+    """Everything that was reported about a data_dir."""
 
     sent: set[str] = field(default_factory=set)
     accepted: dict[str, Accepted] = field(default_factory=dict)
@@ -185,42 +185,42 @@ class Account:
     deleted: set[str] = field(default_factory=set)
     imports: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Files that were imported, and the messages in each."""
-    told_by: dict[str, str] = field(default_factory=dict)
+    acknowledged_by: dict[str, str] = field(default_factory=dict)
     """The process to which each accepted turn was acknowledged."""
-    violations: list[Offence] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
     recovered: list[Recovered] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    checked: set[str] = field(default_factory=set)
     """Turns that were looked over closely once; they are still looked for."""
 
-    def see(self) -> None:
+    def mark_checked(self) -> None:
         """Note that everything acknowledged so far has been checked."""
-        self.seen.update(self.accepted, self.deleting)
+        self.checked.update(self.accepted, self.deleting)
 
-    def add(self, fact: Fact, who: str = "") -> None:
-        """Note a fact, and which process told it."""
-        match fact:
+    def add(self, event: Event, who: str = "") -> None:
+        """Record an event, and the process that reported it."""
+        match event:
             case Sending():
-                self.sent.add(fact.text)
+                self.sent.add(event.text)
             case Accepted():
-                self.accepted[fact.turn_id] = fact
-                self.told_by[fact.turn_id] = who
+                self.accepted[event.turn_id] = event
+                self.acknowledged_by[event.turn_id] = who
             case Shown():
-                self.shown[fact.turn_id] = self.shown.get(fact.turn_id, "") + fact.text
+                self.shown[event.turn_id] = self.shown.get(event.turn_id, "") + event.text
             case Ended():
-                self.ended[fact.turn_id] = fact
+                self.ended[event.turn_id] = event
             case Stopping():
-                self.stopping.add(fact.turn_id)
+                self.stopping.add(event.turn_id)
             case Pinned():
-                self.pins.append(fact)
+                self.pins.append(event)
             case Forked():
-                self.forks.append(fact)
+                self.forks.append(event)
             case Deleting():
-                self.deleting[fact.thread_id] = fact.marker
+                self.deleting[event.thread_id] = event.marker
             case Deleted():
-                self.deleted.add(fact.thread_id)
+                self.deleted.add(event.thread_id)
             case Importing():
-                self.imports[fact.path] = fact.texts
-            case Offence():
-                self.violations.append(fact)
+                self.imports[event.path] = event.texts
+            case Violation():
+                self.violations.append(event)
             case Recovered():
-                self.recovered.append(fact)
+                self.recovered.append(event)
