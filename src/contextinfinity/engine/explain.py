@@ -131,11 +131,8 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
     with_tools = request_form["form"].get("abilities", {}).get("tools", True)
     sections = cut(sections, plan.shrunk) if plan.shrunk else sections
     prompt = lay_out(sections, with_tools=with_tools)
-    prompt = replace(
-        prompt,
-        messages=await with_pictures(store.contents, prompt.messages),
-        markers=tuple(request_form.get("markers", plan.markers)),
-    )
+    messages = await with_pictures(store.contents, prompt.messages)
+    prompt = replace(prompt, messages=messages, markers=tuple(request_form.get("markers", plan.markers)))
     request = ProviderRequest(
         model_id=step.model_id,
         prompt=prompt,
