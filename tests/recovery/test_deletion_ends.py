@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import apsw
@@ -127,6 +129,16 @@ async def test_a_journal_that_an_older_release_left_behind_goes_at_the_next_star
     for path, content in saved.items():
         path.write_bytes(content)
     assert await start(folder, (DOOMED,)) == [[]]
+
+
+@pytest.mark.req("SAFE-4", "SAFE-8")
+async def test_an_upload_that_a_killed_server_left_goes_when_it_is_a_day_old(folder: Path) -> None:
+    left = {folder / ".cix-import-old": 86_401, folder / "chat_history.old.md": 86_401, folder / ".cix-import-new": 0}
+    for path, age in left.items():
+        path.write_text("my secret", encoding="utf-8")
+        os.utime(path, (time.time() - age,) * 2)
+    async with engine_on(folder):
+        assert [path.name for path in left if path.exists()] == [".cix-import-new"]
 
 
 @pytest.mark.req("SAFE-8")

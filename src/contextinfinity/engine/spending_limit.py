@@ -1,7 +1,7 @@
 """Limit what models cost a user: each model call of a turn is refused once the day's or the month's limit is reached.
 
 The ledger adds up what ended calls cost. A running call is not cut off, so calls at the same time may exceed a limit by
-what they cost. Calls of models without prices are not counted, nor those for summaries, rewriting and memories.
+what they cost. Calls of models without prices are not counted, nor are summaries, rewriting, memories and embeddings.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Files outside the ledger that contain conversation text, and how deleted text is removed from them.
 
 ``copies_of`` lists them all: journals, journals that a repair set aside, lines typed at the prompt of ``cix chat``,
-refused spools, backups, and the history files of workspaces. ``clear`` is idempotent and stateless: the ledger knows
-what has to be removed, and keeps the intent row of a deletion until all copies are clear. A new kind of file that
-contains conversation text has to be added to that list.
+temporary files, refused spools, backups, and the history files of workspaces. ``clear`` is idempotent and stateless:
+the ledger knows what has to be removed, and keeps the intent row of a deletion until all copies are clear. A new kind of
+file that contains conversation text has to be added to that list.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ ELSEWHERE = "written_elsewhere"
 LOOK_SECONDS, BACKUP_SECONDS = 0.05, 10.0
 """Polling interval and longest wait of a deletion for a backup that another process is writing."""
 LEFT_SECONDS = 86_400.0
-"""Age from which an unfinished journal of an unknown step is removed; two ledgers may share a data_dir."""
+"""Age from which a temporary file, or an unfinished journal of an unknown step, is removed; two ledgers may share a
+data_dir."""
 
 
 _COMMAND = re.compile(r"\A/\w*")
@@ -121,6 +122,7 @@ def copies_of(data_dir: Path, ledger: Path, *others: Copy) -> Copies:
         Journals(data_dir / "streams", spools),
         Journals(backups, spools),
         TypedLines(data_dir / "chat_history"),
+        Scratch(data_dir),
         RefusedSpools(spools),
         *others,
         Backups(backups),
@@ -231,6 +233,23 @@ class TypedLines:
             return line.session not in (None, turn.session_id) or not words or words not in said
 
         await asyncio.to_thread(typed_lines.keep_only, self._file, is_kept)
+
+
+class Scratch:
+    """Uploads, and messages in an editor, that a killed process left behind."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
+        """Remove those that are old enough to belong to no process."""
+        for path in (*self._data_dir.glob(".cix-import-*"), *self._data_dir.glob("chat_history.*")):
+            with suppress(OSError):
+                if path.stat().st_mtime < time.time() - LEFT_SECONDS:
+                    path.unlink()
+
+    async def clear_turn(self, turn: Turn) -> None:
+        """Do nothing: what they hold is in no turn yet."""
 
 
 class RefusedSpools:
