@@ -2,8 +2,8 @@
 
 ``copies_of`` lists them all: journals, journals that a repair set aside, lines typed at the prompt of ``cix chat``,
 temporary files, refused spools, backups, and the history files of workspaces. ``clear`` is idempotent and stateless:
-the ledger knows what has to be removed, and keeps the intent row of a deletion until all copies are clear. A new kind of
-file that contains conversation text has to be added to that list.
+the ledger knows what has to be removed, and keeps the intent row of a deletion until all copies are clear. A new kind
+of file that contains conversation text has to be added to that list.
 """
 
 from __future__ import annotations
