@@ -47,7 +47,8 @@ def test_the_page_of_benchmarks_shows_all_of_them() -> None:
 
 def test_every_reason_for_a_missed_target_belongs_to_a_row() -> None:
     reasons = tomllib.loads((report.RESULTS / "missed.toml").read_text(encoding="utf-8"))
-    unknown = {key for name, rows in reasons.items() for key in {*rows} - {each.key for each in report.load(name)}}
+    known = {name: [each.key for each in report.load(name)] for name in reasons}
+    unknown = [key for name, rows in reasons.items() for key in rows if not any(k.startswith(key) for k in known[name])]
     assert not unknown, "results/missed.toml names rows that are not in results; rename or remove them"
 
 
@@ -57,7 +58,9 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
     for name, result in measured.items():
         (row,) = re.findall(rf"^\| {re.escape(name)} \| (\S+) \| (\S+) \|", readme, re.M)
         assert result == "append {} ms, load {} ms".format(*row)
-    shares = [round(each.values["prompt_percent"]) for each in report.load("recall") if "prompt_percent" in each.values]
+    recall = {each.key: each.values for each in report.load("recall")}
+    sets = [recall[f"evidence found within 1,000 tokens ({name}): search"] for name in ("LoCoMo", "BEAM", "REALTALK")]
+    shares = [round(each["prompt_percent"]) for each in sets]
     (said,) = re.findall(
         r"a prompt gets (\d+)% of .*?LoCoMo's .*?, (\d+)% of BEAM's .*? (\d+)% of REALTALK's", readme, re.S
     )
