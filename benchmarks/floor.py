@@ -41,6 +41,9 @@ _RETRIEVAL = "INSERT INTO retrieval (turn_id, chunk_id, session_id, similarity, 
 _STEP_END = """UPDATE step SET items = ?, outcome = ?, input_tokens = ?, output_tokens = ?, cached_tokens = ?, cost = ?,
   displayed_bytes = ?, durable_bytes = ?, ended_at = ? WHERE id = ?"""
 _RESPONSE = "INSERT INTO response (step_id, session_id, body) VALUES (?, ?, ?)"
+_DAY = 24 * 3600 * 1000
+_SPENDING = """INSERT INTO spending (org_id, user_id, day, dollars) VALUES ('', 'local', ?, ?)
+  ON CONFLICT (org_id, user_id, day) DO UPDATE SET dollars = spending.dollars + excluded.dollars"""
 _TURN_END = """UPDATE turn SET phase = 'ResponseFinalized', outcome = ?, answer = ?, updated_at = ?, input_tokens = ?,
   output_tokens = ?, cached_tokens = ?, cost = ? WHERE id = ?"""
 _TRAIL = "INSERT INTO trail (turn_id, session_id, asked, answered, alone) VALUES (?, ?, ?, ?, ?)"
@@ -153,6 +156,8 @@ class Floor:
             (_END, (place.branch_id, place.session_id, turn, place.turn_seq, *trail[1:])),
             _job("summarize_turn", place, turn, now),
         )
+        if end.usage.cost:
+            finalise += ((_SPENDING, (now // _DAY, end.usage.cost)),)
         if end.response is not None:
             body = zlib.compress(end.response, 6)
             finalise += ((_RESPONSE, (step_id, place.session_id, body)),)
