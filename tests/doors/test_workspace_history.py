@@ -13,6 +13,7 @@ from contextinfinity.client.local import LocalClient
 from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.settings import General, ModelSettings, Settings
 from contextinfinity.wiring import open_client
+from tests.doors.cix import Cix
 
 PICTURE = b"\x89PNG\r\n\x1a\n picture"
 
@@ -126,3 +127,85 @@ async def test_a_repository_that_cannot_be_written_can_be_talked_about(tmp_path:
         thread = (await there.ask("new", "first")).thread_id
         await there.ask(thread, "second")
         assert await questions(client, thread) == ["first", "second"]
+
+
+def texts(there: WorkspaceConversations, name: str = "") -> list[str]:
+    """The questions of a session as the file has them, and ``a`` for each answer."""
+    name = name or there.store.list_sessions()[0]["session_id"]
+    kept = HistoryStore(there.store.folder).get_session_messages(name)
+    return [one["content"] if one["role"] == "user" else "a" for one in kept]
+
+
+@pytest.mark.req("HISTORY-1", "HISTORY-6")
+@pytest.mark.parametrize(
+    "lost", ["the last newline", "a line in the middle", "the first line", "the last lines", "all"]
+)
+async def test_what_the_file_lost_is_written_again_at_its_place(tmp_path: Path, repo: Path, lost: str) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask("new", "first")).thread_id
+        for question in ("second", "third"):
+            await there.ask(thread, question)
+        file = there.store.folder / "history.jsonl"
+        lines = file.read_text().splitlines(keepends=True)
+        cut = {
+            "a line in the middle": [*lines[:2], *lines[3:]],
+            "the first line": lines[1:],
+            "the last lines": lines[:3],
+        }
+        file.write_text("".join(cut.get(lost, [])) if lost != "the last newline" else "".join(lines).rstrip("\n"))
+        again = client.open_workspace(repo)
+        await again.ask(thread, "fourth")
+        assert texts(again) == ["first", "a", "second", "a", "third", "a", "fourth", "a"]
+        before = file.read_bytes()
+        await client.open_workspace(repo).ask(thread, "fifth")
+        assert file.read_bytes().startswith(before), "nothing was repaired twice"
+
+
+@pytest.mark.req("HISTORY-6", "CLI-1")
+async def test_the_last_session_is_found_although_its_file_is_gone(tmp_path: Path, repo: Path) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        await there.ask("new", "an older one")
+        thread = (await there.ask("new", "first")).thread_id
+        (there.store.folder / "history.jsonl").unlink()
+        again = client.open_workspace(repo)
+        assert await again.last_session() == thread
+        await again.ask(await again.last_session(), "second")
+        assert texts(again) == ["first", "a", "second", "a"]
+        assert await client.open_workspace(tmp_path).last_session() == "new", "another folder has its own"
+
+
+@pytest.mark.req("HISTORY-4")
+async def test_messages_sent_at_once_are_written_turn_by_turn(tmp_path: Path, repo: Path) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask("new", "first")).thread_id
+        await asyncio.gather(*(there.ask(thread, str(number)) for number in range(5)))
+        assert (
+            texts(there)
+            == ["first", "a", *(text for asked in await questions(client, thread) for text in (asked, "a"))][2:]
+        )
+
+
+@pytest.mark.req("HISTORY-4", "HISTORY-6")
+def test_an_answer_that_a_kill_cut_reaches_the_file_before_the_next_one(cix: Cix, repo: Path) -> None:
+    cix.script({"pieces": ["one", " two"], "hang": True})
+    with cix.start("ask", "first", "--workspace", str(repo), piped=False) as asking:
+        asking.until("one two")
+    cix.echo()
+    assert cix.ask("second", "--workspace", str(repo), "--session", "last")["outcome"] == "completed"
+    (session,) = HistoryStore(repo / ".contextinfinity").list_sessions()
+    kept = HistoryStore(repo / ".contextinfinity").get_session_messages(session["session_id"])
+    assert [one["content"] for one in kept][:3] == ["first", "one two", "second"]
+    assert len(kept) == 4
+
+
+@pytest.mark.req("HISTORY-6", "CLI-1")
+def test_a_session_of_the_file_alone_is_continued_in_a_ledger_that_is_created_for_it(cix: Cix, repo: Path) -> None:
+    file = HistoryStore(repo / ".contextinfinity")
+    name = file.append_message(None, "user", "first")["session_id"]
+    file.append_message(name, "assistant", "the answer")
+    cix.folder.mkdir(exist_ok=True)
+    assert cix.ask("second", "--workspace", str(repo), "--session", "last")["turn_seq"] == 2
+    assert [question for question, _ in cix.said()] == ["first", "second"]

@@ -64,8 +64,9 @@ def ask(
     content = content_of(_with_standard_input(question), files)
     new = instructions_of(options, session, material.system, material.persona, model)
     model = new.model
-    prepare(options, model, creates=session == NEW)
-    with working(options, creates=session == NEW) as work:
+    creates = session == NEW or material.workspace is not None  # its last session may be in its history file alone
+    prepare(options, model, creates=creates)
+    with working(options, creates=creates) as work:
         thread, fields = question_target(work, options, material.workspace, session, branch, model)
         thread = new.begin(work, options, thread)
         fields["attach"] = tuple(material.attach or ())

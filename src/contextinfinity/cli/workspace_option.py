@@ -28,7 +28,6 @@ def question_target(
 
     if folder is None:
         return conversation_and_options(work, options, session, branch, model)
-    from contextinfinity.cli.chat.workspace_commands import last_session
     from contextinfinity.cli.output import print_notice
     from contextinfinity.client.local import LocalClient
 
@@ -42,5 +41,5 @@ def question_target(
     workspace = work.client.open_workspace(folder, model=model)
     workspace.warn = print_notice
     if session == "last":
-        return last_session(workspace), {"user_id": options.named_user, "model": model}
+        return work.do(workspace.last_session()), {"user_id": options.named_user, "model": model}
     return conversation_and_options(work, options, session, branch, model)

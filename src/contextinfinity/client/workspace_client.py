@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -21,14 +24,15 @@ from contextinfinity.client.local import LocalConversations
 from contextinfinity.domain.events import FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, say
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.event_stream import end_of
 from contextinfinity.engine.image_content import with_kept_pictures, with_pictures
 from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.errors import FileRefused, NotFound
-from contextinfinity.storage.workspace_registry import Registration, register
+from contextinfinity.storage.loop_thread import PATIENCE_SECONDS
+from contextinfinity.storage.workspace_registry import Registration, register, registrations
 from contextinfinity.text.image_size import media_type_of
 from contextinfinity.workspace.assembly import (
     TIER_READ,
@@ -39,10 +43,10 @@ from contextinfinity.workspace.assembly import (
     tier_text,
 )
 from contextinfinity.workspace.files import fenced, read_bytes
-from contextinfinity.workspace.history import exchanges_of, messages_of
+from contextinfinity.workspace.history import exchanges_of, messages_of, patiently
 from contextinfinity.workspace.history_encryption import encrypt_workspace
-from contextinfinity.workspace.history_file import ROLES, HistoryStore
-from contextinfinity.workspace.history_sync import difference, messages_of_session, record
+from contextinfinity.workspace.history_file import HistoryStore
+from contextinfinity.workspace.history_sync import complete, messages_of_session, record, said
 from contextinfinity.workspace.prompting import SYMBOL_CACHE, cache_target, history_folder
 from contextinfinity.workspace.repository import Workspace
 
@@ -85,6 +89,8 @@ class WorkspaceConversations(LocalConversations):
         self._covers: dict[str, int] = {}
         self._in_step: set[str] = set()
         """The sessions whose history file and ledger hold the same since this was opened."""
+        self._sending: Counter[str] = Counter()
+        """How many messages of a session are being answered here."""
 
     # --- files ---
 
@@ -122,24 +128,40 @@ class WorkspaceConversations(LocalConversations):
         session = await self.find_or_import(thread_id, how)
         thread_id = thread_id if session is None else session.id
         name = thread_id if session is None else session.external_id or session.id
+        self._sending[name] += 1
+        try:
+            async for stamped in self._answered(session, thread_id, name, self._with_images(content), deltas, how):
+                yield stamped
+        finally:
+            self._sending[name] -= 1
+
+    async def _answered(
+        self, session: Session | None, thread_id: str, name: str, message: Message, deltas: bool, how: SendFields
+    ) -> AsyncIterator[StampedEvent]:
+        """Send a message of a session, and write it and its answer to the history file."""
         turns = await self._turns(session, how, name)
-        message = self._with_images(content)
         async with self.changing:
             before = self.workspace.files.get_files()
             how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
             opened = self.workspace.files.get_files()
         if dropped := [path for path in before if path not in opened]:
             self.warn(f"No longer in the context: {', '.join(dropped)}. The file is gone or can no longer be read.")
+        is_written = False
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
-            if isinstance(stamped.event, TurnStarted):
-                register(self._data_dir, Registration(stamped.event.thread_id, self.store.folder, name))
+            event = stamped.event
+            if isinstance(event, TurnStarted):
+                register(self._data_dir, Registration(event.thread_id, self.store.folder, name))
+            elif not is_written:  # it is its turn: what was sent to the same thread before has been answered
+                is_written = True
                 record(self.store, [message], opened, name)
-            elif isinstance(stamped.event, TurnDone):
+            if isinstance(event, TurnDone):
                 self.workspace.answered()
                 if opened:
-                    await self._drop_unshown(stamped.event.turn.turn_id)
-                if answer := stamped.event.turn.text:
+                    await self._drop_unshown(event.turn.turn_id)
+                if answer := event.turn.text:
                     record(self.store, [say("assistant", answer)], (), name)
+                if name not in self._in_step:
+                    await self._turns(await self._engine.session(event.turn.thread_id), how, name)
             yield stamped
 
     async def _drop_unshown(self, turn_id: str) -> None:
@@ -161,6 +183,19 @@ class WorkspaceConversations(LocalConversations):
         images, self._images = tuple(self._images), []
         return Message(role="user", blocks=(*blocks, *images))
 
+    async def last_session(self) -> str:
+        """Return the session that was used last: of the history file, or of the ledger if the file is gone."""
+        session_id = await asyncio.to_thread(self.store.restore_session)
+        listed = await asyncio.to_thread(self.store.list_sessions)
+        if session_id and any(one["session_id"] == session_id for one in listed):
+            return session_id
+        found = []
+        for one in await asyncio.to_thread(registrations, self._data_dir):
+            if one.folder == self.store.folder:
+                with suppress(NotFound):
+                    found.append(await self._engine.session(one.session_id, self._acting))
+        return max(found, key=lambda session: session.updated_at).id if found else NEW
+
     async def find_or_import(self, thread_id: str, how: SendFields | None = None) -> Session | None:
         """Return the thread; one that only the history file contains is imported."""
         how = self._how(how or {})
@@ -179,7 +214,8 @@ class WorkspaceConversations(LocalConversations):
         """Append messages of the history file to the active branch of the ledger."""
         contents = self._engine.store.contents
         kept = [await with_kept_pictures(contents, message) for message in messages]
-        await self._engine.store.turns.record(session.active_branch, exchanges_of(kept))
+        record_all = partial(self._engine.store.turns.record, session.active_branch, exchanges_of(kept))
+        await patiently(record_all, PATIENCE_SECONDS)  # a turn that was just answered may have to be committed first
 
     async def _turns(self, session: Session | None, how: SendFields, name: str) -> Sequence[Turn]:
         """Return the turns that the next prompt contains verbatim; the first time, repair ledger and history file."""
@@ -193,27 +229,27 @@ class WorkspaceConversations(LocalConversations):
             self.workspace.forget_history()
         end = head.turn_seq if branch is None else branch.last_turn_seq
         turns = await read_back(store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
-        if name not in self._in_step:
+        if name not in self._in_step and self._sending[name] <= 1 and not any(one.phase in UNFINISHED for one in turns):
             self._in_step.add(name)
-            newer = await self._repair(session, turns, name)
+            newer = await self._repair(session, branch_id, end, name)
             if newer and branch_id == session.active_branch and turns and turns[-1].turn_seq == end:
                 await self._import(session, newer)
                 return await self._turns(session, how, name)
         return turns
 
-    async def _repair(self, session: Session, turns: Sequence[Turn], name: str) -> Sequence[Message]:
+    async def _repair(self, session: Session, branch_id: str, end: int, name: str) -> Sequence[Message]:
         """Add to the history file what only the ledger has; return what was said in the file after the ledger's end.
 
         A message of the file that is older than the last change of the ledger was deleted or rolled back there.
         """
-        stored = [message for turn in turns for message in messages_of(turn) if message.role in ROLES]
-        kept = messages_of_session(self.store, name)
-        if (missing := difference(stored, kept)) is not None:
-            record(self.store, await with_pictures(self._engine.store.contents, stored[missing:]), (), name)
-        elif (end := difference(kept, stored)) is not None:
-            newer = messages_of_session(self.store, name, after=session.updated_at)
-            return kept[end:] if len(newer) >= len(kept) - end else ()
-        return ()
+        store = self._engine.store
+        turns = await read_back(store.turns, branch_id, after=0, before=end + 1)
+        stored = said([message for turn in turns for message in messages_of(turn)])
+        place = await complete(self.store, name, stored, partial(with_pictures, store.contents))
+        if place is None:
+            return ()
+        newer = messages_of_session(self.store, name, after=session.updated_at, start=place)
+        return newer if newer == messages_of_session(self.store, name, start=place) else ()
 
     # --- the prompt ---
 

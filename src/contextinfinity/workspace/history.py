@@ -123,7 +123,7 @@ class WorkspaceHistory:
                 await self._store.turns.record(branch, exchanges_of(kept))
 
         async with self._changing:
-            await _patiently(write, patience)
+            await patiently(write, patience)
 
     async def extend(self, messages: Sequence[Message]) -> None:
         """Append any number of messages."""
@@ -284,7 +284,7 @@ def opens(turn: Turn) -> bool:
     return first.role == "user" and not any(isinstance(block, ToolResultBlock) for block in first.blocks)
 
 
-async def _patiently(write: Callable[[], Awaitable[T]], seconds: float) -> T:
+async def patiently(write: Callable[[], Awaitable[T]], seconds: float) -> T:
     """Retry a write for up to ``seconds`` while the engine answers a turn of the same branch."""
     clock = asyncio.get_running_loop().time
     end = clock() + seconds

@@ -20,11 +20,11 @@ import secrets
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -62,6 +62,8 @@ class HistoryMessage(Struct, kw_only=True, omit_defaults=True):
 
 
 _decode = msgspec.json.Decoder(HistoryMessage).decode
+Line: TypeAlias = tuple[bytes, HistoryMessage | None]
+"""A line of the file, and its message if it is one."""
 
 
 def new_message_id() -> str:
@@ -176,19 +178,39 @@ class HistoryStore:
         if unknown := details.keys() - {"files_modified", "edit_results"}:
             raise InvalidInput(f"A message has no field {min(unknown)!r}.", hint="See HistoryMessage.")
         with self._lock:
-            session_id = session_id or self.session_id or self.new_session()
-            message = HistoryMessage(
-                id=new_message_id(),
-                session_id=session_id,
-                timestamp=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-                role=role,
-                content=content.encode(errors="replace").decode(),
-                image_refs=[self._keep_image(image) for image in images] or UNSET,
-                files=UNSET if files is None else list(files),
-                **details,
-            )
+            fields = {"files": UNSET if files is None else list(files), **details}
+            moment = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+            message = self._message(session_id or self.session_id or self.new_session(), moment, role, content, images)
+            message = msgspec.structs.replace(message, **fields)
             self._write(msgspec.json.encode(message))
             return self._shown(message)
+
+    def insert_messages(self, before: str, messages: Iterable[tuple[str, str, Sequence[str]]]) -> None:
+        """Insert messages (role, content, images) that the file lost before the message with this id."""
+
+        def inserted(lines: list[Line]) -> list[Line]:
+            for place, (_, found) in enumerate(lines):
+                if found is not None and found.id == before:
+                    made = [self._message(found.session_id, found.timestamp, *message) for message in messages]
+                    protection = protection_of(self._path)
+                    new: list[Line] = [(protection.seal_line(msgspec.json.encode(one)), one) for one in made]
+                    return [*lines[:place], *new, *lines[place:]]
+            return lines
+
+        with self._lock:
+            _rewrite(self.folder, inserted)
+
+    def _message(
+        self, session_id: str, timestamp: str, role: str, content: str, images: Sequence[str]
+    ) -> HistoryMessage:
+        return HistoryMessage(
+            id=new_message_id(),
+            session_id=session_id,
+            timestamp=timestamp,
+            role=role,
+            content=content.encode(errors="replace").decode(),
+            image_refs=[self._keep_image(image) for image in images] or UNSET,
+        )
 
     def _write(self, line: bytes) -> None:
         self._make_folder()
@@ -324,27 +346,33 @@ class HistoryStore:
         if found.st_size == self._index.end:
             return
         file.seek(self._index.end)
-        whole, newline, _ = file.read().rpartition(b"\n")
-        self._index.end += len(whole) + len(newline)
-        protection = protection_of(self._path)
-        for line in whole.split(b"\n"):
-            if line.strip():
-                self._take_line(line, protection)
-
-    def _take_line(self, line: bytes, protection: Protection) -> None:
-        if (message := message_of(line, protection, self._path)) is not None:
-            self._index.add(message)
+        data, protection = file.read(), protection_of(self._path)
+        last = data.rpartition(b"\n")[2]
+        if last and not isinstance(_parsed(last, protection), HistoryMessage):  # it is being written, or torn
+            data = data[: -len(last)]
+        self._index.end += len(data)
+        for line in filter(bytes.strip, data.split(b"\n")):
+            if (message := message_of(line, protection, self._path)) is not None:
+                self._index.add(message)
 
 
 def message_of(line: bytes, protection: Protection, file: Path) -> HistoryMessage | None:
     """Return the message of a line; None, with a warning: it is none."""
+    message = _parsed(line, protection)
+    if isinstance(message, HistoryMessage):
+        return message
+    log.warning("a line of %s is skipped: %s", file, message)
+    return None
+
+
+def _parsed(line: bytes, protection: Protection) -> HistoryMessage | Exception:
+    """Return the message of a line, or why it is none."""
     try:
         message = _decode(protection.open_line(line))
         if message.role not in ROLES:
             raise ValueError(message.role)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        log.warning("a line of %s is skipped: %s", file, error)
-        return None
+        return error
     return message
 
 
@@ -359,6 +387,11 @@ def said_at(timestamp: str) -> datetime:
 
 def remove_messages(folder: Path, is_gone: Callable[[HistoryMessage], bool]) -> None:
     """Remove messages from the file of a folder, and images that no other message shows. Repeating it is harmless."""
+    _rewrite(folder, lambda lines: [one for one in lines if one[1] is None or not is_gone(one[1])])
+
+
+def _rewrite(folder: Path, change: Callable[[list[Line]], list[Line]]) -> None:
+    """Replace the file of a folder by its changed lines, and remove the images that none of them shows."""
     path = folder / FILE
     with locked(folder / LOCK):
         for unfinished in folder.glob(f"{FILE}.*.part"):  # its writer was killed
@@ -370,7 +403,7 @@ def remove_messages(folder: Path, is_gone: Callable[[HistoryMessage], bool]) -> 
             return
         protection = protection_of(path)
         read = [(line, message_of(line, protection, path)) for line in lines]
-        kept = [(line, message) for line, message in read if message is None or not is_gone(message)]
+        kept = change(read)
         if len(kept) == len(read):
             return
         for name in _image_names(read) - _image_names(kept):
@@ -385,7 +418,7 @@ def remove_messages(folder: Path, is_gone: Callable[[HistoryMessage], bool]) -> 
         sync_folder(folder)
 
 
-def _image_names(lines: Sequence[tuple[bytes, HistoryMessage | None]]) -> set[str]:
+def _image_names(lines: Sequence[Line]) -> set[str]:
     return {name for _, message in lines if message is not None for name in message.image_refs or ()}
 
 

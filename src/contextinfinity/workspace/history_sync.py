@@ -1,16 +1,20 @@
 """Keeps the portable history file and the ledger in step.
 
 A message is written to the ledger first, then to the file. Whatever stopped in between is repaired at the next start:
-the one that ends earlier gets what is missing. Where a context manager finds a different history in the file, the file
-was continued elsewhere, and its session is loaded; what the ledger holds stays there.
+the file gets what it lacks where it was said, and the ledger what was said in the file after its end. Where a context
+manager finds a different history in the file, the file was continued elsewhere, and its session is loaded; what the
+ledger holds stays there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from difflib import SequenceMatcher
+from itertools import takewhile
 from pathlib import Path
+from typing import TypeAlias
 
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock
 from contextinfinity.workspace.history import WorkspaceHistory
@@ -18,6 +22,8 @@ from contextinfinity.workspace.history_file import ROLES, HistoryStore, said_at
 
 log = logging.getLogger(__name__)
 
+WithImages: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
+"""Returns messages of the ledger with the bytes of their images."""
 NEWEST_TURNS = 100
 COMPARED = 20
 """How many messages have to be the same before two histories count as the same one."""
@@ -42,16 +48,46 @@ def record(
         log.warning("the history file %s is not written: %s", store.folder, error)
 
 
-def messages_of_session(store: HistoryStore, session_id: str, *, after: datetime | None = None) -> list[Message]:
+def messages_of_session(
+    store: HistoryStore, session_id: str, *, after: datetime | None = None, start: int = 0
+) -> list[Message]:
     """Return the messages of a session (``after``: only later ones) except questions without words and images."""
     messages = []
-    for one in store.get_session_messages(session_id):
+    for one in store.get_session_messages(session_id)[start:]:
         images = [_image(uri) for uri in one["images"]] if one["role"] == "user" else []
         is_said = one["content"].strip() or images or one["role"] == "assistant"
         if is_said and (after is None or said_at(one["timestamp"]) > after):
             text = [TextBlock(text=one["content"])] if one["content"] or not images else []
             messages.append(Message(role=one["role"], blocks=(*text, *images)))
     return messages
+
+
+async def complete(
+    store: HistoryStore, session_id: str, stored: Sequence[Message], with_images: WithImages
+) -> int | None:
+    """Add what only the ledger has to a session of the file, where it was said.
+
+    Return the place in ``get_session_messages`` from which on only the file has messages, if it goes on there.
+    """
+    kept = store.get_session_messages(session_id)
+    ours = [(one["role"], one["content"]) for one in kept]
+    theirs = [(message.role, message.rendered_text) for message in stored]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
+    changes = SequenceMatcher(None, ours[same:], theirs[same:], autojunk=False).get_opcodes()
+    for kind, _, place, first, last in changes:
+        if kind in ("insert", "replace"):
+            missing = await with_images(stored[same + first : same + last])
+            if same + place == len(kept):
+                record(store, missing, (), session_id)
+            else:
+                told = [(message.role, message.rendered_text, _images(message)) for message in missing]
+                store.insert_messages(kept[same + place]["id"], told)
+    return same + changes[-1][1] if changes and changes[-1][0] == "delete" else None
+
+
+def said(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages that the file repeats: those of the user and the assistant that say something."""
+    return [one for one in messages if one.role in ROLES and (one.rendered_text or _has_image(one))]
 
 
 async def repair(history: WorkspaceHistory, store: HistoryStore, data_dir: Path) -> tuple[Sequence[Message], bool]:
@@ -64,19 +100,23 @@ async def repair(history: WorkspaceHistory, store: HistoryStore, data_dir: Path)
 async def _repair(history: WorkspaceHistory, store: HistoryStore) -> tuple[Sequence[Message], bool]:
     session_id = store.restore_session()
     kept = messages_of_session(store, session_id) if session_id else []
-    stored = [message for message in await history.newest(NEWEST_TURNS) if message.role in ROLES]
+    stored = said(await history.newest(NEWEST_TURNS if kept else None))
     if not stored:
         return kept, False
-    if not kept:
-        stored = [message for message in await history.newest(None) if message.role in ROLES]
-    if (place := difference(stored, kept)) is not None:
-        record(store, await history.with_images(stored[place:]))
+    if difference(stored, kept) is not None or _is_part(kept, stored):
+        await complete(store, session_id or store.new_session(), stored, history.with_images)
     elif (place := difference(kept, stored)) is not None:
         return kept[place:], False
     else:
         log.info("the history file was continued elsewhere: its newest session is loaded")
         return kept, True
     return (), False
+
+
+def _is_part(kept: Sequence[Message], stored: Sequence[Message]) -> bool:
+    """Return whether all these messages are in the ledger, in their order."""
+    there = iter([(message.role, message.rendered_text) for message in stored])
+    return all((message.role, message.rendered_text) in there for message in kept)
 
 
 def difference(longer: Sequence[Message], shorter: Sequence[Message]) -> int | None:
@@ -90,6 +130,10 @@ def difference(longer: Sequence[Message], shorter: Sequence[Message]) -> int | N
         if there[end - count : end] == end_of_other[-count:]:
             return end
     return None
+
+
+def _has_image(message: Message) -> bool:
+    return any(isinstance(block, ImageBlock) for block in message.blocks)
 
 
 def _images(message: Message) -> list[str]:

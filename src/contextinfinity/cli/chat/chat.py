@@ -51,6 +51,7 @@ def chat(
     files = [*map(read_file, begins.file or ()), *map(read_image, begins.image or ())]
     new = instructions_of(options, session, begins.system, begins.persona, model)
     model = new.model
+    creates = session == NEW or begins.workspace is not None  # its last session may be in its history file alone
 
     def entered(work: EngineThread) -> tuple[str, SendFields]:
         thread, how = question_target(work, options, begins.workspace, session, branch, model)
@@ -59,7 +60,7 @@ def chat(
     if sys.stdin.isatty() and sys.stdout.isatty() and not options.as_json:
         from contextinfinity.cli.chat.keyboard import keyboard_held
 
-        with keyboard_held() as release, _opened(options, model, creates=session == NEW) as work:
+        with keyboard_held() as release, _opened(options, model, creates=creates) as work:
             from contextinfinity.cli.chat.chat_session import ChatSession
 
             try:
@@ -71,7 +72,7 @@ def chat(
         return
     from contextinfinity.cli.chat.piped_chat import PipedChat
 
-    with _opened(options, model, creates=session == NEW) as work:
+    with _opened(options, model, creates=creates) as work:
         lines = PipedChat(work, *entered(work), as_json=options.as_json, files=files)
         lines.run()
     if lines.failures:

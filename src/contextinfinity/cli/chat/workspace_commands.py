@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from contextinfinity.cli.answer_output import NEW
 from contextinfinity.cli.output import local_time, one_line, print_table
 from contextinfinity.errors import InvalidInput, NotFound
 
@@ -131,9 +130,3 @@ def session_ids(chat: ChatSession) -> Iterator[tuple[str, str]]:
     """Return the sessions of the repository, as completions."""
     for one in workspace_of(chat).store.list_sessions(LISTED):
         yield one["session_id"], f"{one['session_id']}  {one_line(one['preview'], 40)}"
-
-
-def last_session(there: WorkspaceConversations) -> str:
-    """Return the thread of the most recently used session, or of a new one."""
-    session_id = there.store.restore_session()
-    return session_id if session_id and there.store.get_session_messages(session_id) else NEW
