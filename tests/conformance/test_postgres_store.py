@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.memories import add_memory, owner_key, read_revision
+from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
 from contextinfinity.storage.postgres.database import PostgresDatabase
 from contextinfinity.storage.postgres.migrate import migrations
@@ -300,3 +302,21 @@ async def test_statements_that_were_announced_run_once_each_and_in_their_order(s
 
     first, second, third = await store.database.write(write)
     assert [second, third] == [first + 1, first + 2]  # type: ignore[operator]
+
+
+@pytest.mark.req("THREAD-10")
+async def test_turns_of_one_user_on_several_connections_do_not_wait_for_each_others_counters(
+    store: PostgresStore,
+) -> None:
+    session = await store.sessions.create(NewSession(owner=Owner(user_id="ada")))
+    together = threading.Barrier(2)
+    counts = {"token": "t", "messages": 1, "places": 1, "first": 1, "last": 1, "session_id": pack(session.id)}
+
+    def write(connection: Connection) -> None:
+        connection.execute("add_spending", {"session_id": pack(session.id), "day": 1, "dollars": 0.5})
+        connection.execute("count_scope", counts)
+        connection.one("select_places")  # waits until both have run
+        together.wait(20)
+
+    await asyncio.gather(*(asyncio.wrap_future(store.database.writing(write)) for _ in range(2)))
+    assert await store.turns.spending(session.owner, date(1970, 1, 1)) == {date(1970, 1, 2): 1.0}

@@ -41,6 +41,10 @@ _OPTIONS = (
     f"{{0}} lock_timeout = '{LOCK_SECONDS}s'"
 )
 
+_TAKE_SLOT = """SELECT set_config('contextinfinity.slot', (SELECT slot FROM generate_series(0, 4095) AS slot
+  WHERE pg_try_advisory_lock(hashtext('contextinfinity.slot'), slot) LIMIT 1)::text, false)"""
+"""The counters that this connection writes; the lock is held for as long as it is open."""
+
 RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
 """Two transactions met: the one that lost is run again and finds what the other wrote."""
 
@@ -100,7 +104,7 @@ def connect(address: DatabaseUrl) -> psycopg.Connection[Any]:
         tcp_user_timeout=10_000,
     )
     if not address.begin:
-        connection.execute(_OPTIONS.format("SET").encode(), prepare=False)
+        connection.execute(f"{_OPTIONS.format('SET')}; {_TAKE_SLOT}".encode(), prepare=False)
     connection.adapters.register_loader("text", _TextLoader)
     return connection
 

@@ -238,3 +238,13 @@ WHERE t.key = new.key AND t.kept_at < new.kept_at - 60000
 -- name: select_tenant
 -- The tenant of an owner.
 SELECT tenant_of(?, ?)::text
+
+-- name: add_spending
+-- What a step cost its user on a day, in the slot of the connection.
+INSERT INTO spending (org_id, user_id, day, dollars, slot)
+SELECT org_id, user_id, :day, :dollars, slot() FROM session WHERE id = :session_id
+ON CONFLICT (org_id, user_id, day, slot) DO UPDATE SET dollars = spending.dollars + excluded.dollars
+
+-- name: select_spending
+-- What a user spent from a day on.
+SELECT day, sum(dollars) FROM spending WHERE org_id = ? AND user_id = ? AND day >= ? GROUP BY day
