@@ -26,7 +26,7 @@ from contextinfinity.errors import NotFound
 from contextinfinity.prompt.prompt_sections import RenderCache
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.contents import Contents
-from contextinfinity.storage.ledger.turns import Turns
+from contextinfinity.storage.ledger.turns import FEW, Turns
 
 PAGE = 100
 """The number of turns that are read at a time."""
@@ -105,26 +105,25 @@ class TurnCache:
         """Return a branch's head and its turns between two turn numbers, oldest first, with their cached rendering.
 
         ``after`` defaults to the last turn that the head's summary covers. Older turns beyond ``room`` characters are
-        omitted, as in ``read_back``.
+        omitted.
         """
         kept = self._stretches.get(branch_id)
         kept = None if kept is None or kept.last >= before else kept
         known = None if kept is None else kept.known
         try:
-            tail = await self._turns.tail(branch_id, before=before, after=after, known=known, limit=PAGE)
+            tail = await self._turns.tail(branch_id, before=before, after=after, known=known)
         except NotFound:
             self._drop(branch_id)
             raise
         after = tail.state.covers_turn_seq if after is None else after
         kept = kept.later_than(after) if kept is not None and tail.extends else None
         begin = after if kept is None else kept.last
-        turns = await self._with_older(branch_id, list(tail.turns), begin, room)
-        if kept is not None and kept.characters + sum(map(length, turns)) >= room:
-            kept, turns = None, await read_back(self._turns, branch_id, after=after, before=before, room=room)
-        if kept is None and sum(map(length, turns)) >= room:
+        turns = [*(kept.turns if kept else ()), *await self._with_older(branch_id, tail.turns, begin, room)]
+        if sum(map(length, turns)) < room:
+            return tail.state, *self._keep(branch_id, after, turns, kept)
+        if kept is None:
             self._drop(branch_id)
-            return tail.state, turns, RenderCache()
-        return tail.state, *self._keep(branch_id, after, [*(kept.turns if kept else ()), *turns], kept)
+        return tail.state, newest_within(turns, room), RenderCache()
 
     def forget(self) -> None:
         """Empty the cache; call this after a deletion."""
@@ -137,9 +136,9 @@ class TurnCache:
             if time.monotonic() - stretch.used_at >= seconds:
                 self._drop(branch_id)
 
-    async def _with_older(self, branch_id: BranchId, turns: list[Turn], after: int, room: float) -> list[Turn]:
-        """Return the newest page of turns with the pages before it."""
-        if len(turns) < PAGE or turns[0].turn_seq - 1 <= after:
+    async def _with_older(self, branch_id: BranchId, turns: Sequence[Turn], after: int, room: float) -> Sequence[Turn]:
+        """Return the newest turns with the pages before them."""
+        if len(turns) < FEW or turns[0].turn_seq - 1 <= after:
             return turns
         room -= sum(map(length, turns))
         return [*await read_back(self._turns, branch_id, after=after, before=turns[0].turn_seq, room=room), *turns]
@@ -187,6 +186,17 @@ async def read_back(
         if before - 1 > after:
             room -= sum(map(length, page))
     return found
+
+
+def newest_within(turns: Sequence[Turn], room: float) -> list[Turn]:
+    """Return the newest turns, back to the one with which they exceed ``room`` characters."""
+    newest: list[Turn] = []
+    for turn in reversed(turns):
+        newest.append(turn)
+        room -= length(turn)
+        if room <= 0:
+            break
+    return newest[::-1]
 
 
 class AnsweredTurns:

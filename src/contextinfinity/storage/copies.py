@@ -24,9 +24,8 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import LedgerBusy, LedgerFailed
 from contextinfinity.storage import typed_lines
 from contextinfinity.storage.deletion_scan import DataFiles, FilesScan, scan_files
-from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.folders import is_locked, make_private, sync_folder
 from contextinfinity.storage.journal.entries import END
-from contextinfinity.storage.journal.folder import is_written
 from contextinfinity.storage.journal.journal_reader import open_lines
 from contextinfinity.storage.ledger.deletions import Deletions
 
@@ -198,7 +197,7 @@ class Journals:
 
     def _remove(self, paths: Sequence[Path]) -> None:
         for path in paths:
-            if not is_written(path):
+            if not is_locked(path):
                 path.unlink(missing_ok=True)
         sync_folder(self._folder)
 
@@ -320,10 +319,8 @@ class Backups:
 
 async def _until_made(partial: Path) -> None:
     """Wait until another process has finished its backup. Raises ``LedgerBusy`` on timeout."""
-    from contextinfinity.storage.sqlite.backup import is_being_made
-
     end = time.monotonic() + BACKUP_SECONDS
-    while is_being_made(partial):
+    while is_locked(partial):
         if time.monotonic() > end:
             raise LedgerBusy(f"The backup {partial} is being made; the deletion continues when it is done.")
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""Durable files and private folders: present after a power cut.
+"""Durable files and private folders: present after a power cut. Files that a process has locked.
 
 Syncing a file makes its content durable; syncing its folder makes its name durable.
 """
@@ -70,3 +70,20 @@ class NewNames:
             created = self._created
             sync_folder(self._folder)
             self._durable = max(self._durable, created)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process has locked a file, to write it. The check may briefly block one that opens it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False

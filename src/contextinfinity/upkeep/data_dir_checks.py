@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from contextinfinity.settings import Settings
-from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN, is_being_made, is_whole
+from contextinfinity.storage.folders import is_locked
+from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN, is_whole
 
 LEAST_FREE_BYTES = 2**30
 """Less free space than this, or than the size of the ledger, is reported as low."""
@@ -88,7 +89,7 @@ def damaged_backups(settings: Settings) -> list[Path]:
 
 def partial_backups(settings: Settings) -> list[Path]:
     """Return unfinished backups that no process is writing."""
-    return [path for path in _inside(backups_folder(settings), f"*{PARTIAL}") if not is_being_made(path)]
+    return [path for path in _inside(backups_folder(settings), f"*{PARTIAL}") if not is_locked(path)]
 
 
 def remove_partial_backups(settings: Settings) -> int:

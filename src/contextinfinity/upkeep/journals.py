@@ -16,9 +16,8 @@ from pathlib import Path
 
 from contextinfinity.domain.ids import StepId
 from contextinfinity.errors import LedgerError
-from contextinfinity.storage.folders import sync_file
+from contextinfinity.storage.folders import is_locked, sync_file
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.journal.folder import is_written
 from contextinfinity.storage.journal.journal_reader import JournalReader, open_lines
 
 Endings = Callable[[Collection[StepId]], dict[StepId, bool]]
@@ -36,8 +35,8 @@ def journals_in(folder: Path) -> list[StepId]:
 def faulty_journals(folder: Path, endings: Endings) -> dict[Path, str]:
     """Return the faulty journals with the code of their finding."""
     suspects = _verdicts(folder, journals_in(folder), endings)
-    idle = [path.stem for path in suspects if not is_written(path)]
-    return {path: code for path, code in _verdicts(folder, idle, endings).items() if not is_written(path)}
+    idle = [path.stem for path in suspects if not is_locked(path)]
+    return {path: code for path, code in _verdicts(folder, idle, endings).items() if not is_locked(path)}
 
 
 def set_right(folder: Path, endings: Endings, keep: Path) -> dict[str, int]:

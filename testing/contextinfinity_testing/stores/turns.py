@@ -14,6 +14,7 @@ from contextinfinity.domain.state import BranchTail, KnownTurns
 from contextinfinity.domain.turn import Phase, Turn, Usage
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound, QueueFull
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.ledger.turns import FEW
 from contextinfinity_testing.builders import (
     WORKER,
     answer_turn,
@@ -250,9 +251,12 @@ class TurnSuite:
         turns = await store.turns.history(branch.id)
         head = await store.states.head(branch.id)
         assert await store.turns.tail(branch.id, before=5) == BranchTail(state=head, turns=turns)
-        assert (await store.turns.tail(branch.id, before=4, limit=2)).turns == turns[1:3]
+        assert (await store.turns.tail(branch.id, before=4, after=1)).turns == turns[1:3]
         assert (await store.turns.tail(branch.id, before=9, after=3)).turns == turns[3:]
         assert (await store.turns.tail(branch.id, before=1)).turns == ()
+        await store.turns.record(branch.id, [exchange("more", "answer")] * FEW)
+        longest = await store.turns.tail(branch.id, before=FEW + 5)
+        assert [turn.turn_seq for turn in longest.turns] == [*range(5, FEW + 5)], "no more than are read at once"
         with pytest.raises(NotFound):
             await store.turns.tail(new_id(), before=9)
 

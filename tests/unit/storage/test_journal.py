@@ -26,8 +26,8 @@ from contextinfinity.errors import (
     LedgerReadOnly,
     Refused,
 )
+from contextinfinity.storage.folders import is_locked
 from contextinfinity.storage.journal import END, Journal, JournalEntry, JournalFolder, event_id, parse_event_id
-from contextinfinity.storage.journal.folder import is_written
 
 NEVER = 3_600_000.0
 
@@ -365,7 +365,7 @@ def test_a_finished_journal_is_written_at_once_and_synced_without_waiting_for_it
     until(lambda: len(fsync.files) == 1)
     assert journal.durable == 0
     fsync.gate.set()
-    until(lambda: not is_written(journal.path))
+    until(lambda: not is_locked(journal.path))
     assert journal.durable == 4
 
 

@@ -10,8 +10,6 @@ file, however far behind it is, and consumers do not block each other.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
@@ -296,20 +294,3 @@ def _entries(path: Path, after: int) -> Iterator[JournalEntry]:
             yield from (entry for entry in entries if entry.seq > after)
     finally:
         lines.close()
-
-
-def is_written(path: Path) -> bool:
-    """Return whether a process has the journal open for writing. The check may briefly block one that opens it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False

@@ -371,9 +371,8 @@ def read_tail(
     before: int,
     after: int | None = None,
     known: KnownTurns | None = None,
-    limit: int = 20,
 ) -> BranchTail:
-    """Return the head of a branch and the newest ``limit`` turns between two turn_seqs of its lineage.
+    """Return the head of a branch and the newest turns, at most ``FEW``, between two turn_seqs of its lineage.
 
     ``after`` defaults to the last turn that the head's summary covers. ``known`` turns that are unchanged and reach
     from there are left out. Raises ``NotFound`` if the branch is unknown.
@@ -383,7 +382,7 @@ def read_tail(
     extends = False
     if known is not None and known.first <= begin + 1 <= known.last and _is_unchanged(connection, branch_id, known):
         extends, begin = True, known.last
-    count = min(limit, before - 1 - begin)
+    count = min(FEW, before - 1 - begin)
     turns = read_history(connection, branch_id, count, before) if count > 0 else ()
     return BranchTail(state=state, turns=tuple(turn for turn in turns if turn.turn_seq > begin), extends=extends)
 
@@ -487,6 +486,7 @@ class Turns(StoreResource):
     steps = looks(list_steps)
     plan = looks(read_plan)
     answered = looks(read_answered)
+    tail = looks(read_tail)
     spending = looks(spending)
 
     async def accept(self, new: NewTurn) -> Turn:
@@ -549,18 +549,3 @@ class Turns(StoreResource):
         """Return the newest ``limit`` turns of the lineage, oldest first; with ``before``, only lower turn_seqs."""
         ask = self._database.look if limit <= FEW else self._database.read
         return await ask(lambda connection: read_history(connection, branch_id, limit, before))
-
-    async def tail(
-        self,
-        branch_id: BranchId,
-        *,
-        before: int,
-        after: int | None = None,
-        known: KnownTurns | None = None,
-        limit: int = 20,
-    ) -> BranchTail:
-        """Do what ``read_tail`` does."""
-        ask = self._database.look if known is not None or min(limit, before - 1) <= FEW else self._database.read
-        return await ask(
-            lambda connection: read_tail(connection, branch_id, before=before, after=after, known=known, limit=limit)
-        )

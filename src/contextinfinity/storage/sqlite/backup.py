@@ -81,21 +81,6 @@ def is_whole(path: Path) -> bool:
     return bool(application == APPLICATION_ID and size == pages[0] * pages[1])
 
 
-def is_being_made(partial: Path) -> bool:
-    """Return whether a process is writing this partial backup."""
-    try:
-        descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def _make_room(ledger: Path, folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

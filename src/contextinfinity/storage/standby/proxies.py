@@ -32,7 +32,7 @@ from contextinfinity.storage.ledger.jobs import Jobs
 from contextinfinity.storage.ledger.prefix_hashes import PrefixHashStore
 from contextinfinity.storage.ledger.sessions import Branches, Sessions
 from contextinfinity.storage.ledger.states import States
-from contextinfinity.storage.ledger.turns import Turns
+from contextinfinity.storage.ledger.turns import FEW, Turns
 from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.held_branches import HeldBranches
@@ -309,26 +309,18 @@ class TurnsProxy(Proxy[Turns]):
         return turns
 
     async def tail(
-        self,
-        branch_id: BranchId,
-        *,
-        before: int,
-        after: int | None = None,
-        known: KnownTurns | None = None,
-        limit: int = 20,
+        self, branch_id: BranchId, *, before: int, after: int | None = None, known: KnownTurns | None = None
     ) -> BranchTail:
         """Read the head and the newest turns, as far as they are known here while the ledger cannot be read."""
         if (held := self._held.branch(branch_id)) is not None:
-            return _tail(held.state, newest(held.turns.values(), held.session, limit, before), after)
+            return _tail(held.state, newest(held.turns.values(), held.session, FEW, before), after)
         try:
-            tail = await self._read(
-                lambda: self._ledger.tail(branch_id, before=before, after=after, known=known, limit=limit)
-            )
+            tail = await self._read(lambda: self._ledger.tail(branch_id, before=before, after=after, known=known))
         except LedgerAway:
             seen = self._held.recent.recall(branch_id)
             if seen is None or seen.state is None or (before > 1 and not seen.last_seq):
                 raise
-            return _tail(seen.state, newest(seen.turns, seen.session, limit, before), after)
+            return _tail(seen.state, newest(seen.turns, seen.session, FEW, before), after)
         self._held.recent.remember_state(branch_id, tail.state)
         self._held.recent.remember_turns(branch_id, tail.turns)
         return tail
