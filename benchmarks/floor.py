@@ -40,6 +40,8 @@ _PLAN = "INSERT INTO plan (turn_id, step_index, session_id, body) VALUES (?, 0, 
 _RETRIEVAL = "INSERT INTO retrieval (turn_id, chunk_id, session_id, similarity, rank) VALUES (?, ?, ?, ?, ?)"
 _STEP_END = """UPDATE step SET items = ?, outcome = ?, input_tokens = ?, output_tokens = ?, cached_tokens = ?, cost = ?,
   displayed_bytes = ?, durable_bytes = ?, ended_at = ? WHERE id = ?"""
+_SPENDING = """INSERT INTO spending VALUES ('', 'local', ?, ?)
+  ON CONFLICT (org_id, user_id, day) DO UPDATE SET dollars = dollars + excluded.dollars"""
 _RESPONSE = "INSERT INTO response (step_id, session_id, body) VALUES (?, ?, ?)"
 _DAY = 24 * 3600 * 1000
 _SPENDING = """INSERT INTO spending (org_id, user_id, day, dollars) VALUES ('', 'local', ?, ?)
@@ -149,6 +151,7 @@ class Floor:
         trail = _trail(made.question, made.end.answer)
         finalise: tuple[Statement, ...] = (
             (_STEP_END, (items, outcome, *tokens, end.displayed_bytes, end.durable_bytes, now, step_id)),
+            (_SPENDING, (now // 86_400_000, end.usage.cost)),
             (_MESSAGE, _message(place, made.end.answer)),
             *_words(place, (self._messages, made.end.answer)),
             (_TURN_END, (made.end.outcome, self._messages, now, *tokens, turn)),
