@@ -155,4 +155,7 @@ all of its kind. Where no hint is given here, the message of the single case bri
 
 
 if __name__ == "__main__":
+    from tests.house import api_page
+
     ERRORS_PAGE.write_text(errors_page(error_types(errors)), encoding="utf-8")
+    api_page.PAGE.write_text(api_page.api_page(), encoding="utf-8")

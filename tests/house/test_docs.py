@@ -12,7 +12,7 @@ from benchmarks import report
 from benchmarks.__main__ import BENCHMARKS
 from contextinfinity import errors
 from contextinfinity.vendors import VENDORS, ProviderName
-from tests.house import pages, repository, rules
+from tests.house import api_page, pages, repository, rules
 from tests.house.repository import ROOT
 
 DOCS = ROOT / "docs"
@@ -33,6 +33,10 @@ def test_the_drawn_error_tree_is_the_real_one() -> None:
 def test_the_error_page_is_up_to_date() -> None:
     page = pages.ERRORS_PAGE.read_text(encoding="utf-8")
     assert page == pages.errors_page(ERRORS), "run `python -m tests.house.pages`"
+
+
+def test_the_page_of_the_python_api_is_up_to_date() -> None:
+    assert api_page.PAGE.read_text(encoding="utf-8") == api_page.api_page(), "run `python -m tests.house.pages`"
 
 
 def test_the_page_of_benchmarks_is_made_from_their_results() -> None:

@@ -65,7 +65,7 @@ from contextinfinity.engine.deleting import DeletionScan
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.job_runner import commit_pending
-from contextinfinity.engine.repeated_requests import for_session, once_of
+from contextinfinity.engine.repeated_requests import for_session, request_key
 from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.errors import LedgerError, NotFound
 from contextinfinity.exchange.import_progress import Format, Imported, Progress
@@ -234,7 +234,7 @@ class LocalThreads(ClientResource):
         """Create an empty conversation; a repeated request with the same idempotency ``key`` returns it."""
         new = replace(new, owner=self._acting_owner(new.owner))
         if key is not None:
-            new = replace(new, once=for_session(once_of(new.owner, key, to_builtins(new))))
+            new = replace(new, once=for_session(request_key(new.owner, key, to_builtins(new))))
         return await self._shown(await self._store.sessions.create(new))
 
     async def list(

@@ -36,7 +36,7 @@ PlainMessage: TypeAlias = dict[str, str]
 
 @dataclass(kw_only=True)
 class ContextualMessagesResult:
-    """The messages for the model, and what they were made from; each request gets a new object.
+    """The messages for the model and their sources; each request gets a new object.
 
     ``rewritten_query`` is the rewritten message, or the original one if nothing had to change; None if rewriting
     was disabled. ``short_term_history`` are the earlier turns among the messages. ``left_out`` lists omissions,

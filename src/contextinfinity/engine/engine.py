@@ -288,15 +288,15 @@ class Engine(Lookup):
 
     async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
         """Index everything that is missing; ``rebuild`` rebuilds the index, which stays searchable meanwhile."""
-        from contextinfinity.engine.indexing import complete_index, look_over
+        from contextinfinity.engine.indexing import complete_index, reconcile_index
 
-        await look_over(self._parts)
+        await reconcile_index(self._parts)
         brought = await complete_index(self._parts, rebuild=rebuild, progress=progress)
         if not rebuild or self.setup.remembering is None:
             return brought
         from contextinfinity.engine.memory_jobs import remember_again  # slow to import: phrase lists
 
-        pause = Throttle(self._running).take
+        pause = Throttle(self._running).pause
         return replace(brought, memories=await remember_again(self.store, self.setup.remembering, progress, pause))
 
     @property

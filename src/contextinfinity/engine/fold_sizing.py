@@ -58,7 +58,7 @@ class FoldContext:
         return FoldLimits(trigger=self.budget.fold_trigger, window=self.budget.verbatim_window, exchanges=floor)
 
 
-async def look(parts: Parts, branch_id: BranchId, budget: Budget | None = None) -> FoldContext | None:
+async def measure_branch(parts: Parts, branch_id: BranchId, budget: Budget | None = None) -> FoldContext | None:
     """Read turns, newest first, until they exceed the trigger or all are read; return None if there are none to
     fold.
 
@@ -73,7 +73,7 @@ async def look(parts: Parts, branch_id: BranchId, budget: Budget | None = None) 
     model, before = await model_of(parts, newest[-1]), newest[-1].turn_seq + 1
     measure, budget = Measure(model.counter), budget or await budget_of(parts, model, newest[-1])
     here = FoldContext(
-        parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Throttle(parts.running).take
+        parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Throttle(parts.running).pause
     )
     while before - 1 > head.covers_turn_seq and not is_due(here.pieces, here.limits):
         count = min(PAGE, before - 1 - head.covers_turn_seq)

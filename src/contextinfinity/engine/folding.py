@@ -26,7 +26,7 @@ from contextinfinity.domain.plan import LAYOUT_VERSION, Budget
 from contextinfinity.domain.state import FOLDS, FoldCandidate, summary_hash
 from contextinfinity.domain.turn import Usage
 from contextinfinity.engine.engine_setup import boundary_offline
-from contextinfinity.engine.fold_sizing import PAGE, FoldContext, leaving, look, said
+from contextinfinity.engine.fold_sizing import PAGE, FoldContext, leaving, measure_branch, said
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.parts import Parts
 from contextinfinity.librarian.contract import Librarian, Summary, Task
@@ -90,8 +90,8 @@ async def fold(
     the same transaction. ``budget`` is that of the request being prepared. Progress and failures are broadcast as
     compaction events.
     """
-    context = await look(parts, branch_id, budget)
-    if context is None or not (force or await is_time(context)):
+    context = await measure_branch(parts, branch_id, budget)
+    if context is None or not (force or await is_fold_due(context)):
         return None
     thread_id = context.head.session_id
     parts.folds.notify(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
@@ -124,7 +124,7 @@ def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> C
 
 async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
     """Compute a fold and store it, so that ``fold`` commits exactly this one."""
-    context = await look(parts, branch_id)
+    context = await measure_branch(parts, branch_id)
     made = None if context is None else await prepare_fold(context, force=True)
     if made is not None:
         await parts.store.states.propose(made.candidate)
@@ -139,7 +139,7 @@ async def proposed(here: FoldContext) -> Fold | None:
     return Fold(candidate=candidate, summary_before=here.head.summary)
 
 
-async def is_time(here: FoldContext) -> bool:
+async def is_fold_due(here: FoldContext) -> bool:
     """Return whether the verbatim part exceeds the trigger; after an undo, whether it grew by another trigger since."""
     if not is_due(here.pieces, here.limits):
         return False

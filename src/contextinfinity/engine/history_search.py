@@ -22,7 +22,7 @@ from contextinfinity.domain.search import Hit, Hits, IndexedMessage, Scope, Text
 from contextinfinity.domain.vectors import packed, unpacked, unpacked_rows
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import Need, artifact_of
-from contextinfinity.engine.indexing import placing
+from contextinfinity.engine.indexing import current_embedder
 from contextinfinity.engine.newer_statements import LaterStatements, later_statements, with_mark
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import run_optional
@@ -116,7 +116,7 @@ async def retrieve_passages(parts: Parts, need: Need, missing: list[LeftOut]) ->
     question = SearchQuestion(text=text, asked_at=turn.created_at, standalone=standalone, terms=need.terms)
     scope = need.scope or Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
     room = PackingBudget(target=min(retrieval.target_of(need.window), need.room))
-    looked = await look(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
+    looked = await search_passages(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
     later = await run_optional("later statements", missing, lambda: later_statements(parts, need, looked, good))
@@ -138,7 +138,7 @@ async def search(parts: Parts, question: str, scope: Scope, *, budget: int | Non
     """Search stored messages; with a budget, return the passages that fit into it."""
     turns = max(FEW_TURNS, limit) if budget is None else _turns_for(budget)
     asked = SearchQuestion(text=question, asked_at=now())
-    looked = await look(parts, asked, scope, turns=min(turns, MOST_TURNS), with_vectors=budget is not None)
+    looked = await search_passages(parts, asked, scope, turns=min(turns, MOST_TURNS), with_vectors=budget is not None)
     if budget is None:
         looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
     room = PackingBudget(target=budget or UNLIMITED, most=None if budget else limit, apart=budget is None)
@@ -202,7 +202,7 @@ def _without_halves(
 # --- search ---
 
 
-async def look(
+async def search_passages(
     parts: Parts, question: SearchQuestion, scope: Scope, *, turns: int, with_vectors: bool = True
 ) -> SearchOutcome:
     """Search by keywords and by vectors, read the hits with their neighbours, and rank them.
@@ -311,7 +311,7 @@ async def _near(
     """
     if parts.setup.retrieval is None:
         return _NOTHING_NEAR
-    embedder = await placing(parts)
+    embedder = await current_embedder(parts)
     if embedder is None:
         raise ProviderError(
             "the embedder of the stored vectors is no longer configured; `cix reindex` creates new vectors"

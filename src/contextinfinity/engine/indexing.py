@@ -50,7 +50,7 @@ async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool
     remote.
     """
     try:
-        embedder = await placing(parts)
+        embedder = await current_embedder(parts)
         if embedder is not None and embedder.is_remote and not may_wait:
             return None
         turn = answered.turn
@@ -63,13 +63,13 @@ async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool
     return chunks
 
 
-async def look_over(parts: Parts) -> None:
+async def reconcile_index(parts: Parts) -> None:
     """Compare the index with the ledger, throttled, and mark what is missing for ``complete_index``."""
     after: int | None = 0
-    breath = Throttle(parts.running)
+    throttle = Throttle(parts.running)
     while after is not None:
         after = await parts.store.index.check(after=after)
-        await breath.take()
+        await throttle.pause()
 
 
 async def complete_index(
@@ -84,7 +84,7 @@ async def complete_index(
     return IndexReport(turns=turns, vectors=vectors, switched=switched)
 
 
-async def placing(parts: Parts) -> Embedder | None:
+async def current_embedder(parts: Parts) -> Embedder | None:
     """Return the embedder of the namespace that is searched now; None if there is none or it is not available.
 
     The configured embedder's namespace is opened if it does not exist.
@@ -114,12 +114,12 @@ async def cut_turns(
 ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
     """Split turns into chunks and embed them."""
     origins = await parts.store.imports.origins([turn.id for turn in turns])
-    breath = Throttle(parts.running)
+    throttle = Throttle(parts.running)
     cuts: list[tuple[Turn, tuple[ChunkDraft, ...]]] = []
     for place, turn in enumerate(turns):
         earlier = await _earlier(parts, turns[:place], turn)
         cuts.append((turn, await _cut(turn, earlier, _speakers(origins.get(turn.id, ())))))
-        await breath.take()
+        await throttle.pause()
     return await _placed(parts, cuts, embedder)
 
 
@@ -223,7 +223,7 @@ async def _place(parts: Parts, report: ProgressCallback) -> tuple[int, bool]:
     if parts.setup.retrieval is None:
         return 0, False
     embedders, vectors, done, switched = parts.setup.retrieval.embedders, parts.store.vectors, 0, False
-    await placing(parts)
+    await current_embedder(parts)
     chosen = await embedders.chosen()
     there = await vectors.namespaces()
     if not there and (await parts.store.index.state()).chunks:
@@ -236,14 +236,14 @@ async def _place(parts: Parts, report: ProgressCallback) -> tuple[int, bool]:
             await vectors.build()
             switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
             parts.setup.retrieval.placing.until = 0.0
-    breath = Throttle(parts.running)
+    throttle = Throttle(parts.running)
     while await vectors.drop_old():
-        await breath.take()
+        await throttle.pause()
     return done, switched
 
 
 async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, report: ProgressCallback) -> int:
-    vectors, done, breath = parts.store.vectors, 0, Throttle(parts.running)
+    vectors, done, throttle = parts.store.vectors, 0, Throttle(parts.running)
     total = (await parts.store.index.state()).chunks - namespace.placed
     while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
         texts = [hidden(chunk.rendered_text, parts.setup.redactor) for chunk in chunks]
@@ -251,5 +251,5 @@ async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder
         await vectors.place(namespace.name, [(chunk.id, row) for chunk, row in zip(chunks, rows, strict=True)])
         done += len(chunks)
         report(done, max(done, total))
-        await breath.take()
+        await throttle.pause()
     return done

@@ -60,7 +60,7 @@ class RetryDelays(Struct, frozen=True, kw_only=True):
     first: timedelta = timedelta(seconds=0.5)
     longest: timedelta = timedelta(minutes=1)
 
-    def pause(self, attempts: int, chance: float) -> timedelta:
+    def delay_after(self, attempts: int, chance: float) -> timedelta:
         """Return the delay after ``attempts`` attempts; ``chance`` (0 to 1) is the jitter."""
         return min(self.first * 2.0 ** min(attempts - 1, 32), self.longest) * (0.5 + chance)
 
@@ -295,7 +295,7 @@ class JobRunner:
     def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[Job | None]]:
         if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:
             return lambda: self._jobs.give_up(job.id, self._worker, error=error)
-        after = self._patience.pause(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
+        after = self._patience.delay_after(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
         return lambda: self._jobs.retry(job.id, self._worker, error=error, after=after)
 
     def _release_job(self, job: Job) -> Callable[[], Awaitable[Job | None]]:
@@ -382,7 +382,7 @@ class Throttle:
         self._running = running
         self._began = time.perf_counter()
 
-    async def take(self) -> None:
+    async def pause(self) -> None:
         """Sleep nine times the time worked since the last pause, at most 50 ms, while turns run."""
         worked = time.perf_counter() - self._began
         if worked >= MOMENT:

@@ -257,10 +257,10 @@ class Lifecycle:
             pause = min(2 * pause, HOUSEKEEPING_SECONDS)
             try:
                 await loaded(*FOR_THE_INDEX)
-                from contextinfinity.engine.indexing import complete_index, look_over
+                from contextinfinity.engine.indexing import complete_index, reconcile_index
 
                 if not is_looked_over:
-                    await look_over(self._parts)
+                    await reconcile_index(self._parts)
                     is_looked_over = True
                 await complete_index(self._parts)
             except Exception as error:  # until it succeeds, messages are found by keywords only

@@ -15,7 +15,7 @@ from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import PriorContext
 from contextinfinity.engine.running_turn import RunningTurn, SendOptions
-from contextinfinity.engine.standing_memories import chosen, for_now, placed, without_memories
+from contextinfinity.engine.standing_memories import chosen, memories_for_question, placed, without_memories
 from contextinfinity.engine.workspace_parts import keep, redacted
 from contextinfinity.memory.snippet import MemoryLine, lines
 from contextinfinity.prompt.assemble import Frame
@@ -72,7 +72,7 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
     riding = (
         ()
         if recalled.known is None or recalled.is_as_sent
-        else for_now(recalled.known, front, recalled.earlier, corrections)
+        else memories_for_question(recalled.known, front, recalled.earlier, corrections)
     )
     lead, message, begun = message_of(turn)
     sections = Sections(

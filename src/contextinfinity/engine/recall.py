@@ -154,8 +154,8 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
     turn, missing = running.turn, list[LeftOut]()
     running.session = session = session or await session_of(parts.store, turn)
     state, earlier, rendered = await state_and_earlier_turns(parts, running)
-    running.before = just_before(turn, earlier)
-    last, home = await before_this(parts, session, earlier, turn)
+    running.before = turns_for_index(turn, earlier)
+    last, home = await previous_request(parts, session, earlier, turn)
     only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
     known = await run_if_enabled(
         running.asked.use_memory, "memory", missing, lambda: known_to(parts.store.memories, parts.setup, session, turn)
@@ -171,7 +171,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
         memories="" if known is None else known.text,
         known=known,
         missing=missing,
-        opening=() if only_sent else await opening_of(parts, turn, state, earlier),
+        opening=() if only_sent else await task_opening(parts, turn, state, earlier),
         has_more=await has_more(parts, turn, state, earlier),
         terms=running.asked.terms,
         continues_task=continues_task(turn.user_message),
@@ -196,7 +196,7 @@ async def state_and_earlier_turns(parts: Parts, running: RunningTurn) -> tuple[S
     return replace(state, covers_turn_seq=covers, summary="", pinned_facts=()), sent, rendered
 
 
-async def opening_of(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> tuple[Turn, ...]:
+async def task_opening(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> tuple[Turn, ...]:
     """If the first shown turn continues a task, read the turn that opened it and the last turn that is not shown."""
     first = earlier[0] if earlier else turn
     if not state.covers_turn_seq or not continues_task(first.user_message):
@@ -218,7 +218,7 @@ async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) 
     return bool(await read_back(parts.store.turns, turn.branch_id, after=covers, before=first, room=1))
 
 
-def just_before(turn: Turn, earlier: Sequence[Turn]) -> Sequence[Turn] | None:
+def turns_for_index(turn: Turn, earlier: Sequence[Turn]) -> Sequence[Turn] | None:
     """Return the turns that the index entry of a turn needs; None if some of them are not among ``earlier``."""
     near = earlier[-BORROWED_FROM:]
     wanted = range(max(1, turn.turn_seq - BORROWED_FROM), turn.turn_seq)
@@ -257,7 +257,7 @@ async def read_earlier_turns(
             await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
 
 
-async def before_this(
+async def previous_request(
     parts: Parts, session: Session, earlier: list[Turn], turn: Turn
 ) -> tuple[PreviousFront | None, str | None]:
     """Return the previous request of the lineage with its front, and the model that the branch stays with.
@@ -343,7 +343,7 @@ async def run_if_enabled(is_so: bool, stage: str, missing: list[LeftOut], work: 
 log = logging.getLogger(__name__)
 
 
-def in_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Describe an error, including those without a message."""
     return "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
 
@@ -353,7 +353,7 @@ async def run_optional(stage: str, missing: list[LeftOut], work: Callable[[], Aw
     try:
         return await work()
     except Exception as error:  # any failure: the request is sent without the stage
-        log.warning("%s failed, the request goes on without it: %s", stage, in_words(error), exc_info=True)
+        log.warning("%s failed, the request goes on without it: %s", stage, describe_error(error), exc_info=True)
         count("stages_left_out")
-        missing.append(LeftOut(what=stage, reason=f"it failed: {in_words(error)}"[:200]))
+        missing.append(LeftOut(what=stage, reason=f"it failed: {describe_error(error)}"[:200]))
         return None

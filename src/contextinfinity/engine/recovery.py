@@ -30,7 +30,7 @@ from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.respond import from_finished, with_shown
+from contextinfinity.engine.respond import completed_end, with_shown
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
 from contextinfinity.storage.journal import END, REASONING, JournalEntry, JournalFolder
@@ -64,14 +64,14 @@ async def _recover_once(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
     settled = 0
     for turn_id in list(parts.taken_over):
         try:
-            settled += await settle(parts, turn_id)
+            settled += await recover_turn(parts, turn_id)
             del parts.taken_over[turn_id]
         except LedgerError as error:  # the turn is ours now: retry with the next recovery
             log.warning("turn %s cannot be recovered yet: %s", turn_id, error)
     return settled
 
 
-async def settle(parts: Parts, turn_id: TurnId) -> int:
+async def recover_turn(parts: Parts, turn_id: TurnId) -> int:
     """End one turn of a dead worker; return 1, or 0 if another worker has ended it."""
     turn = await parts.store.turns.get(turn_id)
     if turn is None:
@@ -114,16 +114,16 @@ def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[Tur
     last_word = next((entry for entry in entries if entry.event_type == "finished"), None)
     finished = None if last_word is None else _LAST_WORD.decode(msgspec.json.encode(last_word.payload))
     if finished is not None and not isinstance(finished.outcome, StepFailed):
-        ended = after_last_word(step, finished, entries, why)
+        ended = end_of_finished_step(step, finished, entries, why)
     else:
         ended = cut_off(step, text, entries, why)
     return with_shown(ended, shown), ended.error is None
 
 
-def after_last_word(step: Step, finished: Finished, entries: Sequence[JournalEntry], why: Problem) -> TurnEnd:
+def end_of_finished_step(step: Step, finished: Finished, entries: Sequence[JournalEntry], why: Problem) -> TurnEnd:
     """Return the end of a step that the provider completed; it is incomplete if tools were running."""
     outputs = [_OUTPUT.decode(msgspec.json.encode(e.payload)) for e in entries if e.event_type == "output"]
-    ended = from_finished(finished, step.id, outputs)
+    ended = completed_end(finished, step.id, outputs)
     outcome, problem = _known_end(entries)
     if outcome == "cancelled":
         return replace(ended, outcome="cancelled")

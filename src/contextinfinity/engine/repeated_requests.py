@@ -29,7 +29,7 @@ LONGEST_KEY = 255
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
-def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> IdempotencyKey:
+def request_key(owner: Owner, key: str, asked: Mapping[str, object]) -> IdempotencyKey:
     """Return the idempotency key of a request: hashes of caller and key, and of the request's content.
 
     Raise ``InvalidInput`` if the caller's key is empty, too long or not printable.
@@ -45,7 +45,7 @@ def for_message(sending: SendOptions, thread_id: str, content: object) -> Idempo
         return None
     how = msgspec.to_builtins(sending)
     how = {name: value for name, value in how.items() if name not in ("metadata", "terms")}  # only /v1 sets terms
-    return once_of(sending.owner, sending.key, {"thread_id": thread_id, "content": content, "how": how})
+    return request_key(sending.owner, sending.key, {"thread_id": thread_id, "content": content, "how": how})
 
 
 def for_session(once: IdempotencyKey) -> IdempotencyKey:
@@ -71,7 +71,7 @@ def is_same(turn: Turn, message: Message) -> bool:
     return turn.phase is Phase.FAILED and has_no_output(turn) and says_the_same(turn.user_message, message)
 
 
-def all_the_same(turns: Sequence[Turn], message: Message) -> bool:
+def are_retries(turns: Sequence[Turn], message: Message) -> bool:
     """Return whether consecutive turns are all retries of one message, so that the next retry hides all of them."""
     is_row = all(later.retry_of == earlier.id for earlier, later in pairwise(turns))
     return is_row and all(is_same(turn, message) for turn in turns)

@@ -16,7 +16,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import COMPACTION, CONTINUES, SIDE, UNFINISHED, NewTurn, Phase, PrefixHashes, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.image_content import keep_pictures
-from contextinfinity.engine.repeated_requests import once_of
+from contextinfinity.engine.repeated_requests import request_key
 from contextinfinity.engine.running_turn import SendOptions
 from contextinfinity.engine.sent_conversation import MANY, HashedConversation, SentConversation, hash_conversation
 from contextinfinity.engine.sent_messages import SentMessages
@@ -87,7 +87,7 @@ class ResentHistory:
             if made is not None and made.phase is not Phase.FAILED:
                 return await self.read(made.turn_id), True
             after = "" if made is None else made.turn_id  # a failed turn may be repeated
-            once = once_of(owner, f"v1 {sent.key} {after}", {"body": sent.body})
+            once = request_key(owner, f"v1 {sent.key} {after}", {"body": sent.body})
             return await self._begin(replace(incoming, once=once), asked)
 
     async def note_broken(self, turn_id: TurnId) -> None:

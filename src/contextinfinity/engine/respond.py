@@ -314,7 +314,7 @@ def end_step(running: RunningTurn, progress: StepProgress) -> StepEnd:
     """End the journal of a step that is followed by another one, and return the step's end."""
     finished = progress.finished
     went_well = finished is not None and not isinstance(finished.outcome, Failed)
-    ended = from_finished(finished, progress.step.id) if finished and went_well else how_it_ended(running, progress)
+    ended = completed_end(finished, progress.step.id) if finished and went_well else end_of_attempt(running, progress)
     step = end_journal(running, ended).step
     note_step(progress.step, step)
     assert step is not None  # noqa: S101 - both branches above set it
@@ -323,7 +323,7 @@ def end_step(running: RunningTurn, progress: StepProgress) -> StepEnd:
 
 async def end(parts: Parts, running: RunningTurn, progress: StepProgress) -> None:
     """End the journal, then finalise the turn or mark it as failed."""
-    ended = running.noted(end_journal(running, how_it_ended(running, progress)))
+    ended = running.noted(end_journal(running, end_of_attempt(running, progress)))
     note_step(progress.step, ended.step)
     if final(ended):
         await finalise(parts, running, ended)
@@ -354,10 +354,10 @@ def end_journal(running: RunningTurn, ended: TurnEnd) -> TurnEnd:
     return with_shown(ended, journal.displayed)
 
 
-def how_it_ended(running: RunningTurn, progress: StepProgress) -> TurnEnd:
+def end_of_attempt(running: RunningTurn, progress: StepProgress) -> TurnEnd:
     """Return the end of a turn from the progress of its last step."""
     if progress.finished is not None and not isinstance(progress.finished.outcome, Failed):
-        ended = from_finished(progress.finished, progress.step.id, progress.outputs)
+        ended = completed_end(progress.finished, progress.step.id, progress.outputs)
         if (problem := progress.problem) is not None:
             return replace(ended, outcome="incomplete" if problem == INTERRUPTED else "failed", error=problem)
         return replace(ended, outcome="cancelled") if progress.stopped else ended
@@ -376,7 +376,7 @@ def how_it_ended(running: RunningTurn, progress: StepProgress) -> TurnEnd:
     )
 
 
-def from_finished(finished: Finished, step_id: StepId, outputs: Sequence[ToolOutputItem] = ()) -> TurnEnd:
+def completed_end(finished: Finished, step_id: StepId, outputs: Sequence[ToolOutputItem] = ()) -> TurnEnd:
     """Return the end of a turn from the provider's final event and the outputs of its tools."""
     items = (*finished.items, *outputs)
     blocks = blocks_of(items)

@@ -117,7 +117,7 @@ def chosen(known: StandingMemories | None, count: Callable[[str], int], tokens: 
     return () if known is None else within(fitting(known.standing, known.most), count, tokens)
 
 
-def for_now(
+def memories_for_question(
     known: StandingMemories, front: Front, shown: Sequence[Turn], corrections: Sequence[Memory]
 ) -> tuple[MemoryLine, ...]:
     """Choose the memories shown with a question: corrections of the front, and those relevant now."""

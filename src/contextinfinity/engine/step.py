@@ -189,7 +189,7 @@ async def await_write(writing: asyncio.Task[Turn]) -> Turn:
 async def listen(
     model: Model, written: EncodedRequest, progress: StepProgress, show: Callable[[], Awaitable[Journal]]
 ) -> None:
-    """Write the provider's events to the journal; errors are stored in ``heard``."""
+    """Write the provider's events to the journal; errors are stored in ``progress``."""
     journal: Journal | None = None
     began = perf_counter()
     try:

@@ -36,7 +36,7 @@ from contextinfinity.engine.recent_threads import (
     read_recent,
     with_edited_answer,
 )
-from contextinfinity.engine.repeated_requests import all_the_same, failed_just_now, for_session
+from contextinfinity.engine.repeated_requests import are_retries, failed_just_now, for_session
 from contextinfinity.engine.resent_answers import is_stopped_part, renders_calls
 from contextinfinity.engine.sent_conversation import HashedConversation
 from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, purpose_of
@@ -377,7 +377,7 @@ async def _past_failures(store: Store, conversation: HashedConversation, target:
         return target
     tries = newest[0].turn_seq - target.follows
     failed = await store.turns.history(target.branch_id, limit=min(tries, PAGE))
-    if tries <= PAGE and all_the_same(failed, conversation.message):
+    if tries <= PAGE and are_retries(failed, conversation.message):
         return replace(target, retry_of=failed[-1].id)
     return replace(target, is_fork=True, is_shared=True)
 

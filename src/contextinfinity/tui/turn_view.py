@@ -56,7 +56,7 @@ def heading(speaker: str, beside: str, style: str, look: Look) -> Text:
     return Text.assemble(("▌ ", style), (printable(speaker), style), (f"  {printable(beside)}" if beside else "", DIM))
 
 
-def how_it_ended(turn: ShownTurn) -> tuple[str, str] | None:
+def outcome_text(turn: ShownTurn) -> tuple[str, str] | None:
     """Describe how an answer ended where its text does not show it: (words, style)."""
     if turn.outcome == "incomplete" and turn.phase == Phase.FAILED:
         return "INCOMPLETE: cut off and recovered from the journal. Ctrl+R asks again.", WARNING
@@ -102,7 +102,7 @@ def tokens(usage: Usage) -> str:
 
 
 def _ending(turn: ShownTurn, width: int, console: Console) -> list[Text]:
-    ending = how_it_ended(turn)
+    ending = outcome_text(turn)
     if ending is None:
         return []
     return list(Text(printable(ending[0]), style=ending[1]).wrap(console, max(width, 8)))

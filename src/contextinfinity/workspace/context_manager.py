@@ -49,7 +49,7 @@ OnEvent: TypeAlias = Callable[[dict[str, Any]], object]
 
 
 class ContextManager(PromptWriter):
-    """Holds what was said with a model and the files it is about, and writes requests that fit its window.
+    """Keeps the history of a conversation and its files, and builds requests that fit the model's window.
 
     ``model_name`` is a model's id, or the NAME of a [models.NAME] of the settings; tokens are counted as it counts.
     With ``repo_root`` the history belongs to that repository: it is kept in the machine's ledger and in the

@@ -241,10 +241,10 @@ def test_kills_in_the_midst_of_streams_lose_and_double_nothing(tmp_path: Path) -
     assert cuts["cut"] > 0, seed
     for talker in talkers:
         assert len(set(talker.threads)) == 1, (seed, "a thread fell apart")
-    asyncio.run(look_over(tmp_path, talkers, seed))
+    asyncio.run(reconcile_index(tmp_path, talkers, seed))
 
 
-async def look_over(folder: Path, talkers: list[Talker], seed: int) -> None:
+async def reconcile_index(folder: Path, talkers: list[Talker], seed: int) -> None:
     """See that each conversation is kept whole in one line, and that no answer was made twice."""
     store = SqliteStore(folder / "ledger.db")
     try:

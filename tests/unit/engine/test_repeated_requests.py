@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.session import Owner
-from contextinfinity.engine.repeated_requests import for_session, once_of
+from contextinfinity.engine.repeated_requests import for_session, request_key
 from contextinfinity.errors import InvalidInput
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.clients import suite_settings
@@ -28,13 +28,13 @@ async def test_another_process_does_not_ask_the_model_for_a_request_it_did_not_t
 
 def test_a_key_is_of_its_caller_and_a_request_of_its_key() -> None:
     ann, bob = Owner(user_id="ann"), Owner(user_id="bob")
-    assert once_of(ann, "k", {"a": 1, "b": 2}) == once_of(ann, "k", {"b": 2, "a": 1})
-    assert once_of(ann, "k", {}).key != once_of(bob, "k", {}).key
-    assert once_of(ann, "k", {"a": 1}).asked != once_of(ann, "k", {"a": 2}).asked
-    assert for_session(once_of(ann, "k", {})).key != once_of(ann, "k", {}).key
+    assert request_key(ann, "k", {"a": 1, "b": 2}) == request_key(ann, "k", {"b": 2, "a": 1})
+    assert request_key(ann, "k", {}).key != request_key(bob, "k", {}).key
+    assert request_key(ann, "k", {"a": 1}).asked != request_key(ann, "k", {"a": 2}).asked
+    assert for_session(request_key(ann, "k", {})).key != request_key(ann, "k", {}).key
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\x7f"])
 def test_a_key_that_cannot_be_shown_is_refused(key: str) -> None:
     with pytest.raises(InvalidInput):
-        once_of(Owner(), key, {})
+        request_key(Owner(), key, {})

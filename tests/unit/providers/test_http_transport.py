@@ -1,4 +1,4 @@
-"""One question, answered in one piece: trouble is asked again, visibly, and keys stay where they are."""
+"""One request and its response: failures are retried and reported, and keys are not leaked."""
 
 from __future__ import annotations
 

@@ -267,10 +267,10 @@ async def test_an_end_that_comes_after_another_worker_took_the_job_is_discarded(
 
 def test_the_pause_doubles_up_to_the_longest_and_is_spread() -> None:
     patience = RetryDelays(first=timedelta(seconds=1), longest=timedelta(seconds=10))
-    middle = [patience.pause(attempts, 0.5).total_seconds() for attempts in (1, 2, 3, 4, 5, 50)]
+    middle = [patience.delay_after(attempts, 0.5).total_seconds() for attempts in (1, 2, 3, 4, 5, 50)]
     assert middle == [1, 2, 4, 8, 10, 10]
-    assert patience.pause(1, 0.0) == timedelta(seconds=0.5)
-    assert patience.pause(1, 1.0) == timedelta(seconds=1.5)
+    assert patience.delay_after(1, 0.0) == timedelta(seconds=0.5)
+    assert patience.delay_after(1, 1.0) == timedelta(seconds=1.5)
 
 
 @pytest.mark.req("TURN-7")

@@ -1,4 +1,4 @@
-"""One question to a model behind the scenes: an answer, or a ``ProviderError`` that says what went wrong."""
+"""A request to an auxiliary model returns an answer, or raises a ``ProviderError`` with the cause."""
 
 from __future__ import annotations
 

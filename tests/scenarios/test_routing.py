@@ -1,4 +1,4 @@
-"""Who answers: rules and preferences choose, the caller's word counts first, another steps in when a model fails."""
+"""Which model answers: the caller's choice first, then rules and preferences, then fallbacks after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that sends its whole conversation every time and names no thread: what it says is kept once."""
+"""A client that resends its whole conversation and names no thread: each message is stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the server by themselves: counting requests, writing events, telling of a ledger that is gone."""
+"""Parts of the server without a server: rate limits, server-sent events, reports of an unavailable ledger."""
 
 from __future__ import annotations
 

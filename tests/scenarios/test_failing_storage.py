@@ -1,4 +1,4 @@
-"""Turns on a bad day: a ledger that is locked, a disk that fills up, a consumer that dawdles."""
+"""Turns while storage fails: a locked ledger, a full disk, a slow reader."""
 
 from __future__ import annotations
 

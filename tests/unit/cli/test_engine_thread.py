@@ -1,4 +1,4 @@
-"""The main thread beside the engine's: a signal reaches it wherever it waits, also one that came just before."""
+"""The main thread beside the engine's thread: a signal reaches it wherever it waits."""
 
 from __future__ import annotations
 
