@@ -47,7 +47,16 @@ NEVER_KEPT = {
         "ImportedMessage",
         "ImportedTurn",
     ),  # asked for
-    *("Lineage", "TurnRange", "Backlog", "TakenOver", "ImportCounts", "ScannedPlace", "Document"),  # computed each time
+    *(
+        "Lineage",
+        "TurnRange",
+        "Backlog",
+        "TakenOver",
+        "ImportCounts",
+        "ScannedPlace",
+        "Document",
+        "UserSpending",
+    ),  # computed each time
     *("AnsweredTurn", "Extraction", "JobResult", "Revision"),  # read and worked out by jobs
     *(
         "Scope",
