@@ -56,6 +56,8 @@ NEVER_KEPT = {
         "ScannedPlace",
         "Document",
         "UserSpending",
+        "BranchTail",
+        "KnownTurns",
     ),  # computed each time
     *("AnsweredTurn", "Extraction", "JobResult", "Revision"),  # read and worked out by jobs
     *(
