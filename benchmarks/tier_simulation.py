@@ -36,6 +36,7 @@ from typing import Any, Protocol
 
 from contextinfinity.errors import FileRefused
 from contextinfinity.workspace.assembly import (
+    MATCHES,
     ChatMessage,
     PromptParts,
     assemble_flat,
@@ -309,8 +310,9 @@ def _compacted(history: list[ChatMessage], turn: int) -> list[ChatMessage]:
 
 
 def _marked(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """Mark the system message and the last messages, as one would without tiers."""
-    places = {0, len(messages) - 2, len(messages) - 1}
+    """Mark the system message and the last messages that stay, as one would without tiers."""
+    end = next((place for place, one in enumerate(messages) if one["content"].startswith(MATCHES)), len(messages) - 1)
+    places = {0, end - 1, len(messages) - 1}
     return [with_marker(message) if place in places else message for place, message in enumerate(messages)]
 
 

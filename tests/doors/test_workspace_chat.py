@@ -70,6 +70,21 @@ async def test_a_question_goes_with_map_tree_and_open_files_and_the_front_repeat
         assert places == sorted(places)
 
 
+@pytest.mark.req("FILES-4", "FILES-5")
+async def test_the_symbols_that_a_question_is_about_come_right_before_it_and_only_there(
+    tmp_path: Path, repo: Path
+) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        thread, texts, _ = await asked(there, "who admits a ship?")
+        shown = "# Matching Symbols\n\nsrc/harbour.py:2 def admit(self, ship)\nsrc/ships.py:1 def make_ship()"
+        assert (texts[-3], texts[-1]) == (shown, "who admits a ship?")
+        _, later, seen = await asked(there, "is the harbour closed?", thread)
+        assert later[: len(texts) - 3] == texts[:-3]
+        assert shown not in later
+        assert seen.shared_bytes > 0.6 * seen.total_bytes
+
+
 @pytest.mark.req("HISTORY-4", "HISTORY-6")
 async def test_file_and_ledger_are_in_step_and_a_difference_is_repaired(tmp_path: Path, repo: Path) -> None:
     async with opened(tmp_path) as client:

@@ -39,6 +39,7 @@ from contextinfinity.workspace.assembly import (
     ChatMessage,
     PromptParts,
     context_pairs,
+    matches_pair,
     system_text,
     tier_text,
 )
@@ -273,4 +274,5 @@ def _section(parts: PromptParts, turns: Sequence[Turn]) -> WorkspaceText:
         tiers=tuple((say("user", text), say("assistant", TIER_READ)) if text else () for text in tiers),
         context=tuple(say(one["role"], one["content"]) for one in context_pairs(parts)),
         history_to=turns[early - 1].turn_seq if early else 0,
+        matches=tuple(say(one["role"], one["content"]) for one in matches_pair(parts)),
     )

@@ -21,6 +21,8 @@ class WorkspaceText(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The file tree, fetched pages and working files, behind the tiers."""
     history_to: int = 0
     """The last turn in tier L3, before ``context``; later turns follow it."""
+    matches: tuple[Message, ...] = ()
+    """The definitions that match the message, right before it."""
     files: tuple[str, ...] = ()
     """Each open file as it is written above: its path, a line break, and its fenced text. These may be left out."""
 

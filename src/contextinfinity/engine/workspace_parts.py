@@ -14,6 +14,8 @@ from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.engine.turn_cache import TextCache
 from contextinfinity.prompt.redact import Redactor, hidden
 
+TIERS = 3
+
 
 class _Part(Struct, frozen=True, omit_defaults=True):
     """A system text, the messages of a tier, or the messages behind the tiers with the last turn before them."""
@@ -31,6 +33,7 @@ def keep(texts: TextCache, workspace: WorkspaceText | None) -> tuple[str, ...]:
         _Part(system=workspace.system),
         *(_Part(messages=tier) for tier in workspace.tiers),
         _Part(messages=workspace.context, history_to=workspace.history_to),
+        *([_Part(messages=workspace.matches)] if workspace.matches else []),
     )
     return tuple(texts.keep(dumps(part).decode()) for part in parts)
 
@@ -47,12 +50,13 @@ async def restored(
         if text is None:
             removed.append("a part of the workspace")
         parts.append(_Part() if text is None else loads(_Part, text))
-    first, *tiers, last = parts
+    first, *tiers, last = parts[: 2 + TIERS]
     return WorkspaceText(
         system=first.system,
         tiers=tuple(tier.messages for tier in tiers),
         context=last.messages,
         history_to=last.history_to,
+        matches=parts[-1].messages if len(parts) > 2 + TIERS else (),
     )
 
 
@@ -78,5 +82,6 @@ def redacted(workspace: WorkspaceText | None, redactor: Redactor | None) -> Work
         system=hidden(workspace.system, redactor),
         tiers=tuple(map(clean, workspace.tiers)),
         context=clean(workspace.context),
+        matches=clean(workspace.matches),
         files=tuple(hidden(block, redactor) for block in workspace.files),
     )

@@ -6,6 +6,7 @@
     4  the workspace: files and symbols of a repository, in tiers       the last system text, and pairs of messages
     5  the summary of older turns, with a line for each removed turn    a user message and a constant answer
     6  every later turn, verbatim, oldest first                         as it was sent
+       in a workspace, the symbols that match this question             a pair of messages
     7  memories and artifacts for this question                         the last user message
     8  the user's message, and its contextualised form                  the same
        the messages of this turn's tool loop so far                     after it, as they were sent
@@ -62,6 +63,7 @@ def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
         system=(*system_texts(front, sections.layout), *filter(None, [workspace.system])),
         messages=(
             *(message for part in _before_current(sections) for message in part),
+            *workspace.matches,
             *sections.lead,
             current_message(sections),
             *sections.begun,
@@ -219,6 +221,6 @@ def tier_markers(sections: Sections, systems: int) -> tuple[int, ...]:
         sizes[-1] += len(summary_pair(sections.front.summary)) + sum(len(shown.messages) for shown in early)
     last = systems + sum(len(part) for part in _before_current(sections))
     if sections.rounds:
-        last += len(sections.lead) + 1 + len(sections.begun) + len(sections.rounds)
+        last += len(workspace.matches) + len(sections.lead) + 1 + len(sections.begun) + len(sections.rounds)
     ends = [*accumulate(sizes, initial=systems), last]
     return tuple(dict.fromkeys(end - 1 for end in ends if end))

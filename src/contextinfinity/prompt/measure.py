@@ -74,7 +74,7 @@ class Measure:
     def _workspace(self, workspace: WorkspaceText | None) -> int:
         if workspace is None:
             return 0
-        messages = (*chain.from_iterable(workspace.tiers), *workspace.context)
+        messages = (*chain.from_iterable(workspace.tiers), *workspace.context, *workspace.matches)
         return self.text(workspace.system) + self.messages(messages)
 
     def total(self, sections: Sections) -> int:

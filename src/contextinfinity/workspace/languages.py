@@ -10,6 +10,7 @@ import logging
 import re
 from functools import cache
 from importlib import import_module
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
@@ -30,6 +31,8 @@ _C = (
     "(struct_specifier name: (_) @name body: (_)) @definition"
     "(enum_specifier name: (_) @name body: (_)) @definition"
     "(type_definition declarator: (type_identifier) @name) @definition"
+    "(declaration declarator: (function_declarator declarator: (_) @name)) @definition"
+    "(declaration declarator: (pointer_declarator declarator: (function_declarator declarator: (_) @name))) @definition"
 )
 _TYPESCRIPT = (
     f"{_JAVASCRIPT[0]} abstract_class_declaration interface_declaration type_alias_declaration enum_declaration "
@@ -42,7 +45,7 @@ _GRAMMARS: dict[str, tuple[str, str, str, str]] = {
     "javascript": ("javascript", "language", *_JAVASCRIPT),
     "typescript": ("typescript", "language_typescript", *_TYPESCRIPT),
     "tsx": ("typescript", "language_tsx", *_TYPESCRIPT),
-    "go": ("go", "language", "function_declaration method_declaration type_spec", ""),
+    "go": ("go", "language", "function_declaration method_declaration type_spec type_alias const_spec", ""),
     "rust": (
         "rust",
         "language",
@@ -62,6 +65,8 @@ _GRAMMARS: dict[str, tuple[str, str, str, str]] = {
         "language",
         "namespace_definition",
         f"{_C}(class_specifier name: (_) @name body: (_)) @definition"
+        "(field_declaration declarator: (function_declarator declarator: (_) @name)) @definition"
+        "(alias_declaration name: (_) @name) @definition"
         "(function_definition declarator: (reference_declarator (function_declarator declarator: (_) @name))) "
         "@definition",
     ),
@@ -101,11 +106,12 @@ _SPACE = re.compile(r"\s+")
 
 
 class Definition(Struct, frozen=True, array_like=True):
-    """One definition: how deep it is nested, its name, and its text up to the body."""
+    """One definition: how deep it is nested, its name, its text up to the body, and the line where it begins."""
 
     depth: int
     name: str
     signature: str
+    line: int = 0
 
 
 def language_of(path: str) -> str | None:
@@ -121,16 +127,21 @@ def definitions(language: str, data: bytes) -> tuple[Definition, ...]:
     parser, cursor = reader
     found: list[Definition] = []
     enclosing: list[tuple[int, bool]] = []  # where it ends, and whether it is a function
-    matches = [captures for _, captures in cursor.matches(parser.parse(data).root_node) if "definition" in captures]
-    for captures in sorted(matches, key=lambda captures: captures["definition"][0].start_byte):
-        node, name = captures["definition"][0], captures["name"][0]
+    matches = {  # two patterns may match the same node
+        (captures["definition"][0].start_byte, name.start_byte): (captures["definition"][0], name)
+        for _, captures in cursor.matches(parser.parse(data).root_node)
+        if "definition" in captures
+        for name in captures["name"]
+    }
+    for _, (node, name) in sorted(matches.items(), key=itemgetter(0)):
         while enclosing and enclosing[-1][0] <= node.start_byte:
             enclosing.pop()
         if not any(is_function for _, is_function in enclosing):
             signature = _signature(node, data)
-            found.append(Definition(len(enclosing), _text(data[name.start_byte : name.end_byte]), signature))
+            word = _text(data[name.start_byte : name.end_byte])
+            found.append(Definition(len(enclosing), word, signature, node.start_point[0] + 1))
         enclosing.append((node.end_byte, _FUNCTIONS.search(node.type) is not None))
-    return tuple(dict.fromkeys(found))
+    return tuple(found)
 
 
 def _signature(node: Any, data: bytes) -> str:

@@ -42,7 +42,7 @@ MOST_IDENTIFIERS = 4_000
 ROUNDS, DAMPING = 40, 0.85
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]{2,}")
 _SPECIFIC = re.compile(r"[A-Z_0-9]|^.{14}")
-_VERSION = 1
+_VERSION = 2
 
 
 class FileSymbols(Struct, frozen=True, array_like=True):
@@ -56,8 +56,9 @@ class FileSymbols(Struct, frozen=True, array_like=True):
 
     @property
     def data_hash(self) -> str:
-        """The hash of the definitions: it stays the same while only bodies change."""
-        return hashlib.sha256(msgspec.json.encode(self.defines)).hexdigest()[:16]
+        """The hash of the definitions: it stays the same while only bodies and line numbers change."""
+        shown = [(one.depth, one.name, one.signature) for one in self.defines]
+        return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:16]
 
 
 class _SymbolCache(Struct, frozen=True, array_like=True):
@@ -99,7 +100,7 @@ class SymbolIndex:
                 self.files.pop(path, None)
                 changed.append(path)
                 continue
-            if known is None or (known.defines, known.uses) != (read.defines, read.uses):
+            if known is None or (known.data_hash, known.uses) != (read.data_hash, read.uses):
                 changed.append(path)
             self.files[path] = read
         if changed or touched:

@@ -18,11 +18,20 @@ SAMPLES = {
     "javascript": ("class A { f(x) {} }\nfunction g() {}\nconst h = (y) => y;\nlet z = 1;\n", "A f g h"),
     "typescript": ("interface I { f(x: number): void }\ntype T = string;\nenum E { A }\nclass C {}\n", "I f T E C"),
     "tsx": ("export function App(p: Props) { return <a/>; }\n", "App"),
-    "go": ("package a\ntype T struct{}\nfunc (t T) M() {}\nfunc F(x int) int { return x }\n", "T M F"),
+    "go": (
+        "package a\ntype T struct{}\nfunc (t T) M() {}\nfunc F(x int) int { const l = 1 }\ntype A = T\nconst B = 1\n",
+        "T M F A B",
+    ),
     "rust": ("struct S;\nimpl S { fn f(&self) {} }\ntrait T { fn g(); }\nfn h() {}\n", "S S f T g h"),
     "java": ("class A { A() {} int f(int x) { return x; } }\ninterface I {}\n", "A A f I"),
-    "c": ("struct s { int a; };\nint *f(int x) { return 0; }\ntypedef int t;\n", "s f t"),
-    "cpp": ("namespace n { class A { void f() {} }; }\nint A::g() { return 1; }\n", "n A f A::g"),
+    "c": (
+        "struct s { int a; };\nint *f(int x) { g(); return 0; }\ntypedef int t;\nint g(void);\nchar *h(int);\n",
+        "s f t g h",
+    ),
+    "cpp": (
+        "namespace n { class A { A(); void f() {} int h(int); int x; }; }\nint A::g() { return 1; }\nusing B = C;\n",
+        "n A A f h A::g B",
+    ),
     "c_sharp": ("class A { public int F(int x) { return x; } }\ninterface I {}\n", "A F I"),
     "ruby": ("module M\n  class A\n    def f(x)\n    end\n  end\nend\n", "M A f"),
     "php": ("<?php class A { function f($x) {} }\nfunction g() {}\n", "A f g"),
@@ -34,6 +43,12 @@ SAMPLES = {
 def test_a_language_gives_what_it_defines(language: str) -> None:
     source, names = SAMPLES[language]
     assert [one.name for one in definitions(language, source.encode())] == names.split()
+
+
+@pytest.mark.req("FILES-4")
+def test_two_classes_with_the_same_method_have_one_each() -> None:
+    found = definitions("python", b"class A:\n    def run(self): ...\n\n\nclass B:\n    def run(self): ...\n")
+    assert [(one.name, one.line) for one in found] == [("A", 1), ("run", 2), ("B", 5), ("run", 6)]
 
 
 @pytest.mark.req("FILES-4")
