@@ -65,9 +65,8 @@ class Client:
 
 def _git(session: Session) -> None:
     session.run("git", "init", "-q", ".")
-    (session.folder / ".git" / "info" / "exclude").write_text(
-        ".*\n"
-    )  # what the client keeps there, for a moment or longer
+    # Some clients send the git status: without the files that they keep there, some of them for a moment.
+    (session.folder / ".git" / "info" / "exclude").write_text(".*\n")
     (session.folder / "a.py").write_text("x = 1\n")
     session.run("git", "add", "a.py")
     dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-01T00:00:00Z")  # the same hash each time

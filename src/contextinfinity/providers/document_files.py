@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from contextinfinity.domain.document import PDF, Document, document_of
-from contextinfinity.domain.message import (
-    ContentBlock,
-    ImageBlock,
-    Json,
-    Message,
-    TextBlock,
-    ToolResultBlock,
-    UnknownBlock,
-)
+from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, ToolResultBlock, UnknownBlock
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.wire_values import dict_of, is_base64, text_of
@@ -53,22 +45,16 @@ def unread(messages: Iterable[Message], provider: str, form: str, abilities: Abi
         if message.role == "assistant" or (len(message.blocks) == 1 and type(message.blocks[0]) is TextBlock):
             continue  # the usual message: a request may resend thousands
         for block, in_result in _others(message.blocks):
-            if isinstance(block, ImageBlock):
-                if in_result and form == CHAT:
-                    found["tool_result.image"] = None
-                continue
             able = NO_FILES if in_result and form == CHAT else abilities
             if block.provider != provider and readable_file(block, able, urls=form != CHAT) is None:
                 found[text_of(dict_of(block.raw).get("type")) or "unknown"] = None
     return tuple(found)
 
 
-def _others(
-    blocks: Iterable[ContentBlock], in_result: bool = False
-) -> Iterator[tuple[UnknownBlock | ImageBlock, bool]]:
-    """Yield the pictures and the blocks of unknown type, and whether each is part of a tool result."""
+def _others(blocks: Iterable[ContentBlock], in_result: bool = False) -> Iterator[tuple[UnknownBlock, bool]]:
+    """Yield the blocks of unknown type, and whether each is part of a tool result."""
     for block in blocks:
-        if isinstance(block, UnknownBlock | ImageBlock):
+        if isinstance(block, UnknownBlock):
             yield block, in_result
         elif isinstance(block, ToolResultBlock):
             yield from _others(block.content, in_result=True)

@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import (
-    ImageBlock,
-    Json,
-    Message,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    UnknownBlock,
-    say,
-)
+from contextinfinity.domain.message import Json, Message, TextBlock, ToolResultBlock, ToolUseBlock, UnknownBlock, say
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.providers.anthropic import AnthropicWire
 from contextinfinity.providers.catalogue import abilities_of
@@ -150,13 +141,3 @@ def test_the_beginning_of_an_answer_goes_to_models_that_continue_it(model_id: st
     assert written[1]["content"][0]["text"].startswith("An old silent pond")
     if last == "assistant":
         assert written[-1]["content"] == [{"type": "text", "text": "An old silent pond"}], "the API rejects white space"
-
-
-@pytest.mark.req("API-12")
-def test_a_picture_in_a_tool_result_is_named_where_results_are_text() -> None:
-    picture = ImageBlock(media_type="image/png", source={"type": "base64", "data": "AA=="})
-    able = replace(ABLE, images=True)
-    for name, form, named in (("openai_chat", "chat", ("tool_result.image",)), ("openai", "responses", ())):
-        result = Message(role="user", blocks=(ToolResultBlock(tool_use_id="c", content=(picture,)),))
-        assert unread([result], name, form, able) == named
-        assert unread([Message(role="user", blocks=(picture,))], name, form, able) == ()

@@ -33,6 +33,7 @@ from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Wire
 from contextinfinity.providers.openai_chat import ChatWire
+from contextinfinity.providers.openai_chat.request import IMAGE_BELOW
 from contextinfinity.providers.rebuild_request import write, written_again
 from contextinfinity.providers.wire_values import ERROR_MARK, IMAGE_NOTE, UNKNOWN_NOTE
 
@@ -116,10 +117,16 @@ def test_cited_pieces_of_an_answer_stay_one_text() -> None:
 def test_a_request_of_an_older_release_is_rebuilt_as_it_was_sent() -> None:
     asked = request(texts("user", "first", "second"))
     now = write("openai_chat", WIRE, ABLE, asked)
-    old_settings = {name: value for name, value in now.form["wire"].items() if name != "text_separator"}
+    old_settings = {
+        name: value for name, value in now.form["wire"].items() if name not in ("text_separator", "result_images")
+    }
     old = written_again({**now.form, "wire": old_settings}, asked)
     assert written_again(now.form, asked).body == now.body
     assert msgspec.json.decode(old.body)["messages"] == [{"role": "user", "content": "firstsecond"}]
+    looked = written_again({**now.form, "wire": old_settings}, request(assistant(call()), tool(result(PICTURE))))
+    assert msgspec.json.decode(looked.body)["messages"][1:] == [
+        {"role": "tool", "tool_call_id": call().tool_use_id, "content": IMAGE_NOTE}
+    ]
 
 
 TALK = (
@@ -275,7 +282,12 @@ def test_pictures_go_out_where_the_model_sees_and_a_note_where_not() -> None:
     message = Message(role="user", blocks=(TextBlock(text="see "), PICTURE))
     assert body(message)["messages"][0]["content"][1]["image_url"] == {"url": "data:image/png;base64,aGk="}
     assert body(message, able=Abilities())["messages"][0]["content"] == "see " + IMAGE_NOTE
-    assert body(assistant(call()), tool(result(PICTURE)))["messages"][1]["content"] == IMAGE_NOTE
+    looked = (assistant(call()), tool(result(PICTURE)))
+    told, pictures = body(*looked)["messages"][1:]
+    assert (told["role"], told["content"], pictures["role"]) == ("tool", IMAGE_BELOW, "user")
+    assert [part["type"] for part in pictures["content"]] == ["text", "image_url"]
+    (told,) = body(*looked, able=Abilities(tools=True))["messages"][1:]
+    assert told["content"] == IMAGE_NOTE
 
 
 @pytest.mark.req("PROVIDER-2")

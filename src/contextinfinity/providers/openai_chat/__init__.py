@@ -27,6 +27,7 @@ class ChatWire:
     ``max_completion_tokens``, most others accept only ``max_tokens``. ``stream_usage``: request token counts.
     ``never_store`` makes OpenAI store nothing, whatever the client asks for.
     ``text_separator`` is put between the texts of one message; requests of older releases had none.
+    ``result_images``: pictures in tool results follow in a message of the user; older releases left them out.
     """
 
     vendor: str = "openai_chat"
@@ -36,6 +37,7 @@ class ChatWire:
     stream_usage: bool = True
     never_store: bool = False
     text_separator: str = request.BETWEEN
+    result_images: bool = True
 
     @property
     def form(self) -> str:
@@ -55,6 +57,7 @@ class ChatWire:
             max_tokens_name=self.max_tokens_name,
             stream_usage=self.stream_usage,
             text_separator=self.text_separator,
+            result_images=self.result_images,
         )
         written = request.body(asked, abilities, request_settings)
         return {**written, "store": False} if self.never_store else written
@@ -88,8 +91,8 @@ def open_wire(model: ModelSettings, settings: Settings) -> ChatWire:
 
 
 def stored_wire(fields: dict[str, Json]) -> ChatWire:
-    """Return the wire of an earlier request from its stored fields; older releases had no ``text_separator``."""
-    return ChatWire(**{"text_separator": "", **fields})
+    """Return the wire of an earlier request from its stored fields; older releases had fewer."""
+    return ChatWire(**{"text_separator": "", "result_images": False, **fields})
 
 
 def _at_openai(model: ModelSettings) -> bool:

@@ -60,6 +60,8 @@ REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
 PARTS_OF_A_USER = frozenset({"input_audio", "file", "video_url"})
 CONTINUED = "[the conversation goes on]"
 BETWEEN = "\n\n"
+RESULT_IMAGES = "[images in the tool results above]"
+IMAGE_BELOW = "[an image, shown below]"
 
 
 class ChatRequestSettings(Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class ChatRequestSettings(Struct, frozen=True, kw_only=True):
     max_tokens_name: str
     stream_usage: bool
     text_separator: str
+    result_images: bool
 
 
 def body(request: ProviderRequest, abilities: Abilities, how: ChatRequestSettings) -> dict[str, Json]:
@@ -136,6 +139,7 @@ class _Writer:
         self._abilities = abilities
         self._vendor = how.vendor
         self._separator = how.text_separator
+        self._result_images = how.result_images and abilities.images
         self._alternate = how.vendor == PERPLEXITY
         self._late_system = "user" if abilities.one_system or self._alternate else "system"
         self._names: dict[str, str] = {}
@@ -160,7 +164,11 @@ class _Writer:
         elif message.role == "assistant":
             yield from self._answer(message, running=running)
         elif message.role == "tool":
-            yield from [self._result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
+            results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
+            yield from map(self._result, results)
+            pictures = [one for result in results for one in result.content if isinstance(one, ImageBlock)]
+            if pictures and self._result_images:
+                yield _say("user", [{"type": "text", "text": RESULT_IMAGES}, *self._parts(pictures)])
         else:
             parts = list(self._parts(message.blocks))
             if parts:
@@ -227,7 +235,7 @@ class _Writer:
 
     def _result(self, result: ToolResultBlock) -> dict[str, Json]:
         text = (wire_values.ERROR_MARK if result.is_error else "") + self._joined(
-            list(filter(None, _texts(result.content)))
+            list(filter(None, _texts(result.content, IMAGE_BELOW if self._result_images else wire_values.IMAGE_NOTE)))
         )
         if self.tools:
             return {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
@@ -273,15 +281,15 @@ def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
     return {**extra, "id": call.tool_use_id, "type": "function", "function": fields}
 
 
-def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
-    """Yield the texts of a tool result; this API accepts no images and files in results, so they become a note."""
+def _texts(blocks: Iterable[ContentBlock], image: str) -> Iterator[str]:
+    """Yield the texts of a tool result; this API accepts no images and files in results, so a note stands for each."""
     for block in blocks:
         if isinstance(block, TextBlock):
             yield block.text
         elif isinstance(block, ImageBlock):
-            yield wire_values.IMAGE_NOTE
+            yield image
         elif isinstance(block, ToolResultBlock):
-            yield from _texts(block.content)
+            yield from _texts(block.content, image)
         elif isinstance(block, UnknownBlock):
             document = document_files.readable_file(block, document_files.NO_FILES)
             yield wire_values.UNKNOWN_NOTE if document is None else document_files.file_text(document) or ""
