@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from benchmarks.asked import LOCOMO, Said, Talk, locomo
+from benchmarks.asked import DATA, LOCOMO, Said, Talk, locomo
 from benchmarks.harness import Bench, Row
 from benchmarks.ledgers import digest
-from benchmarks.plain_rankings import Passages
+from benchmarks.plain_rankings import Passages, count
 from benchmarks.recall import Asking, engine_at
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.embedders.contract import Embedder
@@ -44,6 +44,8 @@ SIDES: tuple[ChunkSide, ChunkSide] = ("user", "assistant")
 AIMS = {"planted": (98, 85, 70), "changed": (90, 90, 90), "identifiers": (100, 100, 100), "coding": (98, 85, 70)}
 BUDGET = 1_920
 """The packing target of a window of 128,000 tokens."""
+CAST, UNRELATED, NOISE = DATA / "cast" / "2021.json", 4, 100
+"""Questions that have nothing to do with the talk: every so many are asked; the tokens that may come back."""
 _BEGIN = datetime(2025, 1, 6, 8, tzinfo=UTC)
 
 
@@ -73,6 +75,7 @@ async def run(bench: Bench) -> list[Row]:
     for embedder in {each.name: each for each in (built_in(), embedder_of(Settings()))}.values():
         found = await asked(bench.folder, talk, samples, embedder)
         rows += [_row(kind, found, embedder.name) for kind in AIMS]
+        rows += [await _noise(bench.folder, talk, embedder)] if CAST.is_file() else []
     return [*rows, _plain(talk, samples)]
 
 
@@ -143,13 +146,31 @@ def _samples(starts: dict[tuple[str, int], int]) -> Iterator[Sample]:
             yield Sample("coding", number, one["question"], tuple(one["must_contain"]), turn)
 
 
+async def _noise(folder: Path, talk: Talk, embedder: Embedder) -> Row:
+    """Ask what has nothing to do with the talk: questions to a search engine, with and without an introduction."""
+    asked = [turn["rewrite"] for chat in json.loads(CAST.read_text("utf-8")) for turn in chat["turns"]][::UNRELATED]
+    async with engine_at(_kept(folder, talk, embedder), embedder) as engine:
+        asking = await Asking.of(engine, talk, embedder)
+        tokens = [sum(count(each.text) for each in await asking.pieces(question, BUDGET)) for question in asked]
+    return Row(
+        what=f"tokens retrieved for {len(asked)} questions that have nothing to do with the talk ({embedder.name})",
+        target=f"≤ {NOISE}",
+        result=f"{mean(tokens):.0f} in the mean, none for {tokens.count(0)}",
+        met=mean(tokens) <= NOISE,
+        values={"tokens": mean(tokens)},
+    )
+
+
+def _kept(folder: Path, talk: Talk, embedder: Embedder) -> Path:
+    return folder / f"strangers-{len(talk.said)}-{digest(VERSION, embedder.name)}"
+
+
 Found = list[tuple[Sample, tuple[bool, ...]]]
 
 
 async def asked(folder: Path, talk: Talk, samples: Sequence[Sample], embedder: Embedder) -> Found:
     """Ask every question at every distance."""
-    kept = folder / f"strangers-{len(talk.said)}-{digest(VERSION, embedder.name)}"
-    async with engine_at(kept, embedder) as engine:
+    async with engine_at(_kept(folder, talk, embedder), embedder) as engine:
         asking = await Asking.of(engine, talk, embedder)
         return [
             (sample, tuple([is_found(sample, await pieces_of(asking, sample, later)) for later in LATER]))

@@ -52,13 +52,15 @@ GATE, SURE, LEAST = 0.45, 0.9, 0.15
 """The sum that is mapped to a score of 0.72: GATE if the best passage is unlikely to answer the question; it falls to
 LEAST as the best sum grows to SURE, because texts near a good answer are not unrelated.
 """
+STRICT = 0.7
+"""The same for a question with a name that no passage contains, which can hardly be answered."""
 WHOLE = 1.5
 """The sum that is mapped to a score of 1."""
 KNOWN = {STATIC: Calibration(0.021, 0.318), MINILM: Calibration(0.057, 0.397)}
 """Measured with ``calibration_of``."""
 
 
-def confident(sums: Numbers, content: Numbers, alone: NDArray[np.bool_]) -> Numbers:
+def confident(sums: Numbers, content: Numbers, alone: NDArray[np.bool_], *, strict: bool = False) -> Numbers:
     """Map sums of all terms to calibrated scores; ``content`` are the sums without role and recency.
 
     Role and recency alone cannot reach 0.72 if no content is likely to answer. Passages marked in ``alone``, good
@@ -67,7 +69,7 @@ def confident(sums: Numbers, content: Numbers, alone: NDArray[np.bool_]) -> Numb
     import numpy as np
 
     top = float(content.max())
-    floor = float(np.interp(top, (GATE, SURE), (GATE, LEAST)))
+    floor = STRICT if strict else float(np.interp(top, (GATE, SURE), (GATE, LEAST)))
     if top < GATE:
         floor += max(0.0, float((sums - content).max()))
     low = RARE * sums / floor

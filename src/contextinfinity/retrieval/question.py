@@ -8,7 +8,7 @@ identifier, a path, a quoted phrase) matches only itself, see ``exact``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -25,6 +25,9 @@ QUESTION_MARKS = ("?", "？", "؟")
 _SHORTEST_NAME = 3
 """The minimum length of a prefix that may stand for a name."""
 _NAME = re.compile(r"[^\W\d_][\w'’-]*")
+_CAPITALISED = re.compile(r"(?<=[^\sA-Z.!?:…] )[A-Z][^\W\d_A-Z]{2,}\b")
+"""A capitalised word within a sentence."""
+_SENTENCES = re.compile(r"(?<=[.!?？؟])\s+|\n+")
 
 
 class SearchQuestion(Struct, frozen=True, kw_only=True):
@@ -59,6 +62,8 @@ class ParsedQuestion(Struct, frozen=True, kw_only=True):
     """The speakers it names, in lower case."""
     of_assistant: bool = False
     """Whether it asks for something that the assistant said."""
+    names: tuple[tuple[str, ...], ...] = ()
+    """The index terms of each name in it, except those of speakers."""
     lists: bool = False
     """Whether it asks for several things or for a count."""
     is_question: bool = False
@@ -110,10 +115,21 @@ def read_question(
         only_exact=bool(exact) and set(words) <= set(terms(" ".join(exact))),
         spans=spans,
         speakers=frozenset(_meant(named, speakers)),
+        names=tuple(name for name in _other_names(text) if not hidden.issuperset(name) and {*name} & {*words}),
         of_assistant=pattern("yours").search(text) is not None,
         lists=pattern("lists").search(text) is not None,
         is_question=any(mark in text for mark in QUESTION_MARKS) or pattern("asks").match(text.lstrip()) is not None,
     )
+
+
+def _other_names(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the terms of capitalised words within the sentences that ask, unless the language capitalises all nouns."""
+    if pattern("capitalises").search(text):
+        return
+    sentences = _SENTENCES.split(text)
+    for sentence in [each for each in sentences if each.endswith(QUESTION_MARKS)] or sentences:
+        for word in _CAPITALISED.findall(sentence):
+            yield terms_of(word)
 
 
 def _named(text: str, speakers: Collection[str]) -> list[str]:

@@ -12,7 +12,7 @@
 A passage with an exact word of the question ranks above every passage without one. An earlier question that adds no
 word to this one cannot answer it: it ranks last and does not support the messages around it. In a chat with an
 assistant a short reply ranks at least as high as the message it answers: the question names the subject, and the reply
-rarely repeats it.
+rarely repeats it. A question with a name that no passage contains needs a far better passage.
 
 Weights and ablation: docs/decisions/0024-ranking.md.
 """
@@ -72,6 +72,8 @@ NEAREST, HALFWAY = 8, 0.5
 """The number of nearest passages that always pass, and the minimum calibration step for that: an answer in other words
 shares only its meaning with the question.
 """
+NAMELESS = 2
+"""The same if no passage contains a name of the question; then nothing else passes without a high score."""
 HELPER = 0.15
 """The weight of a conversation word that a follow-up may refer to, relative to a word of the question."""
 SHORT_REPLY = 480
@@ -201,9 +203,12 @@ def _scores(
     sums[echoes] = 0
     _answers_after_statements(sums, spots, echoes, met)
     alone = (steps >= 1) | (met[:, :own] @ rare[:own] >= ENOUGH_WORDS)
+    contained = {word for word, column in zip(asked.words, met.T, strict=False) if column.any()}
+    strict = not all(map(contained.intersection, asked.names))
     if asked.is_question:
-        alone |= (steps >= HALFWAY) & (steps >= np.sort(steps)[-NEAREST:][0])
-    return _with_replies(confident(sums, content, alone), spots)
+        nearest = (steps >= HALFWAY) & (steps >= np.sort(steps)[-NAMELESS if strict else -NEAREST :][0])
+        alone = nearest if strict else alone | nearest
+    return _with_replies(confident(sums, content, alone, strict=strict), spots)
 
 
 def _with_replies(scores: Column, spots: Sequence[PassageSpan]) -> Column:

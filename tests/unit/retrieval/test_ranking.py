@@ -116,7 +116,17 @@ def test_a_near_vector_alone_lets_pass() -> None:
 
 
 @pytest.mark.req("RETRIEVE-12")
-@pytest.mark.parametrize(("said", "passing"), [("Where do I shut it off?", 8), ("I shut it off.", 0)])
+@pytest.mark.parametrize(
+    ("said", "passing"),
+    [
+        ("Where do I shut it off?", 8),
+        ("I shut it off.", 0),
+        ("Where does Margaret shut it off?", 2),  # she is never mentioned
+        ("I met with Margaret. Where do I shut it off?", 8),
+        ("Where did I shut it off in October?", 8),
+        ("Wo ist der Schalter für das Licht?", 8),  # German capitalises all nouns
+    ],
+)
 def test_the_nearest_passages_pass_for_a_question_without_a_shared_word(said: str, passing: int) -> None:
     entries = entries_of([Line("user", f"Something about subject {n}.") for n in range(30)])
     found = found_for(said, entries)
