@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format docs screenshots bench bench-full peers torture storm endurance proof clients screenshots-web clean
+.PHONY: run setup test check format docs screenshots bench bench-full peers torture storm endurance proof clients screenshots-web dist dist-check clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -68,8 +68,26 @@ proof: .venv/.setup torture storm endurance ## everything at full size: kills, s
 screenshots-web: .venv/.setup ## pictures of the web page in docs/images, taken in chromium
 	$(BIN)/python -m tests.doors.web.screenshots docs/images
 
+dist: ## wheels and source archives of both distributions, in dist/
+	rm -rf dist
+	@test -x .venv-dist/bin/cyclonedx-py || { $(PYTHON) -m venv .venv-dist \
+	  && .venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build cyclonedx-bom; }
+	.venv-dist/bin/python -m build --outdir dist .
+	.venv-dist/bin/python -m build --outdir dist testing
+
+dist-check: dist ## every extra of the wheel in an environment of its own; bill of materials and page of licences
+	@set -e; for extra in base local workspace postgres encryption tui redis minilm all; do \
+	  case $$extra in base) extras=;; all) extras='[local,workspace,postgres,encryption,tui,redis,minilm]';; *) extras="[$$extra]";; esac; \
+	  rm -rf .venv-wheel; $(PYTHON) -m venv .venv-wheel; \
+	  .venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/contextinfinity-*.whl)$$extras"; \
+	  (cd dist && ../.venv-wheel/bin/python ../deploy/try_wheel.py $$extra && ../.venv-wheel/bin/cix --version >/dev/null); \
+	done
+	.venv-dist/bin/cyclonedx-py environment --output-reproducible --mc-type library --pyproject pyproject.toml \
+	  -o dist/contextinfinity.cdx.json .venv-wheel/bin/python
+	$(PYTHON) deploy/licences.py dist/contextinfinity.cdx.json > docs/reference/licences.md
+
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-docs .venv-peers site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-docs .venv-peers .venv-dist .venv-wheel dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ContextInfinity needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -37,6 +38,19 @@ def test_both_distributions_have_one_version() -> None:
 
 def test_the_package_runs_without_the_test_distribution() -> None:
     subprocess.run([sys.executable, "-c", UNINSTALLED], check=True, capture_output=True)
+
+
+def test_every_dependency_is_on_the_page_of_licences() -> None:
+    page = (repository.ROOT / "docs" / "reference" / "licences.md").read_text(encoding="utf-8")
+    extras: dict[str, list[str]] = project("pyproject.toml")["optional-dependencies"]
+    needed = [
+        *project("pyproject.toml")["dependencies"],
+        *(one for name in extras if name != "dev" for one in extras[name]),
+    ]
+    names = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in needed}
+    licences = dict(re.findall(r"^\| ([\w.-]+) \| (.+) \|$", page, re.M))
+    assert sorted(names - licences.keys()) == [], "run `make dist-check`"
+    assert [name for name, licence in licences.items() if licence == "not stated"] == []
 
 
 def test_the_wheel_holds_the_package_only() -> None:
