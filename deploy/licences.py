@@ -19,6 +19,7 @@ ContextInfinity is under the Apache License 2.0. These packages are installed wi
 UNSTATED = {
     "apsw-sqlite3mc": "any OSI-approved licence (APSW); SQLite: public domain; SQLite3MultipleCiphers: MIT",
     "protobuf": "BSD-3-Clause",
+    "wordllama": "MIT",
 }
 """Licences that the metadata of a package does not name."""
 
@@ -34,7 +35,7 @@ def licence_of(component: dict[str, Any]) -> str:
 def main(path: str) -> None:
     """Print the page."""
     components = json.loads(Path(path).read_text(encoding="utf-8"))["components"]
-    stated = {one["name"].lower().replace("_", "-"): licence_of(one) for one in components}
+    stated = {one["name"].lower().replace("_", "-"): licence_of(one) for one in components if one["name"] != "pip"}
     rows = sorted((name, licence or UNSTATED.get(name, "not stated")) for name, licence in stated.items())
     sys.stdout.write(HEAD + "".join(f"| {name} | {licence} |\n" for name, licence in rows))
 

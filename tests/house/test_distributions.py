@@ -47,7 +47,7 @@ def test_every_dependency_is_on_the_page_of_licences() -> None:
         *project("pyproject.toml")["dependencies"],
         *(one for name in extras if name != "dev" for one in extras[name]),
     ]
-    names = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in needed}
+    names = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower().replace("_", "-") for line in needed}
     licences = dict(re.findall(r"^\| ([\w.-]+) \| (.+) \|$", page, re.M))
     assert sorted(names - licences.keys()) == [], "run `make dist-check`"
     assert [name for name, licence in licences.items() if licence == "not stated"] == []
