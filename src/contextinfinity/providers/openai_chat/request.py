@@ -282,7 +282,7 @@ def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
 
 
 def _texts(blocks: Iterable[ContentBlock], image: str) -> Iterator[str]:
-    """Yield the texts of a tool result; this API accepts no images and files in results, so a note stands for each."""
+    """Yield the texts of a tool result; this API accepts no images and files in results, so a note replaces each."""
     for block in blocks:
         if isinstance(block, TextBlock):
             yield block.text
