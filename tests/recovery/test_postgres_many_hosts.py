@@ -74,4 +74,4 @@ def test_a_host_that_dies_is_taken_over_within_its_lease_and_a_second(hosts: tup
     while two.http.get(path).json()["phase"] not in ("Done", "Failed"):
         assert time.monotonic() - died < LEASE_SECONDS + 1
     assert two.http.get(path).json()["text"] == "".join(SHOWN)
-    assert two.ask("Are you there?", turn["thread_id"])["outcome"] == "completed"
+    assert two.ask("Are you there?", turn["thread_id"], model="echo")["outcome"] == "completed"

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -29,7 +30,7 @@ from contextinfinity.domain.events import (
     TurnDone,
     TurnFailed,
 )
-from contextinfinity.domain.ids import StepId, TurnId
+from contextinfinity.domain.ids import StepId, TurnId, now
 from contextinfinity.domain.message import ReasoningItem, UnknownItem
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
@@ -40,6 +41,8 @@ from contextinfinity.storage.ledger.turns import Turns
 
 LOOK_SECONDS = 0.05
 """The polling interval for a turn that runs in another process."""
+COPY_TIME = timedelta(seconds=2)
+"""How long the last entries of a journal may take to come from another host after its step has ended."""
 
 
 class StampedEvent(Struct, frozen=True, kw_only=True):
@@ -88,10 +91,12 @@ class _ProviderCall:
     provider: str
     model_id: str
     is_over: bool
+    ended_at: datetime | None = None
 
     @classmethod
     def of(cls, step: Step | NewStep, *, is_over: bool) -> _ProviderCall:
         return cls(
+            ended_at=step.ended_at if isinstance(step, Step) else None,
             id=step.id,
             step_index=step.step_index,
             provider=step.provider,
@@ -191,7 +196,9 @@ async def _follow(
 
     async def is_over() -> bool:
         turn, call = await _look(turns, turn_id, step.step_index)
-        return call is None or call.is_over or turn.phase not in OPEN_PHASES
+        if call is not None and call.ended_at is not None:
+            return now() - call.ended_at > COPY_TIME
+        return call is None or turn.phase not in OPEN_PHASES
 
     async for entry in journals.follow(step.id, place.seq, is_over):
         if isinstance(entry, Durability):

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import from_millis, new_id
-from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.session import IdempotencyKey, NewSession
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import BranchBusy, Gone, NotFound
 from contextinfinity.storage.contract import Store
@@ -59,6 +59,20 @@ class ReplaySuite:
         assert await store.replays.replay(spooled) == turn
         assert await said(store, branch.id) == ["held"]
         assert len(await store.jobs.list()) == 1
+
+    @pytest.mark.req("CHATMEM-6")
+    async def test_a_held_turn_is_not_written_if_its_request_was_answered_elsewhere_meanwhile(
+        self, store: Store
+    ) -> None:
+        branch = await new_branch(store)
+        spooled = held(branch.id)
+        assert spooled.new is not None
+        key = IdempotencyKey(key="a" * 64, asked="b" * 64)
+        spooled = replace(spooled, new=replace(spooled.new, once=key))
+        await store.turns.accept(replace(new_turn(branch.id, "held"), once=key))
+        with pytest.raises(Gone):
+            await store.replays.replay(spooled)
+        assert await said(store, branch.id) == ["held"]
 
     async def test_what_landed_in_part_lands_further(self, store: Store) -> None:
         branch = await new_branch(store)

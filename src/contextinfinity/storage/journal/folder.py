@@ -177,7 +177,7 @@ class JournalFolder:
         self, shared: SharedJournals, step_id: StepId, after: int, is_over: Callable[[], Awaitable[bool]] | None
     ) -> AsyncGenerator[JournalEntry, None]:
         """Do what ``follow`` does for a journal of another host."""
-        bell, is_quiet = ChangeSignal(), is_over is None
+        bell, is_quiet = ChangeSignal(), True
         shared.listen(step_id, bell)
         try:
             while True:

@@ -1,16 +1,14 @@
 """Journals in a ledger that several hosts share: what is written of them, and the thread that writes it.
 
 The file of a journal stays the first copy. While it is written, its new entries are copied to the ledger at intervals,
-those of all journals of a process in one transaction. A journal that ends within its first interval is not copied: its
-turn is final in the ledger a moment later. While the ledger is away nothing is lost: the file is read from where the
-last copy ended.
+those of all journals of a process in one transaction. While the ledger is away nothing is lost: the file is read from
+where the last copy ended.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -96,14 +94,14 @@ class JournalPublisher:
             self._some.wait()
             self._stopping.wait(self._seconds)
             self._some.clear()
-            self._copy(time.monotonic() - self._seconds)
+            self._copy()
             if self._open:
                 self._some.set()
-        self._copy(time.monotonic())
+        self._copy()
 
-    def _copy(self, before: float) -> None:
-        """Copy what is new in journals that were opened before a moment."""
-        due = {step_id: copied for step_id, copied in list(self._open.items()) if copied.began <= before}
+    def _copy(self) -> None:
+        """Copy what is new."""
+        due = dict(self._open)
         try:
             for step_id, copied in due.items():
                 if not copied.read():
@@ -125,21 +123,18 @@ class _Copied:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.began = time.monotonic()
         self.closed = False
         self.waiting: list[JournalEntry] = []
         self._lines: JournalReader | None = None
 
     def read(self) -> bool:
         """Read new entries; return False if there is nothing to copy now or later."""
-        was_closed, is_first = self.closed, self._lines is None
+        was_closed = self.closed
         self._lines = self._lines or open_lines(self.path)
         if self._lines is None:
             return False
         while len(self.waiting) < MOST_WAITING and (entries := self._lines.next_block()):
             self.waiting += entries
-        if is_first and self._lines.ended:
-            self.waiting = []
         return bool(self.waiting) or not (was_closed or self._lines.ended or self._lines.removed)
 
     def close(self) -> None:

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId, now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, NewTurn, Phase, Turn, TurnEnd
-from contextinfinity.errors import NotFound
+from contextinfinity.errors import Gone, NotFound
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_finalising, check_new_step, check_new_turn, check_turn_end
 from contextinfinity.storage.ledger.binding import StoreResource, writes
+from contextinfinity.storage.ledger.idempotency import made_before
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
@@ -50,8 +51,9 @@ def replay_turn(connection: Connection, spooled: ReplayedTurn) -> Turn:
     """Write the missing parts of a turn; a final turn does not change.
 
     While an earlier turn of the branch waits or is being answered, the turn is only appended to the branch and
-    returned as Accepted: replay it again later. Raises ``Gone`` if the turn was deleted, and ``NotFound`` if its
-    branch is deleted or the ledger lacks a turn that it had accepted; nothing is written then.
+    returned as Accepted: replay it again later. Raises ``Gone`` if the turn was deleted, or if its request made another
+    turn on another host, and ``NotFound`` if its branch is deleted or the ledger lacks a turn that it had accepted;
+    nothing is written then.
     """
     if spooled.new is not None:
         check_new_turn(spooled.new)
@@ -76,6 +78,9 @@ def _insert(connection: Connection, spooled: ReplayedTurn) -> Turn:
     refuse_deleted(connection, spooled.turn_id)
     if spooled.new is None:
         raise NotFound(f"There is no turn {spooled.turn_id} to replay the end of.")
+    if (made := made_before(connection, spooled.new.once)) is not None:
+        made_turn = "no turn" if made[1] is None else f"turn {unpack(made[1])}"
+        raise Gone(f"Turn {spooled.turn_id} was sent again to another host meanwhile, where it made {made_turn}.")
     trail = placed_here(connection, spooled.new.branch_id, spooled.new.trail)
     new = replace(spooled.new, id=spooled.turn_id, trail=trail)
     return insert_turn(connection, new, message_columns(new.message), spooled.said_at or now())

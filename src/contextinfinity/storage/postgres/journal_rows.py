@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import zlib
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
@@ -47,7 +48,7 @@ class JournalRows:
                     "step_id": pack(step_id),
                     "first": entries[0].seq,
                     "last": entries[-1].seq,
-                    "entries": msgspec.json.encode(entries),
+                    "entries": zlib.compress(msgspec.json.encode(entries), 1),
                 }
                 for step_id, entries in written
                 if step_id in known
@@ -67,7 +68,9 @@ class JournalRows:
         """Return the entries after number ``after``, in order."""
         values = {"step_id": pack(step_id), "after": after}
         rows = await self._database.read(lambda connection: connection.many("select_journal_blocks", values))
-        return [entry for (entries,) in rows for entry in _decoder.decode(entries) if entry.seq > after]
+        read = (entry for (entries,) in rows for entry in _decoder.decode(zlib.decompress(entries)))
+        found = {entry.seq: entry for entry in read if entry.seq > after}  # what was copied twice is there twice
+        return [found[seq] for seq in sorted(found)]
 
     def listen(self, step_id: StepId, bell: ChangeSignal) -> None:
         """Signal when a host adds entries."""

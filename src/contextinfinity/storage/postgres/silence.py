@@ -1,11 +1,13 @@
 """Noticing that a server does not answer: paused, unreachable, or about to fail over.
 
 Every round trip is timed. While one takes long, a thread of its own asks the server for something trivial: an answer
-means that the server is there and the statement is merely slow, or waits for a lock.
+means that the server is there and the statement is merely slow, or waits for a lock. An answer that lies in the socket
+counts: on a busy machine this process may not have had the time to read it.
 """
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from contextlib import suppress
@@ -29,6 +31,8 @@ class ServerSilence:
         self._url = url
         self._began: dict[int, float] = {}
         self._answered = 0.0
+        self._asked: select.poll | None = None
+        """The socket on which the server was asked, until it has answered."""
         self._work = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -51,6 +55,8 @@ class ServerSilence:
         if not waiting:
             return 0.0
         self._watch()
+        if (asked := self._asked) is not None and asked.poll(0):
+            return 0.0
         return max(0.0, time.monotonic() - max(min(waiting), self._answered))
 
     def close(self) -> None:
@@ -74,11 +80,16 @@ class ServerSilence:
             time.sleep(FIRST_SECONDS)
             if self._began and time.monotonic() - self._answered > FIRST_SECONDS:
                 try:
-                    connection = connect(self._url) if connection is None or connection.closed else connection
+                    if connection is None or connection.closed:
+                        connection = connect(self._url)
+                    self._asked = select.poll()
+                    self._asked.register(connection.fileno(), select.POLLIN)
                     connection.execute("SELECT 1", prepare=False)
                     self._answered = time.monotonic()
                 except psycopg.Error:
                     connection = None
+                finally:
+                    self._asked = None
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()

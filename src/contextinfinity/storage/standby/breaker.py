@@ -81,11 +81,11 @@ class CircuitBreaker:
         return LedgerAway(f"The ledger is unavailable: {self.reason}", hint=self._hint)
 
     def _watch(self, limit: asyncio.Timeout) -> None:
-        """Check five times within the patience whether another process holds the ledger, while a request waits."""
+        """Check ten times within the patience whether another process holds the ledger, while a request waits."""
         self._waiting.add(limit)
         if self._look is None:
             self._waited = self._held_up()
-            self._look = asyncio.get_running_loop().call_later(self._patience / 5, self._look_up)
+            self._look = asyncio.get_running_loop().call_later(self._patience / 10, self._look_up)
 
     def _look_up(self) -> None:
         self._look = None
@@ -98,4 +98,4 @@ class CircuitBreaker:
                 limit.reschedule(loop.time())
             self._waiting.clear()
         else:
-            self._look = loop.call_later(self._patience / 5, self._look_up)
+            self._look = loop.call_later(self._patience / 10, self._look_up)

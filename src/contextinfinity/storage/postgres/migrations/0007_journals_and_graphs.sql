@@ -5,7 +5,7 @@ CREATE TABLE journal_block (
   first bigint NOT NULL,                -- number of its first entry
   last bigint NOT NULL CHECK (last >= first),
   session_id bytea NOT NULL,
-  entries bytea NOT NULL,               -- a JSON array
+  entries bytea NOT NULL,               -- a JSON array, compressed
   written_at timestamptz NOT NULL DEFAULT now(),
   tenant uuid DEFAULT current_tenant(),
   PRIMARY KEY (step_id, first)

@@ -5,9 +5,10 @@
 SELECT id FROM step WHERE id IN (SELECT unhex(value) FROM json_each(?))
 
 -- name: insert_journal_block
--- Some entries of a journal that follow each other.
-INSERT INTO journal_block (step_id, first, last, session_id, tenant, entries)
-SELECT id, :first, :last, session_id, tenant, :entries FROM step WHERE id = :step_id ON CONFLICT (step_id, first) DO NOTHING
+-- Some entries of a journal that follow each other. A process that goes on with it copies it from its beginning.
+INSERT INTO journal_block AS b (step_id, first, last, session_id, tenant, entries)
+SELECT id, :first, :last, session_id, tenant, :entries FROM step WHERE id = :step_id
+ON CONFLICT (step_id, first) DO UPDATE SET last = excluded.last, entries = excluded.entries WHERE excluded.last > b.last
 
 -- name: notify_journals
 -- All hosts hear of new entries.
