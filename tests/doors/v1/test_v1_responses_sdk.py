@@ -254,6 +254,7 @@ def test_old_clients_complete_a_prompt(desk: Desk, client: OpenAI, model: str) -
         ("echo", {"echo": True, "logprobs": 2}),
         ("logprobs", {"logprobs": 6}),
         ("prompt", {"prompt": [1, 2]}),
+        ("prompt", {"prompt": ["One", "Two", "Three"], "n": 7}),
         ("prompt", {"prompt": [[1, 2]]}),
     ]
     for name, more in unsupported:

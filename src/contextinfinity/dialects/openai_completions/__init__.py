@@ -24,7 +24,8 @@ from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, Unkn
 from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
 
-MOST_PROMPTS = 20
+MOST_ANSWERS = 20
+"""The number of prompts times ``n``."""
 MOST_LOGPROBS = 5
 NOT_OF_CHAT = frozenset({"prompt", "suffix", "echo", "best_of", "logprobs"})
 _encode = msgspec.json.Encoder().encode
@@ -49,7 +50,7 @@ class OpenAICompletions:
             prompts = field(asked, "prompt", _prompts)
             chances = optional(asked, "logprobs", whole_number(0, MOST_LOGPROBS))
             self._echoed = prompts if optional(asked, "echo", a_flag) else ()
-            _check_supported(asked, has_logprobs=chances is not None)
+            _check_supported(asked, len(prompts), has_logprobs=chances is not None)
             optional(asked, "stream", a_flag)
         except InvalidValue as wrong:
             raise wrong.error() from None
@@ -136,11 +137,15 @@ class CompletionWriter:
         return chat.unbroken(b"data: " + _encode({**self._shell, "choices": choices, **more}) + b"\n\n")
 
 
-def _check_supported(asked: dict[str, Json], *, has_logprobs: bool) -> None:
-    """Refuse what a chat model cannot do: fill a gap, rate its own answers, rate the prompt."""
+def _check_supported(asked: dict[str, Json], prompts: int, *, has_logprobs: bool) -> None:
+    """Refuse too many answers, and what a chat model cannot do: fill a gap, rate its own answers, rate the prompt."""
     if asked.get("suffix"):
         raise InvalidValue("a text cannot be inserted before it", "Leave suffix out.").inside("suffix")
     best_of, n = (optional(asked, name, whole_number(1, 2**31)) or 1 for name in ("best_of", "n"))
+    if prompts * n > MOST_ANSWERS:
+        raise InvalidValue(f"at most {MOST_ANSWERS} answers, not {prompts * n}", "Send fewer prompts at once.").inside(
+            "prompt"
+        )
     if best_of != 1 and best_of != n:
         raise InvalidValue("answers cannot be rated", "Leave best_of out.").inside("best_of")
     if asked.get("echo") and has_logprobs:
@@ -150,8 +155,8 @@ def _check_supported(asked: dict[str, Json], *, has_logprobs: bool) -> None:
 def _prompts(value: Json) -> tuple[str, ...]:
     """Parse a prompt, or several."""
     texts = [a_text(value)] if not isinstance(value, list) else each(value, _prompt)
-    if not 1 <= len(texts) <= MOST_PROMPTS:
-        raise InvalidValue(f"expected 1 to {MOST_PROMPTS} prompts, got {len(texts)}")
+    if not texts:
+        raise InvalidValue("expected at least one prompt")
     if not all(texts):
         raise InvalidValue("expected a text that is not empty", "Write the prompt as a string.")
     return tuple(texts)
