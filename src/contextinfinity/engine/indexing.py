@@ -18,7 +18,6 @@ import numpy as np
 
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.imported import Origin
 from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.search import IndexReport, Namespace, ProgressCallback
 from contextinfinity.domain.turn import Turn
@@ -28,7 +27,7 @@ from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
 from contextinfinity.prompt.redact import hidden
-from contextinfinity.retrieval.chunking import ChunkDraft, Speakers, chunks_of
+from contextinfinity.retrieval.chunking import ChunkDraft, chunks_of
 from contextinfinity.storage.invariants import ENDED
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.telemetry.counters import count
@@ -54,7 +53,7 @@ async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool
         if embedder is not None and embedder.is_remote and not may_wait:
             return None
         turn = answered.turn
-        cut = await _cut(turn, answered.earlier, _speakers(answered.origins))
+        cut = await _cut(turn, answered.earlier)
         ((_, chunks),) = await _placed(parts, [(turn, cut)], embedder)
     except Exception:
         count("indexing_failed")
@@ -113,19 +112,13 @@ async def cut_turns(
     parts: Parts, turns: Sequence[Turn], embedder: Embedder | None
 ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
     """Split turns into chunks and embed them."""
-    origins = await parts.store.imports.origins([turn.id for turn in turns])
     throttle = Throttle(parts.running)
     cuts: list[tuple[Turn, tuple[ChunkDraft, ...]]] = []
     for place, turn in enumerate(turns):
         earlier = await _earlier(parts, turns[:place], turn)
-        cuts.append((turn, await _cut(turn, earlier, _speakers(origins.get(turn.id, ())))))
+        cuts.append((turn, await _cut(turn, earlier)))
         await throttle.pause()
     return await _placed(parts, cuts, embedder)
-
-
-def _speakers(origins: Sequence[Origin]) -> Speakers:
-    names = {origin.side: origin.name for origin in origins}
-    return Speakers(user=names.get("user", ""), assistant=names.get("assistant", ""))
 
 
 async def _placed(
@@ -164,10 +157,10 @@ async def _each_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [nowhere if row is None else row for row in found]
 
 
-async def _cut(turn: Turn, earlier: Sequence[Turn], speakers: Speakers) -> tuple[ChunkDraft, ...]:
+async def _cut(turn: Turn, earlier: Sequence[Turn]) -> tuple[ChunkDraft, ...]:
     if len(turn.user_message.rendered_text) + len(turn.text) <= AT_ONCE and not turn.rounds:
-        return chunks_of(turn, earlier, speakers=speakers)
-    return await asyncio.to_thread(chunks_of, turn, earlier, speakers=speakers)
+        return chunks_of(turn, earlier)
+    return await asyncio.to_thread(chunks_of, turn, earlier)
 
 
 async def _earlier(parts: Parts, page: Sequence[Turn], turn: Turn) -> Sequence[Turn]:

@@ -45,31 +45,14 @@ class ChunkDraft(Struct, frozen=True, kw_only=True):
     token_est: int
     content_hash: str
     summary: str
-    speaker: str = ""
     borrowed: str = ""
     """Additional search words from earlier turns or from the turn's question."""
-
-    @property
-    def index_text(self) -> str:
-        """The text that is indexed: the speaker, the chunk's text, and the borrowed words."""
-        return "\n".join(filter(None, (self.speaker, self.text, self.borrowed)))
-
-
-class Speakers(Struct, frozen=True, kw_only=True):
-    """The names of the speakers, if known."""
-
-    user: str = ""
-    assistant: str = ""
-
-
-UNNAMED = Speakers()
 
 
 def chunks_of(
     turn: Turn,
     earlier: Sequence[Turn] = (),
     *,
-    speakers: Speakers = UNNAMED,
     place: Place | None = None,
     count: Count | None = None,
 ) -> tuple[ChunkDraft, ...]:
@@ -85,10 +68,9 @@ def chunks_of(
         parts = _parts(spoken, place)
         spans = spans_of(spoken.text, parts, count)
         before = [*_before(earlier), *(other.text for other in said[: said.index(spoken)] if other.side == "user")]
-        speaker = "" if spoken.side == "tool" else getattr(speakers, spoken.side)
         for span in spans:
             known = before if span.tokens < LEAST else before[:0]
-            found.append(_cut(spoken, parts, span, speaker, known[::-1]))
+            found.append(_cut(spoken, parts, span, known[::-1]))
     return tuple(found)
 
 
@@ -110,7 +92,7 @@ def _before(earlier: Sequence[Turn]) -> Iterator[str]:
         yield turn.answer.rendered_text if turn.answer else ""
 
 
-def _cut(spoken: TurnSide, parts: list[Part], span: ChunkSpan, speaker: str, before: Sequence[str]) -> ChunkDraft:
+def _cut(spoken: TurnSide, parts: list[Part], span: ChunkSpan, before: Sequence[str]) -> ChunkDraft:
     text = spoken.text[span.start : span.end]
     passages = [p for p in spoken.passages if p.start < span.end and span.own < p.end] or [*spoken.passages[:1]]
     result = sum(min(p.end, span.end) - max(p.start, span.own) for p in passages if p.result)
@@ -130,7 +112,6 @@ def _cut(spoken: TurnSide, parts: list[Part], span: ChunkSpan, speaker: str, bef
         token_est=span.tokens,
         content_hash=wire.text_hash(text).hex(),
         summary=summary_of(spoken.text[span.own : span.end], code=kind == "Code", call=passages[0].call),
-        speaker=speaker,
         borrowed=_borrowed(text, before, passages),
     )
 

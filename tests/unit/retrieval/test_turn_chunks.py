@@ -17,7 +17,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.turn_sides import side_text
 from contextinfinity.embedders.static import built_in
-from contextinfinity.retrieval.chunking import ChunkDraft, Speakers, chunks_of
+from contextinfinity.retrieval.chunking import ChunkDraft, chunks_of
 from tests.cases import each
 from tests.unit.retrieval.turns import count, prose, turn
 
@@ -211,7 +211,7 @@ def test_results_of_tools_are_chunks_of_their_own_side() -> None:
     assert text.startswith("It is 21 degrees.\n\nLet me look.\n\n@decorated(0)")
     assert "".join(text[cut.own : cut.end] for cut in tools) == text
     assert {cut.chunk_type for cut in tools} == {"ToolResult"}
-    assert all("src/prices.py" in cut.index_text for cut in tools), "found by what was asked for"
+    assert all("src/prices.py" in cut.borrowed for cut in tools), "found by what was asked for"
     assert [cut.text for cut in chunks_of(said) if cut.side == "user"] == ["And?"]
     assert side_text(said, "assistant") == "Fine."
 
@@ -229,7 +229,6 @@ def test_a_short_message_borrows_the_words_of_what_was_said_before() -> None:
     assert {"regional", "express", "Ulm", "trains"} <= set(question.borrowed.split())
     assert "open" in answer.borrowed.split(), "an answer borrows from its question first"
     assert "museum" not in answer.borrowed
-    assert question.index_text == f"{question.text}\n{question.borrowed}"
 
 
 def test_nothing_is_borrowed_from_later_and_nothing_that_is_there_already() -> None:
@@ -241,13 +240,6 @@ def test_nothing_is_borrowed_from_later_and_nothing_that_is_there_already() -> N
 def test_a_long_message_needs_no_words_of_others() -> None:
     cuts = chunks_of(turn(prose(800), None, seq=2), [turn("Zeppelin?", "Friedrichshafen.")])
     assert [cut.borrowed for cut in cuts] == [""] * len(cuts)
-
-
-def test_names_of_speakers_are_found_and_not_shown() -> None:
-    question, answer = chunks_of(turn("I moved in May.", "Nice!"), speakers=Speakers(user="Caroline", assistant="Mel"))
-    assert question.index_text.startswith("Caroline\nI moved")
-    assert answer.index_text.startswith("Mel\nNice!")
-    assert question.text == "I moved in May."
 
 
 def test_what_is_borrowed_stays_small() -> None:
