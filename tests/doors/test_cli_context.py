@@ -36,7 +36,7 @@ def test_the_parts_of_a_request_are_listed_with_their_tokens(cix: Cix, turns: li
     head, *rows = [line.split() for line in done.stdout.splitlines()]
     assert head == ["section", "tokens", "from"]
     assert [row[0] for row in rows] == ["system", "pins", "turns", "message", "all"]
-    assert " ".join(rows[2]).endswith("turns 1–2")
+    assert " ".join(rows[2]).endswith("turns 1 to 2")
     assert " ".join(rows[3]).endswith("turn 3")
     counts = [int(next(word for word in row if word.isdigit())) for row in rows]
     assert counts[-1] == sum(counts[:-1])
@@ -135,7 +135,7 @@ def test_the_turns_behind_a_summary_and_an_artifact_are_named_and_each_reason_on
     )
     print_explained(explained)
     shown = capsys.readouterr()
-    assert "turns 1–5" in shown.out
+    assert "turns 1 to 5" in shown.out
     assert "artifact from turn 2, score 0.50" in shown.err
     assert "artifact from another conversation, score 0.50" in shown.err
     assert shown.err.count("left out: turn 9, chunk 9: a duplicate is included") == 1

@@ -56,6 +56,10 @@ def test_every_reason_for_a_missed_target_belongs_to_a_row() -> None:
     assert not unknown, "results/missed.toml names rows that are not in results; rename or remove them"
 
 
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
 def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     measured = {each.what.partition(": ")[2]: each.result for each in report.load("libraries")}

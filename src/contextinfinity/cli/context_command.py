@@ -69,9 +69,10 @@ def _turn(work: EngineThread, options: CommonOptions, reference: str) -> str:
 def print_explained(explained: Explained, *, compared: bool = False) -> None:
     """Print for people what a request held."""
     from contextinfinity.cli.output import print_notice, print_table
+    from contextinfinity.text.plurals import covered_turns
 
     plan = explained.plan
-    rows = [(section.name, str(section.tokens), _source(section.name, section.source)) for section in plan.sections]
+    rows = [(section.name, str(section.tokens), covered_turns(section)) for section in plan.sections]
     print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
     for artifact in explained.quoted:
         place = f"turn {artifact.turn_seq}" if artifact.turn_seq else "another conversation"
@@ -83,14 +84,6 @@ def print_explained(explained: Explained, *, compared: bool = False) -> None:
     for hidden in explained.redactions:
         print_notice(f"redacted: {hidden.section}, text {hidden.text}, characters {hidden.start}–{hidden.end}")
     print_notice(_facts(explained, compared))
-
-
-def _source(name: str, source: object) -> str:
-    if name == "summary" and isinstance(source, int):
-        source = (1, source)
-    if isinstance(source, list | tuple):
-        return f"turn {source[0]}" if source[0] == source[-1] else f"turns {source[0]}–{source[-1]}"
-    return "" if source is None else f"turn {source}"
 
 
 def _facts(explained: Explained, compared: bool) -> str:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from contextinfinity.domain.message import Json
+from contextinfinity.text.plurals import covered_turns
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.budget_bar import BudgetBar, colour_of
 from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
@@ -67,15 +67,9 @@ def _sections(explained: Explained, look: Look) -> Table:
     table.add_column("from", overflow="fold")
     for place, section in enumerate(explained.plan.sections):
         mark = Text() if look.plain else Text("█ ", style=colour_of(place))
-        table.add_row(Text.assemble(mark, section.name), f"{section.tokens:,}", _source(section.source))
+        table.add_row(Text.assemble(mark, section.name), f"{section.tokens:,}", covered_turns(section))
     table.add_row(Text("all", style="bold"), Text(f"{explained.plan.tokens:,}", style="bold"), "")
     return table
-
-
-def _source(source: Json) -> str:
-    if isinstance(source, list | tuple) and source:
-        return f"turn {source[0]}" if source[0] == source[-1] else f"turns {source[0]} to {source[-1]}"
-    return "" if source is None else f"turn {source}"
 
 
 def _facts(explained: Explained) -> str:
