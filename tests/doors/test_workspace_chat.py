@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ async def test_files_that_do_not_fit_are_dropped_with_a_warning(tmp_path: Path, 
 
 @pytest.mark.req("FILES-2")
 async def test_a_fold_takes_the_history_out_of_the_tiers(tmp_path: Path, repo: Path) -> None:
-    small = Compaction(compaction_trigger_tokens=300, verbatim_window_tokens=60, min_verbatim_exchanges=1)
+    small = Compaction(compaction_trigger_tokens=3000, verbatim_window_tokens=60, min_verbatim_exchanges=1)
     async with opened(tmp_path, compaction=small) as client:
         there = client.open_workspace(repo)
         there.workspace.tracker.target = 1
@@ -138,6 +139,10 @@ async def test_a_fold_takes_the_history_out_of_the_tiers(tmp_path: Path, repo: P
             await asked(there, f"question {number} " + "about ships " * 10, thread)
         assert any(key.startswith("history:") for key in there.workspace.tracker.items)
         assert await client.folds.fold(thread) is not None
+        session = await there.find_or_import(thread)
+        assert session is not None
+        while not (await there._engine.store.states.head(session.active_branch)).covers_turn_seq:
+            await asyncio.sleep(0.005)  # it is committed by a job
         _, texts, _ = await asked(there, "after the fold", thread)
         assert "the history was replaced" in {move.reason for move in there.workspace.tracker.moves}
         assert len([text for text in texts if "after the fold" in text]) == 1
@@ -179,10 +184,18 @@ def test_one_question_about_a_repository_and_the_last_session_goes_on(cix: Cix, 
 @pytest.mark.req("CLI-1")
 def test_the_commands_of_a_workspace_at_a_terminal(cix: Cix, repo: Path) -> None:
     cix.echo()
-    with Terminal(cix.folder, "chat", "--workspace", str(repo)) as terminal:
+    with Terminal(cix.folder, "chat", "--workspace", str(repo), columns=200) as terminal:
         terminal.until(terminal.waits)
-        terminal.type(f"/add src/ha{TAB}")
-        terminal.until("/add src/harbour.py")
+        (repo / "src" / "new file.py").write_text("")
+        for typed, completed in {
+            "src/NE": "src/new file.py",
+            "./src/new f": "./src/new file.py",
+            f"{repo}/src/shi": f"{repo}/src/ships.py",
+            "sr": "src/",
+            "src/ha": "src/harbour.py",
+        }.items():
+            terminal.type(f"\x15/add {typed}{TAB}")
+            terminal.until(f"/add {completed}")
         terminal.type(ENTER)
         terminal.until("src/harbour.py goes with your next messages.")
         terminal.until(terminal.waits)

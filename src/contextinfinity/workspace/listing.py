@@ -36,13 +36,33 @@ def only_listed(root: Path, paths: Iterable[Path]) -> list[str]:
 
     A path through a symbolic link is that of the file it leads to; outside the root it is left out.
     """
-    skipped, outer = _skipped(), _rules_above(root)
     real = {path.parent.resolve() / path.name for path in paths if not path.is_symlink()}
     names = {path.relative_to(root).as_posix() for path in real if path.is_relative_to(root)}
+    rules_in, skipped = _rules_below(root), _skipped()
+
+    def is_listed(path: str) -> bool:
+        parent, _, name = path.rpartition("/")
+        rules = rules_in(f"{parent}/" if parent else "")
+        return rules is not None and not _is_skipped(name, skipped) and not _ignored(path, rules)
+
+    return sorted(filter(is_listed, names))
+
+
+def names_in(root: Path, folder: str) -> list[str]:
+    """Return the paths of the files and folders (with a slash at the end) that ``list_files`` looks at in a folder."""
+    prefix = f"{folder}/" if folder else ""
+    rules = _rules_below(root)(prefix)
+    if rules is None:
+        return []
+    return [path for path, _ in _entries(str(root / folder), prefix, rules, _skipped())]
+
+
+def _rules_below(root: Path) -> Callable[[str], Rules | None]:
+    """Return a function of a folder's path, with a slash: the rules that hold in it; None if it is left out."""
+    skipped, outer = _skipped(), _rules_above(root)
 
     @cache
     def rules_in(prefix: str) -> Rules | None:
-        """Return the rules that hold in a folder; None if the folder is left out."""
         rules = outer
         if prefix:
             parent, _, name = prefix[:-1].rpartition("/")
@@ -53,33 +73,17 @@ def only_listed(root: Path, paths: Iterable[Path]) -> list[str]:
         file = root / prefix / ".gitignore"
         return (*rules, *_rules_of(file, cut=len(prefix))) if file.is_file() else rules
 
-    def is_listed(path: str) -> bool:
-        parent, _, name = path.rpartition("/")
-        rules = rules_in(f"{parent}/" if parent else "")
-        return rules is not None and not _is_skipped(name, skipped) and not _ignored(path, rules)
-
-    return sorted(filter(is_listed, names))
+    return rules_in
 
 
 def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> Iterator[tuple[str, int, int]]:
-    try:
-        with os.scandir(folder) as scan:
-            entries = sorted(scan, key=lambda entry: entry.name)
-    except OSError as error:
-        log.debug("%s cannot be listed: %s", folder, error)
-        return
-    if any(entry.name == ".gitignore" for entry in entries):
-        rules = (*rules, *_rules_of(Path(folder, ".gitignore"), cut=len(prefix)))
+    own = Path(folder, ".gitignore")
+    if own.is_file():
+        rules = (*rules, *_rules_of(own, cut=len(prefix)))
     folders = []
-    for entry in entries:
-        path = prefix + entry.name
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if _is_skipped(entry.name, skipped) or not (is_folder or entry.is_file(follow_symlinks=False)):
-            continue
-        if rules and _ignored(f"{path}/" if is_folder else path, rules):
-            continue
-        if is_folder:
-            folders.append((entry.path, f"{path}/"))
+    for path, entry in _entries(folder, prefix, rules, skipped):
+        if path.endswith("/"):
+            folders.append((entry.path, path))
             continue
         try:
             found = entry.stat(follow_symlinks=False)
@@ -88,6 +92,22 @@ def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> It
         yield path, found.st_mtime_ns, found.st_size
     for inner, path in folders:
         yield from _walk(inner, path, rules, skipped)
+
+
+def _entries(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield the files and folders of a folder that are not left out, sorted; the path of a folder ends with a slash."""
+    try:
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except OSError as error:
+        log.debug("%s cannot be listed: %s", folder, error)
+        return
+    for entry in entries:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        path = f"{prefix}{entry.name}/" if is_folder else prefix + entry.name
+        is_kind = is_folder or entry.is_file(follow_symlinks=False)
+        if is_kind and not _is_skipped(entry.name, skipped) and not _ignored(path, rules):
+            yield path, entry
 
 
 def _is_skipped(name: str, skipped: frozenset[str]) -> bool:

@@ -88,12 +88,19 @@ class StabilityTracker:
         return sorted(found, key=lambda item: order_of(item.key))
 
     def seed(self, clusters: Iterable[Mapping[str, int]]) -> None:
-        """Spread clusters (key → tokens) of files that refer to each other over L1 to L3, the smallest tier first."""
+        """Spread clusters (key → tokens) of files that refer to each other over L1 to L3, the smallest tier first.
+
+        A cluster of more than a third of all tokens, and of more than a tier needs, is split in the order of its paths:
+        it would leave the other tiers empty.
+        """
         sizes = dict.fromkeys(("L1", "L2", "L3"), 0)
+        clusters = tuple(clusters)
+        limit = max(sum(sum(cluster.values()) for cluster in clusters) / len(sizes), 1.5 * self.target)
+        parts = (part for cluster in clusters for part in _parts(cluster, limit))
         for item in self.items.values():
             if item.tier in sizes:
                 sizes[item.tier] += item.tokens
-        for cluster in sorted(clusters, key=lambda cluster: (-sum(cluster.values()), min(cluster, default=""))):
+        for cluster in sorted(parts, key=lambda cluster: (-sum(cluster.values()), min(cluster, default=""))):
             tier = min(sizes, key=lambda name: (sizes[name], name))
             for key, tokens in cluster.items():
                 if key not in self.items:
@@ -263,6 +270,16 @@ class StabilityTracker:
         if item.tier != ACTIVE:
             self._broken.add(item.tier)
             self.pending.append(Move(item.key, item.tier, target, reason))
+
+
+def _parts(cluster: Mapping[str, int], limit: float) -> list[dict[str, int]]:
+    """Split a cluster into parts of about ``limit`` tokens."""
+    parts: dict[int, dict[str, int]] = defaultdict(dict)
+    before = 0
+    for key in sorted(cluster):
+        parts[int(before // max(1, limit))][key] = cluster[key]
+        before += cluster[key]
+    return list(parts.values())
 
 
 def order_of(key: str) -> tuple[str, int, str]:

@@ -111,6 +111,17 @@ def test_a_file_that_is_gone_or_closed_breaks_its_tier() -> None:
 
 
 @pytest.mark.req("FILES-2")
+def test_one_large_cluster_is_spread_too_so_that_no_tier_is_empty() -> None:
+    tracker = StabilityTracker(TARGET)
+    tracker.seed([{f"symbol:{number:03}": 30 for number in range(100)}, {"symbol:other": 30}])
+    held = {tier: [item.key for item in tracker.tier(tier)] for tier in ("L1", "L2", "L3")}
+    assert all(30 <= len(keys) <= 36 for keys in held.values()), held
+    assert "symbol:000 symbol:001" in " ".join(max(held.values(), key=lambda keys: "symbol:000" in keys)), (
+        "in their order"
+    )
+
+
+@pytest.mark.req("FILES-2")
 def test_seeds_spread_whole_clusters_over_l1_to_l3_and_take_their_first_hash_without_falling() -> None:
     tracker = StabilityTracker(TARGET)
     tracker.seed([{"symbol:a": 50, "symbol:b": 50}, {"symbol:c": 40}, {"symbol:d": 40}, {"symbol:e": 10}])

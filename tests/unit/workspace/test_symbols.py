@@ -9,7 +9,7 @@ import pytest
 from contextinfinity.workspace import languages
 from contextinfinity.workspace.file_tree import draw_tree
 from contextinfinity.workspace.languages import definitions
-from contextinfinity.workspace.listing import list_files, only_listed
+from contextinfinity.workspace.listing import list_files, names_in, only_listed
 from contextinfinity.workspace.symbols import SymbolIndex, select
 from tests.cases import each
 
@@ -142,6 +142,8 @@ def test_files_are_listed_as_git_lists_them(repo: Path) -> None:
         *("pkg/debug.log", "pkg/leaf.py", "pkg/user.py"),
     ]
     assert only_listed(repo, [path for path in repo.rglob("*") if path.is_file()]) == listed
+    assert names_in(repo, "") == [".gitignore", "keep.log", "notes.txt", "pkg/"]
+    assert names_in(repo, "pkg/inner") == names_in(repo, "build") == names_in(repo, ".git") == []
 
 
 @pytest.mark.req("FILES-4", "API-8")

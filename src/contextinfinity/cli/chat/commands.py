@@ -235,22 +235,22 @@ def _quit(chat: ChatSession, _: str) -> None:
 # --- what Tab offers ---
 
 
-def _model_names(chat: ChatSession) -> Iterator[Offer]:
+def _model_names(chat: ChatSession, _: str) -> Iterator[Offer]:
     for name in chat.do(chat.client.conversations.models()):
         yield name, name
 
 
-def _session_ids(chat: ChatSession) -> Iterator[Offer]:
+def _session_ids(chat: ChatSession, _: str) -> Iterator[Offer]:
     for one in chat.do(chat.client.threads.list(chat.options.owner, limit=LISTED)):
         yield short(one.thread_id), f"{short(one.thread_id)}  {one_line(one.about, 40)}"
 
 
-def _branch_names(chat: ChatSession) -> Iterator[Offer]:
+def _branch_names(chat: ChatSession, _: str) -> Iterator[Offer]:
     for branch in chat.do(chat.client.threads.branches(chat.here()[0])):
         yield name_of(branch), name_of(branch)
 
 
-def _fold_words(chat: ChatSession) -> Iterator[Offer]:
+def _fold_words(chat: ChatSession, _: str) -> Iterator[Offer]:
     yield from (("preview", "preview"), ("undo", "undo"))
 
 
@@ -265,7 +265,8 @@ class Command:
     takes: str = ""
     says: str
     run: Callable[[ChatSession, str], None]
-    offers: Callable[[ChatSession], Iterable[Offer]] | None = None
+    offers: Callable[[ChatSession, str], Iterable[Offer]] | None = None
+    """Returns what its argument may become; only what begins as it was typed, in any case, is offered."""
 
 
 COMMANDS = (
@@ -334,9 +335,9 @@ def run(chat: ChatSession, line: str) -> None:
 
 
 def offers(chat: ChatSession, text: str) -> Iterator[Offer]:
-    """Return the completions of the last word of a line: command names, or arguments of the command."""
+    """Return the completions of a line: of a command's name, or of its argument, which may contain blanks."""
     name, space, rest = text.removeprefix("/").partition(" ")
-    if not text.startswith("/") or " " in rest or "\n" in text:
+    if not text.startswith("/") or "\n" in text:
         return
     if not space:
         fitting = [one for one in COMMANDS if one.name.startswith(name)]
@@ -344,7 +345,8 @@ def offers(chat: ChatSession, text: str) -> Iterator[Offer]:
         return
     for command in COMMANDS:
         if command.name == name and command.offers is not None:
-            yield from (offer for offer in command.offers(chat) if offer[0].startswith(rest))
+            typed = rest.casefold()
+            yield from (offer for offer in command.offers(chat, rest) if offer[0].casefold().startswith(typed))
 
 
 def _number(text: str, example: str) -> int:

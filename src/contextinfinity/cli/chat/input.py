@@ -144,4 +144,5 @@ class _Completions(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         text = document.text_before_cursor
         for word, shown in self._offers(text):
-            yield Completion(word, start_position=-len(text.rpartition(" ")[2]), display=shown)
+            _, space, argument = text.partition(" ")
+            yield Completion(word, start_position=-len(argument if space else text), display=shown)

@@ -112,21 +112,26 @@ def history(chat: ChatSession, session_id: str) -> None:
     return print_table(("session", "last", "messages", "begins"), rows)
 
 
-def paths(chat: ChatSession) -> Iterator[tuple[str, str]]:
-    """Return the files of the repository, as completions."""
-    workspace = workspace_of(chat).workspace
-    if not workspace.symbols.paths:
-        workspace.refresh()
-    yield from ((path, path) for path in workspace.symbols.paths)
+def paths(chat: ChatSession, typed: str) -> Iterator[tuple[str, str]]:
+    """Return what is in the folder that is being typed, as completions; the folder is kept as it was typed."""
+    from contextinfinity.workspace.files import resolve_inside
+    from contextinfinity.workspace.listing import names_in
+
+    root = workspace_of(chat).workspace.root
+    folder, slash, _ = typed.rpartition("/")
+    real = resolve_inside(root, folder + slash)
+    for path in names_in(root, "" if real == root else real.relative_to(root).as_posix()):
+        name = path[path.rfind("/", 0, -1) + 1 :]
+        yield f"{folder}{slash}{name}", name
 
 
-def open_paths(chat: ChatSession) -> Iterator[tuple[str, str]]:
+def open_paths(chat: ChatSession, _: str) -> Iterator[tuple[str, str]]:
     """Return the open files and pages, as completions."""
     workspace = workspace_of(chat).workspace
     yield from ((path, path) for path in (*workspace.files.get_files(), *sorted(workspace.pages)))
 
 
-def session_ids(chat: ChatSession) -> Iterator[tuple[str, str]]:
+def session_ids(chat: ChatSession, _: str) -> Iterator[tuple[str, str]]:
     """Return the sessions of the repository, as completions."""
     for one in workspace_of(chat).store.list_sessions(LISTED):
         yield one["session_id"], f"{one['session_id']}  {one_line(one['preview'], 40)}"
