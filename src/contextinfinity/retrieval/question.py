@@ -128,8 +128,9 @@ def _other_names(text: str) -> Iterator[tuple[str, ...]]:
         return
     sentences = _SENTENCES.split(text)
     for sentence in [each for each in sentences if each.endswith(QUESTION_MARKS)] or sentences:
-        for word in _CAPITALISED.findall(sentence):
-            yield terms_of(word)
+        found = _CAPITALISED.findall(sentence)
+        if 2 * len(found) < len(sentence.split()):  # otherwise every word is capitalised, as in a title
+            yield from map(terms_of, found)
 
 
 def _named(text: str, speakers: Collection[str]) -> list[str]:

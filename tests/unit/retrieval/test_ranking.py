@@ -124,6 +124,7 @@ def test_a_near_vector_alone_lets_pass() -> None:
         ("Where does Margaret shut it off?", 2),  # she is never mentioned
         ("I met with Margaret. Where do I shut it off?", 8),
         ("Where did I shut it off in October?", 8),
+        ("Where Can One Turn The Main Valve?", 8),  # as in a title
         ("Wo ist der Schalter für das Licht?", 8),  # German capitalises all nouns
     ],
 )
