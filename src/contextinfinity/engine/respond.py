@@ -391,7 +391,7 @@ def completed_end(finished: Finished, step_id: StepId, outputs: Sequence[ToolOut
 def _unfinished(progress: StepProgress) -> Problem:
     if progress.finished is not None and isinstance(progress.finished.outcome, Failed):
         return Problem(code=progress.finished.outcome.code, message=progress.finished.outcome.message)
-    return Problem(code="interrupted", message="The answer was cut off.", hint="Ask again to get a complete answer.")
+    return INTERRUPTED
 
 
 def final(end: TurnEnd) -> bool:

@@ -51,6 +51,12 @@ INTERRUPTED = Problem(
     hint="Ask again to get a complete answer.",
 )
 
+CUT_OFF = Problem(
+    code="interrupted",
+    message="The provider's stream ended before the answer was complete.",
+    hint="Ask again to get a complete answer.",
+)
+
 
 @dataclass(kw_only=True)
 class StepProgress:
@@ -199,6 +205,8 @@ async def listen(
                     note_latency("first_token", perf_counter() - began)
                 journal = journal or await show()
                 take(event, progress, journal)
+        if progress.finished is None:
+            progress.problem = CUT_OFF
     except ContextInfinityError as error:
         progress.problem = problem_of(error)
         progress.window = error.window if isinstance(error, ProviderError) else None

@@ -20,9 +20,10 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import AssistantItem, Json, ReasoningItem, TextBlock, ToolCallItem, TranscriptItem
-from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.model import Abilities, cost
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, RequestOptions, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, Problem, StepOutcome, Usage
 from contextinfinity.errors import ProviderError, SettingsError
@@ -52,7 +53,8 @@ class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     ``pieces`` are the text deltas (default: one word each); ``delay`` waits that many seconds before each; ``error``
     fails after the text; ``cut_after`` ends the stream after that many pieces without ``Finished``; ``hang`` never
-    ends; ``thinking`` is a reasoning item before the text; ``tools`` are tool calls after it.
+    ends; ``thinking`` is a reasoning item before the text; ``tools`` are tool calls after it; ``metered`` reports the
+    estimated tokens of the request as used.
     """
 
     text: str = ""
@@ -65,6 +67,7 @@ class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tools: tuple[ToolCall, ...] = ()
     outcome: StepOutcome | None = None
     usage: Usage | None = None
+    metered: bool = False
     when: str | None = None
 
 
@@ -136,6 +139,10 @@ class ScriptedProvider:
             await asyncio.Event().wait()
         if reply.error is not None:
             raise ProviderError(reply.error.message, hint=reply.error.hint, kind=reply.error.code)
+        if reply.metered:
+            read = self.estimate_prompt_tokens(written.request)
+            used = _usage(read, "".join(pieces))
+            reply = replace(reply, usage=replace(used, cost=cost(self._abilities.prices, used)))
         if reply.cut_after is None:
             yield _finished(reply, "".join(pieces), cut)
 
@@ -222,6 +229,10 @@ def _finished(reply: ScriptedReply, text: str, cut: _Cut) -> Finished:
     outcome = reply.outcome or (Paused(reason="tool_use") if tools else Completed())
     if cut.reason == "max_tokens":
         outcome = Incomplete(reason="length")
-    usage = reply.usage or Usage(input_tokens=0, output_tokens=max(1, len(text) // CHARACTERS))
+    usage = reply.usage or _usage(0, text)
     response = msgspec.json.encode({"text": text, "tools": tools}).decode()
     return Finished(outcome=outcome, items=tuple(items), usage=usage, response=response)
+
+
+def _usage(read: int, text: str) -> Usage:
+    return Usage(input_tokens=read, output_tokens=max(1, len(text) // CHARACTERS))

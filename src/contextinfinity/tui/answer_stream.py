@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Unpack
 
 from contextinfinity.domain.events import FinishedTurn, TurnDone, TurnFailed, TurnStarted
@@ -20,6 +21,8 @@ class AnswerStream:
         self.live = live
         self.finished: FinishedTurn | None = None
         self.failure: TurnFailed | None = None
+        self.heard = monotonic()
+        """When something came last."""
         self._conversation = conversation
         self._wants_stop = False
 
@@ -48,6 +51,7 @@ class AnswerStream:
         self, events: AsyncIterator[StampedEvent], started: Callable[[TurnStarted], Awaitable[None]] | None
     ) -> None:
         async for batch in self._conversation.thread.stream(events):
+            self.heard = monotonic()
             for stamped in batch:
                 event = stamped.event
                 self.live.take(event)

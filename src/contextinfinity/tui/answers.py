@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 3.0
 """How often the branch is read again when nothing is known to happen: another process may write to it."""
+QUIET_SECONDS = 1.0
+"""After how long without an event of the answer to check that the engine is there."""
+BUSY = "An answer is still being generated; Ctrl+C stops it."
 LEAVING_SECONDS = 2.0
 """Within how long a second Ctrl+C leaves."""
 
@@ -56,7 +59,7 @@ class Answers:
             self._app.notify("The engine is still starting.", severity="warning")
             return False
         if self._stream is not None:
-            self._app.notify("An answer is still being generated; Ctrl+C stops it.", severity="warning")
+            self._app.notify(BUSY, severity="warning")
             return False
         stream = self._begin(text)
         self._run(stream, stream.send(text, self._started, **more), text)
@@ -159,7 +162,9 @@ class Answers:
         except ContextInfinityError as error:
             self._app.notify(str(error), severity="error")
             return
-        if turn is None or self._stream is not None:
+        if self._stream is not None:
+            self._app.notify(BUSY, severity="warning")
+        elif turn is None:
             self._app.notify("There is no question to ask again.", severity="warning")
         elif turn.outcome in ("failed", "incomplete") and turn == self._app.conversation.newest[-1]:
             self.send(turn.user, retry_of=turn.turn_id)
@@ -200,11 +205,28 @@ class Answers:
     # --- what is shown of it ---
 
     async def follow_jobs(self) -> None:
-        """Read the branch again: soon while jobs of the newest turn run, now and then otherwise."""
+        """Read the branch again: soon while jobs of the newest turn run, now and then otherwise.
+
+        While an answer comes, check that the engine can be reached if nothing has come of it for a moment.
+        """
+        if self._stream is not None:
+            await self._check(self._stream)
+            return
         newest = self._app.conversation.newest
         settled = not newest or newest[-1].phase in (Phase.DONE, Phase.FAILED)
         if not settled or monotonic() - self._refreshed >= IDLE_SECONDS:
             await self.refresh()
+
+    async def _check(self, stream: AnswerStream) -> None:
+        if self._refreshing or monotonic() - stream.heard < QUIET_SECONDS:
+            return
+        self._refreshing = True
+        try:
+            health = await self._app.conversation.call(self._app.conversation.client.health())
+        finally:
+            self._refreshing = False
+        if self._stream is stream:
+            self.note = "NOT CONNECTED" if health.status == "unready" else ""
 
     async def refresh(self) -> None:
         """Read the branch again, unless an answer comes or a read is under way."""

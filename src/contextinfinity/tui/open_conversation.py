@@ -35,6 +35,8 @@ class OpenConversation:
         self.newest: tuple[ShownTurn, ...] = ()
         self.selected: int | None = None
         """The number of the selected turn; None: the newest one."""
+        self.is_opening = True
+        """Whether it is being read: panels wait for it."""
         self.attached: list[Hit] = []
         """What was found and goes with the next message."""
 
@@ -85,9 +87,13 @@ class OpenConversation:
         When it cannot be read, nothing changes.
         """
         shown, branch, pages, newest = None, None, None, tuple[ShownTurn, ...]()
-        if thread_id is not None:
-            shown = await self.call(self.client.threads.get(thread_id, self.thread.owner))
-            branch, pages, newest = await self._read(shown, branch_id or shown.branch_id, None)
+        self.is_opening = True
+        try:
+            if thread_id is not None:
+                shown = await self.call(self.client.threads.get(thread_id, self.thread.owner))
+                branch, pages, newest = await self._read(shown, branch_id or shown.branch_id, None)
+        finally:
+            self.is_opening = False
         self.shown, self.selected = shown, None
         self._take(branch, pages, newest)
         self.attached.clear()

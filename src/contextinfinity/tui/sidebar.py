@@ -126,8 +126,8 @@ class Sidebar(Vertical):
         if not listed.option_count:
             nothing = "nothing found" if words else "No conversations yet: write a message."
             listed.add_option(Option(Text(nothing, style="dim"), disabled=True))
-        elif highlighted is not None:
-            listed.highlighted = min(highlighted, listed.option_count - 1)
+        elif highlighted is not None or listed.has_focus:
+            self._highlight(min(highlighted or 0, listed.option_count - 1))
 
     def _line(self, one: ShownThread) -> Text:
         is_open = one.thread_id == self._current
@@ -157,7 +157,13 @@ class Sidebar(Vertical):
     @on(Input.Submitted, "#sidebar-search")
     def action_to_list(self) -> None:
         """Go from the search field to the list."""
+        self._highlight(self._list.highlighted or 0)
         self.screen.set_focus(self._list)
+
+    def _highlight(self, place: int) -> None:
+        """Highlight the first line from a place on that can be chosen."""
+        lines = self._list.options
+        self._list.highlighted = next((at for at in range(place, len(lines)) if not lines[at].disabled), None)
 
     @on(OptionList.OptionSelected, "#sidebar-list")
     def _chosen(self, event: OptionList.OptionSelected) -> None:

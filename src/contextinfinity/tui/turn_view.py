@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contextinfinity.client.results import ShownTurn
-from contextinfinity.domain.turn import Phase, Usage
+from contextinfinity.domain.turn import Usage
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.text.terminal.streamed_answer import StreamedAnswer
 
@@ -58,8 +58,8 @@ def heading(speaker: str, beside: str, style: str, look: Look) -> Text:
 
 def outcome_text(turn: ShownTurn) -> tuple[str, str] | None:
     """Describe how an answer ended where its text does not show it: (words, style)."""
-    if turn.outcome == "incomplete" and turn.phase == Phase.FAILED:
-        return "INCOMPLETE: cut off and recovered from the journal. Ctrl+R asks again.", WARNING
+    if turn.error is not None and turn.outcome == "incomplete":
+        return f"INCOMPLETE: {turn.error.message} Ctrl+R asks again.", WARNING
     if turn.error is not None:
         return f"FAILED: {turn.error.message} {turn.error.hint}".rstrip(), ERROR
     match turn.outcome:

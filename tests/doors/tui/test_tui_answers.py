@@ -46,11 +46,24 @@ async def test_the_header_says_what_of_a_hanging_answer_is_durable(hanging: Path
         await bench.type("Go on")
         await bench.press("enter")
         await bench.sees("one two three", shown, "Responding")
+        await bench.press("ctrl+r")
+        await bench.sees("An answer is still being generated")
+        assert "no question" not in bench.notices
         await bench.type("too early")
         await bench.press("enter")
         await bench.sees("An answer is still being generated", "too early")
         await bench.press("ctrl+c")
         await bench.sees("STOPPED by you", "● durable", "one two three")
+
+
+@pytest.mark.req("STREAM-3")
+async def test_an_answer_that_the_provider_broke_off_says_so(hanging: Path) -> None:
+    (hanging / "config.toml").write_text(HANGS.format(fsync_ms=1), encoding="utf-8")
+    (hanging / "hangs.json").write_text(json.dumps([{"text": "one two three", "cut_after": 2}]), encoding="utf-8")
+    async with workbench(hanging, session="new") as bench:
+        await bench.type("Go on")
+        await bench.press("enter")
+        await bench.sees("one two", "INCOMPLETE: The provider's stream ended before the answer was complete.")
 
 
 async def test_an_answer_that_one_comes_back_to_is_drawn_once_as_it_comes(hanging: Path) -> None:
@@ -125,6 +138,13 @@ async def test_a_server_that_hangs_leaves_the_screen_usable(tmp_path: Path) -> N
         await bench.press("enter")
         await bench.sees("You said: Not for the first one")
         assert bench.app.conversation.thread_id == thread
+        await bench.press("ctrl+n")
+        slow.process.send_signal(signal.SIGSTOP)
+        await bench.click(8, bench.row("  The second conversation"))
+        await bench.press("f5")
+        await bench.sees("Branches", "loading …")
+        slow.process.send_signal(signal.SIGCONT)
+        await bench.sees("main  2 turns")
     slow.stop()
 
 
@@ -204,6 +224,7 @@ async def test_an_answer_stays_on_the_screen_when_the_server_is_killed(tmp_path:
         await bench.press("enter")
         await bench.sees("one two three")
         killed.stop(signal.SIGKILL)
+        await bench.sees("one two three", "NOT CONNECTED · state")
         await bench.sees("one two three", "DISCONNECTED", "Disconnected · shown 13 B")
         assert "● durable" not in bench.picture()
         await bench.press("ctrl+b", "end", "enter")
@@ -213,6 +234,11 @@ async def test_an_answer_stays_on_the_screen_when_the_server_is_killed(tmp_path:
         await bench.sees("INCOMPLETE")
         await bench.until(lambda: "NOT UP TO DATE" not in bench.picture())
     killed.stop()
+
+
+async def test_an_unknown_model_ends_the_workbench_with_its_error(example: Path) -> None:
+    async with workbench(example, session="new", model="nosuch") as bench:
+        assert "There is no model 'nosuch'; there are: built-in, demo." in str(bench.app.failure)
 
 
 async def test_an_unknown_conversation_ends_the_workbench_with_its_error(example: Path) -> None:

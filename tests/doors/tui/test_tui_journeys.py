@@ -72,7 +72,7 @@ async def test_forks_rollbacks_pins_and_found_chunks_reach_the_next_message(own_
 @pytest.mark.req("STREAM-3")
 async def test_a_recovered_answer_is_marked_as_incomplete(own_example: Path) -> None:
     async with workbench(own_example, session="demo-other-2") as bench:
-        await bench.sees("INCOMPLETE: cut off and recovered")
+        await bench.sees("INCOMPLETE: The process that answered was stopped before the end. Ctrl+R")
 
 
 async def test_a_long_conversation_is_read_around_the_view_only(own_example: Path) -> None:
@@ -88,6 +88,9 @@ async def test_a_long_conversation_is_read_around_the_view_only(own_example: Pat
         await bench.sees(f"Entry {TURNS - 60}:")
         await bench.press("f9")
         await bench.sees(f"Turn {TURNS - 60}: Done")
+        await bench.press("f2")
+        await bench.sees(f"No model was asked in turn {TURNS - 60}")
+        await bench.press("f9")
         await bench.press("k", "k", "j")
         await bench.sees(f"Turn {TURNS - 61}: Done")
         await bench.press("escape")
@@ -166,7 +169,7 @@ async def test_the_search_above_the_conversations_says_where_something_was_said(
         await bench.sees("10, A weather buoy", "lifting bag")
         await bench.press("f9")
         await bench.sees("Steps and tool calls")
-        await bench.press("ctrl+f", "down", "down", "enter")
+        await bench.press("ctrl+f", "down", "enter")
         await bench.sees("A weather buoy for the harbour · branch main", "Mr Holm")
         assert "Steps and tool calls" not in bench.picture(), "the panel would cover the turn"
         await bench.until(lambda: bench.transcript.selected == 10)
@@ -232,6 +235,10 @@ async def test_the_chosen_model_answers_and_pins_are_removed(own_example: Path) 
         await bench.press("f6")
         await bench.sees("1. The whole buoy", "2. Answers for the class")
         await bench.press("d")
+        await bench.sees("Remove from every prompt:  1. The whole buoy", "No, keep everything")
+        await bench.press("escape", "d")
+        await bench.sees("No, keep everything")
+        await bench.press("y")
         await bench.sees("1. Answers for the class")
         assert "The whole buoy" not in bench.picture()
 

@@ -16,6 +16,12 @@ from tests.doors.tui.workbench import steady, workbench
 
 pytestmark = pytest.mark.xdist_group("tui")
 
+PLACES: dict[str, tuple[str, int]] = {
+    "context": ("demo-weather-buoy", 13),
+    "steps": ("demo-weather-buoy", 7),
+    "pending": ("demo-other-3", 2),
+}
+"""Where the panels have most to show: what was left out, a tool call, and a turn that waits for its commit."""
 PICTURES = Path(__file__).parents[2] / "samples" / "tui"
 
 
@@ -37,9 +43,14 @@ async def test_every_panel_looks_as_its_picture(example: Path, size: tuple[int, 
         if steady(bench.picture()) != expected:
             different[name] = bench.picture()
 
+    async def go_to(name: str, seq: int | None = None) -> None:
+        here = bench.app.conversation
+        await bench.app.go_to((await here.call(here.client.threads.get(name))).thread_id, seq=seq)
+
     async with workbench(example, size=size, session="demo-weather-buoy") as bench:
         await compare("chat")
         for entry in PANELS:
+            await go_to(*PLACES.get(entry.name, ("demo-weather-buoy",)))
             await bench.app.action_panel(entry.name)
             await compare(entry.name)
         await bench.press("escape", "f1")

@@ -29,25 +29,28 @@ Turns = Annotated[
 ]
 
 
+Add = Annotated[bool, typer.Option("--add", help="Add the example to a data_dir that has other conversations.")]
+
+
 @command_for_all_users
-def demo(options: CommonOptions, turns: Turns = 1200) -> None:
-    """Fill a data_dir with a long example conversation. By default that is ~/.contextinfinity-demo."""
+def demo(options: CommonOptions, turns: Turns = 1200, add: Add = False) -> None:
+    """Fill a data_dir with a long example conversation, or complete it. By default that is ~/.contextinfinity-demo."""
     import asyncio
 
     from contextinfinity.cli.command_options import settings_for
-    from contextinfinity.cli.demo.demo_player import play
+    from contextinfinity.cli.demo.demo_player import play, survey
     from contextinfinity.cli.output import print_json, print_notice
 
     folder = (options.data_dir or DEMO_DIR).expanduser()
     config = folder / "config.toml"
-    if options.config is None and not config.exists():
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        config.write_text(CONFIG, encoding="utf-8")
     settings = settings_for(options.config, folder).settings
-    made = asyncio.run(play(settings, turns, lambda line: None if options.as_json else print_notice(line)))
+    missing, is_own = asyncio.run(survey(settings, add=add))
+    if is_own and options.config is None and not config.exists():
+        config.write_text(CONFIG, encoding="utf-8")
+    asyncio.run(play(settings, turns, lambda line: None if options.as_json else print_notice(line), missing))
     if options.as_json:
-        print_json({"data_dir": str(folder), "made": made})
+        print_json({"data_dir": str(folder), "made": bool(missing)})
     else:
         typer.echo(
-            f"The example is {'ready' if made else 'there already'}. Look at it:\n\n  cix tui --data-dir {folder}"
+            f"The example is {'ready' if missing else 'there already'}. Look at it:\n\n  cix tui --data-dir {folder}"
         )

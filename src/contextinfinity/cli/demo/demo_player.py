@@ -1,7 +1,10 @@
 """Plays the example conversations of ``conversation.toml`` into a data_dir, through the engine like any conversation.
 
 A scripted model answers. What it makes: a long conversation with tables, code, a tool call, decisions, pins, memories,
-two side branches and a fold; a logbook of many turns, imported; short conversations, of which the last was cut off.
+two side branches and a fold; a logbook of many turns, imported; short conversations, one of which waits for its commit
+and one of which was cut off.
+
+A conversation gets its title when it is complete. One without a title was interrupted: it is deleted and played again.
 """
 
 from __future__ import annotations
@@ -10,21 +13,24 @@ import json
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.events import Delta
 from contextinfinity.domain.session import NewSession
-from contextinfinity.errors import NotFound
+from contextinfinity.errors import NotFound, Refused
 from contextinfinity.settings import ModelSettings
+from contextinfinity.text.plurals import counted
 from contextinfinity.wiring import open_engine
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Client
+    from contextinfinity.engine.engine import Engine
     from contextinfinity.settings import Settings
 
 MODEL = "demo"
@@ -33,38 +39,83 @@ WINDOW = 8192
 PRICE_INPUT, PRICE_CACHED, PRICE_OUTPUT = 0.4, 0.1, 1.6
 """What a million tokens of the demo's model would cost, in dollars."""
 MAIN, LOGBOOK = "demo-weather-buoy", "demo-harbour-log"
+NAMES = (MAIN, LOGBOOK, "demo-other-1", "demo-other-2", "demo-other-3")
+"""The ids of the example conversations, in the order in which they are played."""
 FOLDED_AFTER = 11
 """The turn, counted from 0, after which the example is folded: later turns are left for a preview."""
-FIRST_DAY = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+LAST_DAY = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+"""When the last entry of the logbook was written."""
+HOURS_BETWEEN, MOST_YEARS = 6, 20
 PINS = ("The whole buoy costs at most 450 EUR.", "Answers for the class use metric units.")
 MEMORIES = ("Ingrid teaches physics at the school in Tornby.", "Ingrid prefers short answers with a table.")
+LEFT_PENDING = "cix demo leaves this turn pending, to be committed by hand."
 
 Progress = Callable[[str], None]
 
 
-async def play(settings: Settings, turns: int, progress: Progress) -> bool:
-    """Fill the data_dir of the settings; return False if the example is in it already."""
+class Survey(NamedTuple):
+    """Which example conversations a data_dir lacks, and whether it holds nothing else."""
+
+    missing: tuple[str, ...]
+    is_own: bool
+
+
+async def survey(settings: Settings, *, add: bool = False) -> Survey:
+    """Return what is to be played, and delete what was interrupted.
+
+    Raises ``Refused`` if the data_dir has other conversations and none of the example, unless ``add``.
+    """
+    async with LocalClient(open_engine(settings)) as client:
+        others = [
+            thread
+            for owner in await client.exports.owners()
+            for thread in await client.threads.list(owner, limit=len(NAMES) + 1)
+            if thread.external_id not in NAMES
+        ]
+        found = set[str]()
+        there = False
+        for name in NAMES:
+            with suppress(NotFound):
+                thread = await client.threads.get(name)
+                there = True
+                if thread.title is None:
+                    await client.threads.delete(thread.thread_id)
+                else:
+                    found.add(name)
+        if others and not there and not add:
+            raise Refused(
+                f"{settings.data_dir} has conversations already, and the example would be mixed with them.",
+                hint="Name another --data-dir, or add the example with --add.",
+            )
+    return Survey(tuple(name for name in NAMES if name not in found), not others)
+
+
+async def play(settings: Settings, turns: int, progress: Progress, names: tuple[str, ...] = NAMES) -> None:
+    """Play example conversations into the data_dir of the settings, each with an engine of its own."""
     script = tomllib.loads((Path(__file__).parent / "conversation.toml").read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as folder:
-        replies = Path(folder) / "replies.json"
-        replies.write_text(json.dumps({"replies": list(_replies(script))}), encoding="utf-8")
-        engine = open_engine(_playing(settings, replies))
-        engine.tools.add(tide_table)
-        client = LocalClient(engine)
-        await client.__aenter__()
-        try:
-            if await _is_there(client):
-                return False
-            progress(f"{script['title']}: {len(script['turn'])} turns on three branches")
-            await _play_main(client, script)
-            progress(f"{script['logbook']['title']}: {turns} turns")
-            await _import_logbook(client, script["logbook"], turns, Path(folder))
-            for number, other in enumerate(script["other"]):
-                progress(other["title"])
-                await _play_other(client, other, f"demo-other-{number + 1}")
-        finally:
-            await client.close(answer_seconds=0.0)
-    return True
+    others = dict(zip(NAMES[2:], script["other"], strict=True))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for name in names:
+            told = script["logbook"] if name == LOGBOOK else others.get(name, script)
+            many = turns if name == LOGBOOK else len(told["turn"])
+            progress(f"{told['title']}: {counted(many, 'turn')}")
+            replies = folder / f"{name}.json"
+            replies.write_text(json.dumps({"replies": list(_replies(told.get("turn", [])))}), encoding="utf-8")
+            engine = open_engine(_playing(settings, replies))
+            engine.tools.add(tide_table)
+            client = LocalClient(engine)
+            await client.__aenter__()
+            try:
+                if name == LOGBOOK:
+                    await _import_logbook(client, told, turns, folder)
+                elif name == MAIN:
+                    await _play_main(client, told)
+                else:
+                    await _play_other(client, engine, told, name)
+                await client.threads.rename((await client.threads.get(name)).thread_id, told["title"])
+            finally:
+                await client.close(answer_seconds=0.0)
 
 
 def tide_table(harbour: str, day: str) -> str:
@@ -74,7 +125,15 @@ def tide_table(harbour: str, day: str) -> str:
 
 def _playing(settings: Settings, replies: Path) -> Settings:
     """Return the settings the example is played with: its own model, and summaries by rule."""
-    model = ModelSettings(provider="scripted", path=str(replies), context_limit=WINDOW, tools=True)
+    model = ModelSettings(
+        provider="scripted",
+        path=str(replies),
+        context_limit=WINDOW,
+        tools=True,
+        price_input=PRICE_INPUT,
+        price_cached=PRICE_CACHED,
+        price_output=PRICE_OUTPUT,
+    )
     return replace(
         settings,
         general=replace(settings.general, default_model=MODEL),
@@ -84,17 +143,12 @@ def _playing(settings: Settings, replies: Path) -> Settings:
     )
 
 
-def _replies(script: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _replies(turns: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Return the replies of the scripted model in the order in which the turns are played."""
-    turns = [*_ordered(script["turn"]), *(turn for other in script["other"] for turn in other["turn"])]
-    for number, turn in enumerate(turns):
-        read = 700 + 90 * (number % 40)
-        cached, written = read * 3 // 4, len(turn["reply"]) // 4
-        cost = ((read - cached) * PRICE_INPUT + cached * PRICE_CACHED + written * PRICE_OUTPUT) / 1e6
-        usage = {"input_tokens": read, "cached_tokens": cached, "output_tokens": written, "cost": cost}
+    for turn in _ordered(turns):
         if "tool" in turn:
-            yield {"text": "Let me look that up.", "tools": [{**turn["tool"], "call_id": "call-1"}], "usage": usage}
-        yield {"text": turn["reply"].strip(), "usage": usage, "hang": bool(turn.get("cut"))}
+            yield {"text": "Let me look that up.", "tools": [{**turn["tool"], "call_id": "call-1"}], "metered": True}
+        yield {"text": turn["reply"].strip(), "metered": True, "hang": bool(turn.get("cut"))}
 
 
 def _ordered(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -102,16 +156,8 @@ def _ordered(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*(turn for turn in turns if "branch" not in turn), *(turn for turn in turns if "branch" in turn)]
 
 
-async def _is_there(client: Client) -> bool:
-    try:
-        await client.threads.get(MAIN)
-    except NotFound:
-        return False
-    return True
-
-
 async def _play_main(client: Client, script: dict[str, Any]) -> None:
-    thread = await client.threads.create(NewSession(external_id=MAIN, title=script["title"]))
+    thread = await client.threads.create(NewSession(external_id=MAIN))
     branches: dict[int, str] = {}
     for number, turn in enumerate(_ordered(script["turn"])):
         branch = None
@@ -127,8 +173,10 @@ async def _play_main(client: Client, script: dict[str, Any]) -> None:
         if number == FOLDED_AFTER:
             await client.threads.commit(thread.thread_id)
             await client.folds.fold(thread.thread_id)
+    known = {memory.content for memory in await client.memories.list()}
     for fact in MEMORIES:
-        await client.memories.add(fact)
+        if fact not in known:
+            await client.memories.add(fact)
 
 
 async def _import_logbook(client: Client, logbook: dict[str, Any], turns: int, folder: Path) -> None:
@@ -136,15 +184,15 @@ async def _import_logbook(client: Client, logbook: dict[str, Any], turns: int, f
     with path.open("w", encoding="utf-8") as file:
         for message in _logbook(logbook, turns):
             file.write(json.dumps(message, ensure_ascii=False) + "\n")
-    imported = await client.imports.load(path)
-    await client.threads.rename(imported.sessions[0].thread_id, logbook["title"])
+    await client.imports.load(path)
 
 
 def _logbook(logbook: dict[str, Any], turns: int) -> Iterator[dict[str, Any]]:
     """Write entries that differ in place, work, weather and figures."""
     stations, works, notes = logbook["stations"], logbook["works"], logbook["notes"]
+    between = min(timedelta(hours=HOURS_BETWEEN), timedelta(days=365 * MOST_YEARS) / turns)
     for day in range(turns):
-        moment = FIRST_DAY + timedelta(hours=6 * day)
+        moment = LAST_DAY - between * (turns - 1 - day)
         where, what, note = stations[day % len(stations)], works[day * 5 % len(works)], notes[day * 7 % len(notes)]
         entry = f"Entry {day + 1}: at {where} we {what}; {note}."
         volts, degrees = 3.2 + day % 9 / 50, 2 + day % 130 / 10
@@ -158,9 +206,12 @@ def _logbook(logbook: dict[str, Any], turns: int) -> Iterator[dict[str, Any]]:
             yield {"role": role, "content": content, "thread_id": LOGBOOK, "created_at": moment.isoformat()}
 
 
-async def _play_other(client: Client, other: dict[str, Any], name: str) -> None:
-    thread = await client.threads.create(NewSession(external_id=name, title=other["title"]))
+async def _play_other(client: Client, engine: Engine, other: dict[str, Any], name: str) -> None:
+    thread = await client.threads.create(NewSession(external_id=name))
     for turn in other["turn"]:
+        if turn.get("pending"):
+            await client.threads.commit(thread.thread_id)
+            await engine.job_runner.stop()
         if not turn.get("cut"):
             await client.conversations.ask(thread.thread_id, turn["say"], model=MODEL, may_ask_back=False)
             continue
@@ -170,3 +221,14 @@ async def _play_other(client: Client, other: dict[str, Any], name: str) -> None:
                 missing -= len("".join(stamped.event.text.split()))
             if missing <= 0:
                 break  # closing the engine now leaves the answer as a crash would
+    if other["turn"][-1].get("pending"):
+        await _give_up_commit(engine)
+
+
+async def _give_up_commit(engine: Engine) -> None:
+    """Give up the job that commits the newest turn, so that the turn stays pending until a person commits it."""
+    worker = engine.worker_lease.worker.id
+    await engine.job_runner.stop()  # which returns the job to the queue
+    job = await engine.store.jobs.claim(worker, {"summarize_turn"})
+    assert job is not None  # noqa: S101  the runner was stopped before the turn
+    await engine.store.jobs.give_up(job.id, worker, error=LEFT_PENDING)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from contextinfinity.text.plurals import covered_turns
+from contextinfinity.domain.plan import LeftOut
+from contextinfinity.text.plurals import counted, covered_turns
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.budget_bar import BudgetBar, colour_of
 from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from contextinfinity.client.contract import Explained
 
 QUOTE = 240
+UUID = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f-]{22}\b")
 
 
 class ContextPanel(TextPanel):
@@ -33,6 +36,8 @@ class ContextPanel(TextPanel):
         turn = await self.conversation.turn()
         if turn is None:
             return self.show_nothing("This conversation has no answered turns yet.")
+        if turn.outcome is not None and not turn.model:
+            return self.show_nothing(f"No model was asked in turn {turn.turn_seq}: it was imported, or failed before.")
         explained = await self.conversation.call(self.conversation.client.conversations.explain(turn.turn_id))
         return self.show(explained_view(explained, turn.turn_seq, self.look))
 
@@ -50,11 +55,11 @@ def explained_view(explained: Explained, seq: int, look: Look) -> Group:
     ]
     if plan.contextualised:
         parts.append(_titled("Made explicit", printable(plan.contextualised)))
+    if plan.left_out:
+        parts.append(_titled("Left out", "\n".join(map(_left, plan.left_out))))
     for quoted in explained.quoted:
         whose = f"turn {quoted.turn_seq}" if quoted.turn_seq else "another conversation"
         parts.append(_titled(f"Artifact, score {quoted.score:.2f}, {quoted.role}, {whose}", _short(quoted.text)))
-    for left in plan.left_out:
-        parts.append(_titled(f"Left out: {left.what} ({left.tokens:,} tokens)", printable(left.reason)))
     parts.extend(_titled("Shrunk", printable(step)) for step in plan.shrink_steps)
     parts.extend(_titled("Deleted since", printable(what)) for what in explained.removed)
     return Group(*parts)
@@ -89,6 +94,12 @@ def _facts(explained: Explained) -> str:
 
 def _titled(title: str, text: str) -> Text:
     return Text.assemble("\n", (title, "bold"), "\n", text)
+
+
+def _left(left: LeftOut) -> str:
+    size = f" ({counted(left.tokens, 'token')})" if left.tokens else ""
+    what = UUID.sub(r"\1", left.what)
+    return printable(f"{what}{size}: {left.reason}")
 
 
 def _short(text: str) -> str:

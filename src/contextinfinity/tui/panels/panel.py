@@ -91,8 +91,9 @@ class Panel(Vertical):
         self.call_after_refresh(self.reload)
 
     def reload(self) -> None:
-        """Load again; an earlier load that still runs is cancelled."""
-        self.loading_now = self._load()
+        """Load again; an earlier load that still runs is cancelled. While the conversation is opened, wait for it."""
+        if not self.conversation.is_opening:
+            self.loading_now = self._load()
 
     def follow(self) -> None:
         """Load again because the conversation has changed."""

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from contextinfinity.text.terminal.control_characters import printable
-from contextinfinity.tui.dialogs import TextDialog
+from contextinfinity.tui.dialogs import ConfirmDialog, TextDialog
 from contextinfinity.tui.panels.panel import ListPanel
 
 
@@ -38,9 +38,14 @@ class PinsPanel(ListPanel):
             self.app.push_screen(TextDialog("Pin a fact to every prompt of this branch"), self._entered)
 
     def action_remove(self) -> None:
-        """Remove the highlighted fact."""
+        """Ask, and remove the highlighted fact."""
         if self.chosen is not None and not self.lines.get_option_at_index(self.chosen).disabled:
-            self.start("Removing", self._remove(self.chosen + 1))
+            number = self.chosen + 1
+            fact = str(self.lines.get_option_at_index(self.chosen).prompt)
+            self.app.push_screen(
+                ConfirmDialog(f"Remove from every prompt:  {fact[:120]}", "Yes, remove it"),
+                lambda answer: self.start("Removing", self._remove(number)) if answer == "yes" else None,
+            )
 
     def _entered(self, fact: str | None) -> None:
         if fact:
