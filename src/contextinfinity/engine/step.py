@@ -53,7 +53,7 @@ INTERRUPTED = Problem(
 
 CUT_OFF = Problem(
     code="interrupted",
-    message="The provider's stream ended before the answer was complete.",
+    message="The answer was cut off: the provider's stream ended before it was complete.",
     hint="Ask again to get a complete answer.",
 )
 

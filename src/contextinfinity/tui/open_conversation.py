@@ -11,6 +11,7 @@ from contextinfinity.client.results import ShownBranch, ShownThread, ShownTurn
 from contextinfinity.domain.ids import BranchId
 from contextinfinity.domain.search import Hit
 from contextinfinity.domain.turn import Phase
+from contextinfinity.errors import InvalidInput
 from contextinfinity.tui.client_thread import ClientThread
 from contextinfinity.tui.turn_pages import TurnPages
 
@@ -25,9 +26,9 @@ NEW = "new"
 class OpenConversation:
     """One thread and branch, or a conversation that begins with the next message (``thread_id`` None)."""
 
-    def __init__(self, thread: ClientThread, *, model: str | None = None) -> None:
+    def __init__(self, thread: ClientThread) -> None:
         self.thread = thread
-        self.model = model
+        self.model: str | None = None
         """The model that was chosen; None: the router chooses."""
         self.shown: ShownThread | None = None
         self.branch: ShownBranch | None = None
@@ -80,6 +81,13 @@ class OpenConversation:
         """The turn at the end that is being answered; of several, the one that was asked first."""
         waiting = [*takewhile(lambda turn: turn.outcome is None, reversed(self.newest))]
         return waiting[-1] if waiting else None
+
+    async def choose(self, model: str | None) -> None:
+        """Let a model answer from now on; raises ``InvalidInput`` if there is none of that name."""
+        if model is not None and model not in (models := await self.call(self.client.conversations.models())):
+            known = ", ".join(sorted(models))
+            raise InvalidInput(f"There is no model {model!r}; there are: {known}.", hint="Name it under [models].")
+        self.model = model
 
     async def open(self, thread_id: str | None, branch_id: BranchId | None = None) -> None:
         """Go to a conversation, on its active branch unless another is named; None begins a new one.

@@ -23,8 +23,8 @@ from contextinfinity.tui.turn_pages import TurnPages
 from contextinfinity.tui.turn_view import Look, turn_lines
 
 FRAME_SECONDS = 1 / 20
-MOST_DRAWN = 400
-"""How many drawn turns are kept."""
+MOST_DRAWN = 1000
+"""How many drawn lines are kept, besides the turns in view."""
 
 
 class TurnScroll(ScrollView, can_focus=True):
@@ -203,13 +203,20 @@ class TurnScroll(ScrollView, can_focus=True):
             lines = turn_lines(turn, self._width, self.app.console, self.look) if turn is not None else []
             self._drawn[seq] = turn, self._strips(lines)
             self._map.measure(seq, len(lines))
-        while len(self._drawn) > MOST_DRAWN:
-            self._drawn.popitem(last=False)
+        self._forget_far(first, last)
         if missing:
             self._apply_size()
             if not self._follows:
                 self._scroll_to_line(self._map.top(anchor) - row)
         return bool(missing)
+
+    def _forget_far(self, first: int, last: int) -> None:
+        """Forget the turns drawn first and not in view, beyond the number of lines that are kept."""
+        lines = sum(len(strips) for _, strips in self._drawn.values())
+        for seq in [seq for seq in self._drawn if not first <= seq <= last]:
+            if lines <= MOST_DRAWN:
+                break
+            lines -= len(self._drawn.pop(seq)[1])
 
     def _read_missing(self) -> None:
         if self._pages is None or not self._map.count:

@@ -25,7 +25,7 @@ from textual.widgets import Footer, Static
 from textual.worker import Worker
 
 from contextinfinity.domain.session import Owner
-from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
+from contextinfinity.errors import ContextInfinityError, NotFound
 from contextinfinity.tui.answers import Answers
 from contextinfinity.tui.client_thread import ClientThread, Submit
 from contextinfinity.tui.composer import Composer
@@ -150,8 +150,8 @@ class WorkbenchApp(PanelHost):
         try:
             client = await asyncio.wrap_future(self._open_client())
             thread = ClientThread(client, self._submit, owner=self.start.owner, user_id=self.start.user_id)
-            await self._check_model(client, thread)
-            self._conversation = OpenConversation(thread, model=self.start.model)
+            self._conversation = OpenConversation(thread)
+            await self.conversation.choose(self.start.model)
             await self._go_to_start()
         except ContextInfinityError as error:
             self.failure = error
@@ -162,16 +162,6 @@ class WorkbenchApp(PanelHost):
         self.set_interval(REFRESH_SECONDS, self.answers.follow_jobs)
         self.run_worker(log_notices(self), group="notices", exit_on_error=False)
         self.run_worker(follow_folds(self, thread), group="notices", exit_on_error=False)
-
-    async def _check_model(self, client: Client, thread: ClientThread) -> None:
-        if self.start.model is None:
-            return
-        models = await thread.call(client.conversations.models())
-        if self.start.model not in models:
-            raise InvalidInput(
-                f"There is no model {self.start.model!r}; there are: {', '.join(sorted(models))}.",
-                hint="Name it under [models].",
-            )
 
     async def _go_to_start(self) -> None:
         thread, branch = self.conversation.thread, None

@@ -63,7 +63,7 @@ async def test_an_answer_that_the_provider_broke_off_says_so(hanging: Path) -> N
     async with workbench(hanging, session="new") as bench:
         await bench.type("Go on")
         await bench.press("enter")
-        await bench.sees("one two", "INCOMPLETE: The provider's stream ended before the answer was complete.")
+        await bench.sees("one two", "INCOMPLETE: The answer was cut off: the provider's stream ended")
 
 
 async def test_an_answer_that_one_comes_back_to_is_drawn_once_as_it_comes(hanging: Path) -> None:

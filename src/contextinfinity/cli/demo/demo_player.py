@@ -46,6 +46,8 @@ FOLDED_AFTER = 11
 LAST_DAY = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 """When the last entry of the logbook was written."""
 HOURS_BETWEEN, MOST_YEARS = 6, 20
+DRAIN_SECONDS = 60.0
+"""How long to wait for the jobs of the other conversations before the last turn is left pending."""
 PINS = ("The whole buoy costs at most 450 EUR.", "Answers for the class use metric units.")
 MEMORIES = ("Ingrid teaches physics at the school in Tornby.", "Ingrid prefers short answers with a table.")
 LEFT_PENDING = "cix demo leaves this turn pending, to be committed by hand."
@@ -210,8 +212,7 @@ async def _play_other(client: Client, engine: Engine, other: dict[str, Any], nam
     thread = await client.threads.create(NewSession(external_id=name))
     for turn in other["turn"]:
         if turn.get("pending"):
-            await client.threads.commit(thread.thread_id)
-            await engine.job_runner.stop()
+            await engine.job_runner.stop(drain_seconds=DRAIN_SECONDS)
         if not turn.get("cut"):
             await client.conversations.ask(thread.thread_id, turn["say"], model=MODEL, may_ask_back=False)
             continue
@@ -230,5 +231,5 @@ async def _give_up_commit(engine: Engine) -> None:
     worker = engine.worker_lease.worker.id
     await engine.job_runner.stop()  # which returns the job to the queue
     job = await engine.store.jobs.claim(worker, {"summarize_turn"})
-    assert job is not None  # noqa: S101  the runner was stopped before the turn
+    assert job is not None  # noqa: S101  the runner ended all others and was stopped before the turn
     await engine.store.jobs.give_up(job.id, worker, error=LEFT_PENDING)
