@@ -137,9 +137,9 @@ class PostgresConnection:
             given = self._given(name, values)
             self._ahead.setdefault((name, *given), deque()).append(self._send(name, given))
 
-    def run(self, sql: str) -> list[Row]:
-        """Run a statement that has no name and no values; return its rows."""
-        return self._pipeline.rows(self._pipeline.send_once(sql.encode()))
+    def run(self, *statements: str) -> list[Row]:
+        """Run statements that have no names and no values; return the rows of the last one."""
+        return self._pipeline.rows([self._pipeline.send_once(sql.encode()) for sql in statements][-1])
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, updated or deleted."""

@@ -177,7 +177,7 @@ class Pipeline:
         self._sync()
         with self._silence:
             self._read_all()
-        self._leave()
+            self._leave()
 
     def release(self) -> None:
         """End a transaction that only reads, without waiting; the connection's next one reads what is left."""
@@ -190,7 +190,7 @@ class Pipeline:
         """Read what ``release`` has left."""
         with self._silence:
             self._read_all()
-        self._leave()
+            self._leave()
 
     def abandon(self) -> None:
         """Leave the pipeline mode after an error, and roll back; what was sent and did not fail has no effect."""
@@ -201,7 +201,7 @@ class Pipeline:
             self._sync()
             with self._silence:
                 self._flush()
-            self._leave()
+                self._leave()
 
     def _sync(self) -> None:
         self._server.pipeline_sync()
@@ -209,10 +209,9 @@ class Pipeline:
 
     def _leave(self) -> None:
         """Read up to the end of the pipeline, and leave its mode."""
-        with self._silence:
-            while self._syncs:
-                if (found := self._next()) is not None and found.status == _SYNC:
-                    self._syncs -= 1
+        while self._syncs:
+            if (found := self._next()) is not None and found.status == _SYNC:
+                self._syncs -= 1
         self._server.exit_pipeline_mode()
 
     def _read_all(self) -> None:

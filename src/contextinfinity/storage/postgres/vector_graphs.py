@@ -136,11 +136,13 @@ class VectorGraphs:
 def _nearest(connection: PostgresConnection, graph: _Graph, query: Bodies, most: int) -> tuple[Keys, Floats]:
     """Return keys and cosines of the nearest vectors, nearest first."""
     effort = min(max(most, EFFORT), MOST_EFFORT)
-    connection.run(f"SET LOCAL hnsw.ef_search = {effort}")
-    connection.run("SET LOCAL hnsw.iterative_scan = 'strict_order'")
-    connection.run("SET LOCAL enable_sort = off")
     words = f"[{','.join(map(str, query.tolist()))}]"
-    found = connection.run(_NEAREST.format(query=words, most=most, **graph._asdict()))
+    found = connection.run(
+        f"SET LOCAL hnsw.ef_search = {effort}",
+        "SET LOCAL hnsw.iterative_scan = 'strict_order'",
+        "SET LOCAL enable_sort = off",
+        _NEAREST.format(query=words, most=most, **graph._asdict()),
+    )
     keys = np.array([key for key, _ in found], np.int64)
     bodies = np.frombuffer(b"".join(body for _, body in found), np.int8).reshape(len(found), HEAD + graph.dim)[:, HEAD:]
     scores = Rows(keys, bodies, lengths(bodies)).near(query)
