@@ -142,7 +142,7 @@ async def test_a_fold_takes_the_history_out_of_the_tiers(tmp_path: Path, repo: P
         session = await there.find_or_import(thread)
         assert session is not None
         while not (await there._engine.store.states.head(session.active_branch)).covers_turn_seq:
-            await asyncio.sleep(0.005)  # it is committed by a job
+            await asyncio.sleep(0)  # it is committed by a job
         _, texts, _ = await asked(there, "after the fold", thread)
         assert "the history was replaced" in {move.reason for move in there.workspace.tracker.moves}
         assert len([text for text in texts if "after the fold" in text]) == 1
