@@ -68,11 +68,12 @@ class _Side:
         if not self._branches:
             self._branches = [(await new_branch(self._store)).id for _ in range(AT_ONCE)]
             await self._say()  # prepares the statements
+        rounds = max(1, exchanges // 5)
         with self._counted():
             began, at = time.process_time(), _server_seconds()
-            for _ in range(exchanges // 5):
+            for _ in range(rounds):
                 await self._say()
-            said = AT_ONCE * (exchanges // 5)
+            said = AT_ONCE * rounds
             self.worker.append(1000 * (time.process_time() - began) / said)
             self.server.append(1000 * (_server_seconds() - at) / said)
             self.said += said
@@ -148,6 +149,6 @@ def _rows(sqlite: _Side, postgres: _Side, secured: _Side) -> list[Row]:
             target=f"≤ {SECURITY}%",
             result=f"{cost:+.1f}%",
             met=cost <= SECURITY,
-            values={"percent": cost},
+            values={"percent": max(cost, 0.0)},
         ),
     ]

@@ -1,4 +1,4 @@
-"""Scenarios on PostgreSQL: a sample of them. ``make proof`` runs all of them there."""
+"""A sample of the scenarios on PostgreSQL. With ``CONTEXTINFINITY_TEST_LEDGER=postgresql`` the others run there too."""
 
 from __future__ import annotations
 
