@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.domain.message import Message, say
+from contextinfinity.domain.message import Message, own_text, say
 from contextinfinity.domain.prefix_hash import number_of, plain_text
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import Owner
@@ -103,7 +103,7 @@ class World:
         sent = joined(messages)
         self.sent.setdefault(turn.id, []).append(sent)
         self.acknowledged.setdefault(ended.id, ended)
-        assert ended.user_message.rendered_text == sent[-1][1]
+        assert joined([ended.user_message]) == [("user", sent[-1][1])]
         explained = await self.engine.explain(turn.id)
         assert explained.matches
         shown = joined(list(explained.messages))
@@ -143,13 +143,14 @@ def said_in(messages: list[Message]) -> Sides:
 
 
 def joined(messages: list[Message]) -> Sides:
-    """Return what was said, as (role, text); what one side says in a row is one thing."""
+    """Return what was said, as (role, text); what one side says in a row is one thing, without blank lines between."""
     sides: Sides = []
     for message in messages:
+        text = "".join(map(own_text, message.blocks))
         if sides and sides[-1][0] == message.role:
-            sides[-1] = (message.role, sides[-1][1] + message.rendered_text)
+            sides[-1] = (message.role, sides[-1][1] + text)
         else:
-            sides.append((message.role, message.rendered_text))
+            sides.append((message.role, text))
     return sides
 
 
