@@ -18,20 +18,24 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from contextinfinity.errors import InvalidInput, Refused
 
 MAX_BYTES, MAX_SECONDS, MAX_REDIRECTS = 2_000_000, 15.0, 5
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|xhtml\+xml|[\w.+-]+\+(json|xml)|javascript|toml|yaml)")
 _HTML = ("text/html", "application/xhtml+xml")
+_COMPATIBLE = ipaddress.ip_network("::/96")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "head", "nav", "footer", "iframe"})
+_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "nav", "footer", "iframe"})
 _BLOCKS = frozenset(
     {*("p", "div", "br", "li", "ul", "ol", "tr", "table", "section", "article", "header", "main", "pre", "hr")}
     | {*("h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "dt", "dd")}
 )
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
+_CHARSET = re.compile(rb"<meta[^>]{1,200}charset=[\"']?([\w-]+)", re.IGNORECASE)
+_SAFE = "/%:@!$&'()*+,;=~-._?[]"
+_KEPT = {ord(" "): "\ue000", ord("\t"): "\ue001"}
+"""Stand for the blanks of preformatted text while those of other text are put together."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -43,12 +47,6 @@ class Page:
     url: str
     title: str
     text: str
-
-
-def addresses_in(text: str) -> list[str]:
-    """Return the web addresses in a text, each once, without the punctuation that follows them."""
-    found = (match.rstrip(".,;:!?)]}") for match in _ADDRESS.findall(text))
-    return list(dict.fromkeys(found))
 
 
 def fetch_page(
@@ -80,7 +78,7 @@ def fetch_page(
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        port_is_valid = parts.port is None or parts.port > 0
+        port_is_valid = (parts.port is None or parts.port > 0) and " " not in parts.netloc
     except ValueError:
         parts, port_is_valid = urlsplit(""), False
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid or not url.isprintable():
@@ -96,7 +94,7 @@ def _get(
     parts: SplitResult, deadline: float, may_reach: Callable[[Address], bool]
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     """Send one request to the checked address; redirects are not followed here."""
-    host = str(parts.hostname)
+    host = _ascii(str(parts.hostname))
     port = parts.port or (443 if parts.scheme == "https" else 80)
     addresses = _resolved(host, port, may_reach)
     try:
@@ -122,6 +120,14 @@ def _get(
         sock.close()
 
 
+def _ascii(host: str) -> str:
+    """Return the name of a host as the domain name system spells it."""
+    try:
+        return host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError as error:
+        raise InvalidInput(f"{host[:200]!r} is not the name of a host.", hint="Check the address.") from error
+
+
 def _connected(addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
     """Connect to the first address that can be reached; a host may have one of IPv6 that this network cannot reach."""
     for address in addresses[:-1]:
@@ -134,7 +140,7 @@ def _exchange(
     connection: http.client.HTTPConnection, parts: SplitResult, host: str
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     """Send the request and read the response within its limits."""
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
     headers = {
         "User-Agent": "contextinfinity",
         "Accept": "text/*, application/json;q=0.9",
@@ -193,24 +199,30 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
+        if address.is_site_local or address in _COMPATIBLE:  # both are deprecated, and may be routed inside a network
+            return False
     return address.is_global and not address.is_multicast
 
 
 def _page(url: str, content_type: str, body: bytes) -> Page:
     kind, _, more = content_type.partition(";")
+    is_html = kind.strip().lower() in _HTML
     charset = re.search(r"charset=\"?([\w-]+)", more)
+    named = _CHARSET.search(body[:1024]) if is_html and not charset else None
     try:
-        text = body.decode(charset[1] if charset else "utf-8", errors="replace")
+        text = body.decode(charset[1] if charset else named[1].decode() if named else "utf-8-sig", errors="replace")
     except LookupError:
         text = body.decode(errors="replace")
     text = text.replace("\x00", "")
-    if kind.strip().lower() not in _HTML:
+    if not is_html:
         return Page(url=url, title="", text=text.strip())
     reader = _Reader()
     reader.feed(text)
     reader.close()
     lines = (" ".join(line.split()) for line in "".join(reader.pieces).split("\n"))
-    return Page(url=url, title=" ".join(reader.title.split()), text=re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip())
+    shown = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    shown = shown.translate({ord(stands): chr(blank) for blank, stands in _KEPT.items()})
+    return Page(url=url, title=" ".join(reader.title.split()), text=shown)
 
 
 class _Reader(HTMLParser):
@@ -221,11 +233,12 @@ class _Reader(HTMLParser):
         self.pieces: list[str] = []
         self.title = ""
         self._skipped: list[str] = []
-        self._in_title = False
+        self._in_title = self._is_preformatted = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin a part."""
-        self._in_title = tag == "title"
+        self._in_title = tag == "title" and not self._skipped
+        self._is_preformatted |= tag == "pre"
         if tag in _SKIPPED:
             self._skipped.append(tag)
         elif tag in _BLOCKS:
@@ -234,6 +247,7 @@ class _Reader(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         """End a part."""
         self._in_title = False
+        self._is_preformatted &= tag != "pre"
         if tag in self._skipped:
             while self._skipped.pop() != tag:
                 pass
@@ -245,4 +259,4 @@ class _Reader(HTMLParser):
         if self._in_title:
             self.title += data
         elif not self._skipped:
-            self.pieces.append(data)
+            self.pieces.append(data.translate(_KEPT) if self._is_preformatted else data)

@@ -12,7 +12,7 @@ import pytest
 
 from contextinfinity import ContextManager
 from contextinfinity.errors import InvalidInput, Refused
-from contextinfinity.workspace.urls import MAX_REDIRECTS, addresses_in, fetch_page, is_public
+from contextinfinity.workspace.urls import _page, fetch_page, is_public
 from tests.cases import each
 from tests.unit.workspace.rooms import MODEL, machine
 
@@ -57,6 +57,29 @@ def test_a_page_becomes_text_without_scripts_styles_and_navigation(site: str) ->
     page = fetch_page(f"{site}/redirect?to=/page", allow_private=True)
     assert (page.url, page.title, page.text) == (f"{site}/page", "A page", "Ships & more\n\nOne\ntwo")
     assert fetch_page(f"{site}/plain", allow_private=True).text == PAGE.decode()
+
+
+@pytest.mark.req("FILES-4")
+@each(
+    ("body", "title", "text"),
+    [
+        ("<p>a  b</p><pre>def f():\n    return  1</pre>", "", "a b\n\ndef f():\n    return  1"),
+        ("<html><head><title>T</title><body><p>said", "T", "said"),
+        ("<title>T</title><svg><title>icon</title></svg>said", "T", "said"),
+        ("<meta charset=iso-8859-1><p>sch\xf6n", "", "sch\xf6n"),
+    ],
+)
+def test_a_page_is_read_as_a_browser_shows_it(body: str, title: str, text: str) -> None:
+    page = _page("http://a.example/", "text/html", body.encode("latin-1"))
+    assert (page.title, page.text) == (title, text)
+
+
+@pytest.mark.req("FILES-4")
+def test_an_address_may_be_written_with_letters_of_any_language_and_blanks(site: str) -> None:
+    assert fetch_page(f"{site}/übersicht der Häfen?q=a b", allow_private=True).title == "A page"
+    for host in ("ex ample.com", "ü" * 80 + ".example"):
+        with pytest.raises(InvalidInput):
+            fetch_page(f"http://{host}/")
 
 
 @pytest.mark.req("FILES-4")
@@ -130,6 +153,7 @@ def test_a_server_that_sends_slowly_is_cut_off(site: str) -> None:
         *((address, False) for address in ("10.0.0.1", "127.0.0.1", "169.254.169.254", "100.64.0.1", "192.168.1.1")),
         *((address, False) for address in ("::1", "fe80::1", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1")),
         *((address, False) for address in ("2002:7f00:1::", "224.0.0.1", "255.255.255.255", "ff02::1")),
+        *((address, False) for address in ("fec0::1", "::127.0.0.1", "::8.8.8.8")),
     ],
 )
 def test_only_addresses_of_the_internet_are_public(address: str, public: bool) -> None:
@@ -152,9 +176,3 @@ def test_a_page_stands_in_the_prompt_as_data_and_settles_into_a_tier(site: str, 
             context.response_received()
         tiered = [str(one["content"]) for one in context.assemble_tiered_messages("now")]
         assert [text.startswith("# Reference Files (L3)") for text in tiered if "Ships & more" in text] == [True]
-
-
-def test_addresses_are_found_in_a_message() -> None:
-    said = "See https://a.example/x?y=1, (http://b.example/z) and https://a.example/x?y=1."
-    assert addresses_in(said) == ["https://a.example/x?y=1", "http://b.example/z"]
-    assert MAX_REDIRECTS == 5
