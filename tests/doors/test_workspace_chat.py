@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from contextinfinity import ContextManager, HistoryStore
 from contextinfinity.client.local import LocalClient
 from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.domain.message import ImageBlock
-from contextinfinity.errors import FileRefused
+from contextinfinity.domain.session import Owner
+from contextinfinity.errors import FileRefused, Refused
+from contextinfinity.server.rpc_methods import LLMService, UserState
 from contextinfinity.settings import Compaction, General, ModelSettings, Settings
+from contextinfinity.settings import Server as ServerSettings
 from contextinfinity.wiring import open_client, open_store
 from tests.doors.cix import Cix
 from tests.doors.server import Server
@@ -84,6 +88,17 @@ async def test_the_symbols_that_a_question_is_about_come_right_before_it_and_onl
         assert later[: len(texts) - 3] == texts[:-3]
         assert shown not in later
         assert seen.shared_bytes > 0.6 * seen.total_bytes
+
+
+@pytest.mark.req("API-8")
+async def test_a_workspace_that_contains_the_data_dir_is_for_the_local_user_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as client:
+        for user, refused in (("ann", True), ("local", False)):
+            service = LLMService(
+                client.acting_for(Owner(user_id=user)), UserState(), ServerSettings(workspace=str(tmp_path))
+            )
+            with pytest.raises(Refused, match="data_dir is inside") if refused else nullcontext():
+                assert await service.set_selected_files([]) == []
 
 
 @pytest.mark.req("HISTORY-4", "HISTORY-6")

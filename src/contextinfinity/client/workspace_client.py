@@ -73,8 +73,8 @@ class WorkspaceConversations(LocalConversations):
         super().__init__(engine, owner)
         chosen = engine.models.named(model)
         own_folder = history_folder(Path(root).expanduser().resolve())
-        self._data_dir = engine.streams_folder.parent
-        encrypt_workspace(root, self._data_dir)
+        self.data_dir = engine.streams_folder.parent
+        encrypt_workspace(root, self.data_dir)
         self.store = HistoryStore(own_folder / folder)
         self.workspace = Workspace(
             root,
@@ -151,7 +151,7 @@ class WorkspaceConversations(LocalConversations):
         async for stamped in super().send(thread_id, message.blocks, deltas=deltas, **how):
             event = stamped.event
             if isinstance(event, TurnStarted):
-                register(self._data_dir, Registration(event.thread_id, self.store.folder, name))
+                register(self.data_dir, Registration(event.thread_id, self.store.folder, name))
             elif not is_written:  # it is its turn: what was sent to the same thread before has been answered
                 is_written = True
                 record(self.store, [message], opened, name)
@@ -191,7 +191,7 @@ class WorkspaceConversations(LocalConversations):
         if session_id and any(one["session_id"] == session_id for one in listed):
             return session_id
         found = []
-        for one in await asyncio.to_thread(registrations, self._data_dir):
+        for one in await asyncio.to_thread(registrations, self.data_dir):
             if one.folder == self.store.folder:
                 with suppress(NotFound):
                     found.append(await self._engine.session(one.session_id, self._acting))

@@ -269,7 +269,13 @@ class LLMService:
         if not self._root:
             raise Refused("This server has no workspace.", hint="Name one as `workspace` under [server].")
         if self.state.conversations is None:
-            self.state.conversations = copy(self._client).open_workspace(self._root, folder=self._folder())
+            opened = copy(self._client).open_workspace(self._root, folder=self._folder())
+            if self._folder() and opened.data_dir.resolve().is_relative_to(opened.workspace.root):
+                raise Refused(
+                    "The data_dir is inside the workspace, where one user could open the data of another.",
+                    hint="Move one of them.",
+                )
+            self.state.conversations = opened
         return self.state.conversations
 
     def _folder(self) -> str:
