@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextinfinity.domain.plan import PlanSection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextinfinity.domain.plan import PlanSection
 
 
 def counted(number: int, noun: str) -> str:

@@ -62,14 +62,14 @@ class PanelHost(App[None]):
         self.panel.focus_body()
 
     async def close_panel(self) -> None:
-        """Close the open panel."""
-        if self.panel is not None:
-            panel, self.panel = self.panel, None
-            await panel.remove()
+        """Close the open panel; another one may be opened while its widgets are removed."""
+        panel, self.panel = self.panel, None
         self.query("#panel-slot").remove_class("-shown")
         self.query("#main").remove_class("-panel")
         for composer in self.query(Composer).results():  # none if the workbench was left meanwhile
             self.screen.set_focus(composer)
+        if panel is not None:
+            await panel.remove()
 
     def action_panels(self) -> None:
         """Offer the panels by letter."""

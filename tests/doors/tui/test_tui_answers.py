@@ -138,6 +138,7 @@ async def test_a_server_that_hangs_leaves_the_screen_usable(tmp_path: Path) -> N
         await bench.press("enter")
         await bench.sees("You said: Not for the first one")
         assert bench.app.conversation.thread_id == thread
+        await bench.sees("2 turns, ")  # it leads the list now
         await bench.press("ctrl+n")
         slow.process.send_signal(signal.SIGSTOP)
         await bench.click(8, bench.row("  The second conversation"))
