@@ -308,3 +308,20 @@ async def test_a_journal_is_removed_when_its_time_is_over_and_the_text_stays(bui
     assert words(late) == "", "what can be resumed is gone"
     assert isinstance(late[-1], TurnDone)
     assert late[-1].turn.text == "kept for ever"
+
+
+@pytest.mark.req("STREAM-2", "TURN-9")
+async def test_an_answer_is_whole_though_a_power_cut_took_the_end_of_its_journal(build: Build, tmp_path: Path) -> None:
+    async with build(["one two three"]) as engine:
+        answer = await engine.ask("new", "count")
+    (journal,) = (tmp_path / "streams").glob("*.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 2
+    for kept in (len(lines) - 1, 0):
+        journal.write_bytes(b"".join(lines[:kept]))
+        async with build(["again"]) as reopened:
+            heard = [stamped.event async for stamped in reopened.watch(answer.turn_id)]
+            branch = await reopened.store.turns.history(answer.branch_id, limit=10)
+        assert isinstance(heard[-1], TurnDone)
+        assert heard[-1].turn.text == "one two three"
+        assert [turn.text for turn in branch] == ["one two three"], "and it is there once"
