@@ -11,17 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.tui_pictures import PLACES
 from contextinfinity.tui.panels.panel_table import PANELS
 from tests.doors.tui.workbench import steady, workbench
 
 pytestmark = pytest.mark.xdist_group("tui")
 
-PLACES: dict[str, tuple[str, int]] = {
-    "context": ("demo-weather-buoy", 13),
-    "steps": ("demo-weather-buoy", 7),
-    "pending": ("demo-other-3", 2),
-}
-"""Where the panels have most to show: what was left out, a tool call, and a turn that waits for its commit."""
 PICTURES = Path(__file__).parents[2] / "samples" / "tui"
 
 
