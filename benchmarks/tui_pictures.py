@@ -30,7 +30,7 @@ VARYING = {
     re.compile(r"\b\d\d:\d\d\b"): "09:00",
     re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8}\b"): "5c1e4fa0",
 }
-"""What differs from run to run, and what stands for it in the pictures: the same number of characters."""
+"""What differs from run to run, and its replacement in the pictures, which is as long."""
 
 
 async def draw(data_dir: Path) -> None:

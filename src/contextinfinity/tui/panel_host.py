@@ -23,6 +23,8 @@ class PanelHost(App[None]):
         self.look = look
         self.panel: Panel | None = None
         self._conversation: OpenConversation | None = None
+        self.is_ready = False
+        """Whether the engine is open and the first conversation is shown."""
         self._said: dict[str, float] = {}
         """The notices on the screen, and until when they are there."""
 
@@ -31,11 +33,6 @@ class PanelHost(App[None]):
         """The open conversation; there is one as soon as the engine is open."""
         assert self._conversation is not None  # noqa: S101  callers check ``is_ready``
         return self._conversation
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the engine is open."""
-        return self._conversation is not None
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a notice, but not one that is on the screen already."""

@@ -157,6 +157,7 @@ class WorkbenchApp(PanelHost):
             self.failure = error
             self.exit(return_code=1)
             return
+        self.is_ready = True
         self.sidebar.connect(thread)
         self.set_interval(LIVE_SECONDS, self.answers.draw_header)
         self.set_interval(REFRESH_SECONDS, self.answers.follow_jobs)
@@ -165,16 +166,15 @@ class WorkbenchApp(PanelHost):
 
     async def _go_to_start(self) -> None:
         thread, branch = self.conversation.thread, None
-        threads = thread.client.threads
         thread_id: str | None = None
         if self.start.session != NEW:
             try:
-                thread_id = (await thread.call(threads.find(self.start.session, thread.owner))).thread_id
+                thread_id = (await thread.call(thread.client.threads.find(self.start.session, thread.owner))).thread_id
             except NotFound:
                 if self.start.session != "last":
                     raise
         if thread_id is not None and self.start.branch is not None:
-            branch = (await thread.call(threads.find_branch(thread_id, self.start.branch))).branch_id
+            branch = (await thread.call(thread.client.threads.find_branch(thread_id, self.start.branch))).branch_id
         await self.go_to(thread_id, branch)
 
     # --- where we are ---

@@ -140,6 +140,7 @@ async def workbench(
         async with app.run_test(size=size) as pilot:
             bench = Workbench(app, pilot)
             await bench.until(lambda: app.is_ready or app.failure)
+            assert app.failure or not app.conversation.is_opening, "a message sent now would be left behind"
             await bench.settled()
             yield bench
 
