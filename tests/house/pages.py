@@ -146,7 +146,7 @@ _ERRORS_INTRODUCTION = """\
 
 Every error is a `ContextInfinityError`. It carries a `code` that stays the same between releases, a
 `message` that says what happened, and a `hint` that says what to do about it. Catch a parent to catch
-all of its kind. Where no hint is given here, the message of the single case brings its own or needs none.
+all of its kind. An empty hint column: the hint depends on the case, or there is none.
 
 <!-- Made from src/contextinfinity/errors.py by `python -m tests.house.pages`. -->
 

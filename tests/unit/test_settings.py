@@ -378,6 +378,7 @@ def test_all_mistakes_of_a_file_are_named_at_once_from_top_to_bottom(tmp_path: P
         ),
         ("CONTEXTINFINITY_SERVER__PROT", "1", "there is no such setting; did you mean CONTEXTINFINITY_SERVER__PORT?"),
         ("CONTEXTINFINITY_SERVER__PROT", "", "there is no such setting; did you mean CONTEXTINFINITY_SERVER__PORT?"),
+        ("CONTEXTINFINITY_BUDGET__NOPE", "1", "there is no such setting."),
         ("CONTEXTINFINITY_SERVER_PORT", "1", "there is no such setting; did you mean CONTEXTINFINITY_SERVER__PORT?"),
         ("CONTEXTINFINITY_DATA_DIR", "1", "there is no such setting; did you mean CONTEXTINFINITY_GENERAL__DATA_DIR?"),
         (

@@ -68,7 +68,8 @@ def _refuse(name: str, known: Known, reading: SettingsReader) -> None:
         if looks_secret(name):
             reading.complain(name, f"this is refused: {SECRETS}.")
             return
-        near = next(iter(nearest(name, known)), None)
+        ours = {each.removeprefix(PREFIX): each for each in known}  # the common prefix would make all names similar
+        near = next((ours[key] for key in nearest(name.removeprefix(PREFIX), ours)), None)
     else:
         # A name with single underscores may belong to another program (Kubernetes makes such names),
         # but a misspelled setting must be reported.

@@ -21,8 +21,8 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     needs: Annotated[
         Need | None,
         Meta(
-            description="images: there are pictures; tools: the request is about calls of tools; context: the model "
-            "that would answer otherwise cannot be shown all of it."
+            description="images: there are pictures; tools: the request is about calls of tools; context: the "
+            "prompt, unshortened, does not fit the window of the model that would otherwise answer."
         ),
     ] = None
     min_tokens: Annotated[Tokens | None, Meta(description="The minimum number of tokens of the message.")] = None
@@ -38,8 +38,8 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     max_price: Annotated[
         Price | None,
         Meta(
-            description="US dollars that the request may cost with `model`, nothing cached and the answer as long as "
-            "it may be; where a price is not known, the rule does not hold."
+            description="US dollars that the request may cost with `model`, calculated without caching and with the "
+            "longest answer; without a known price the rule does not match."
         ),
     ] = None
 

@@ -172,8 +172,8 @@ class RetrievalSettings(Struct, frozen=True, kw_only=True):
     packing_target_tokens: Annotated[
         Tokens | Literal["auto"],
         Meta(
-            description="How much retrieved text a prompt gets at most, if that much is relevant; auto: 1.5% of the "
-            "model's window, between 400 and 2,000. budget.max_retrieval_tokens is the ceiling."
+            description="The maximum tokens of retrieved text in a prompt; less is used if less is relevant. auto: "
+            "1.5% of the model's window, between 400 and 2,000. budget.max_retrieval_tokens is the upper limit."
         ),
     ] = "auto"
 
@@ -353,14 +353,20 @@ class OpenAI(Struct, frozen=True, kw_only=True):
     store: Annotated[bool, Meta(description="Let OpenAI store the conversation.")] = False
     client_store: Annotated[
         bool,
-        Meta(description="Let a client of `/v1` decide that for its requests; false if you set `store` to false."),
+        Meta(
+            description="Let a client of `/v1` decide that for its requests; becomes false only if you set `store` to "
+            "false yourself."
+        ),
     ] = True
     parallel_tool_calls: Annotated[
         bool, Meta(description="Let one answer call several tools, even where tools.allow_parallel is false.")
     ] = False
     provider_conversations: Annotated[
         bool,
-        Meta(description="Let a model's options name previous_response_id or conversation: state that OpenAI stores."),
+        Meta(
+            description="Allow `previous_response_id` and `conversation` in a model's `options` (OpenAI then keeps the "
+            "state)."
+        ),
     ] = False
 
 

@@ -39,7 +39,7 @@ environment, else from the file, else it is the default.
 two underscores between section and key, as in
 `{example}`; the variable of a model's key is
 `CONTEXTINFINITY_MODELS__NAME__KEY`, where every character of the name that is not a letter or digit becomes an
-underscore. An empty variable is the same as none. Three keys have an older name too:
+underscore. An empty variable is treated as not set. Three settings may also be set by an older variable name:
 
 {older}
 
