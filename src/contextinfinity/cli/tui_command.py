@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from importlib.util import find_spec
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from contextinfinity.cli.command_options import Branch, CommonOptions, Model, command
+from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Terminated, command
 from contextinfinity.errors import InvalidInput, Refused
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Client
+    from contextinfinity.tui.workbench_app import WorkbenchApp
 
 Where = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="The conversation to open.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Use words instead of drawings, for screen readers.")]
@@ -63,9 +69,36 @@ def tui(
             light=theme == "light" or (theme == "auto" and _is_light()),
         )
         app = WorkbenchApp(lambda: _frozen(open_client()), begin, start)
-        app.run()
+        with leaving_on_signals(app):
+            app.run()
     if app.failure is not None:
         raise app.failure
+
+
+@contextmanager
+def leaving_on_signals(app: WorkbenchApp) -> Iterator[None]:
+    """Leave the workbench on a terminating signal: raised while its loop runs a task, it would end only that task."""
+    from contextinfinity.cli.engine_thread import ENDING
+
+    before = {number: signal.getsignal(number) for number in ENDING}
+    terminated = False
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        if not app.is_running:
+            raise Terminated
+        asyncio.get_running_loop().call_soon_threadsafe(app.exit)
+
+    for number in ENDING:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if terminated:
+        raise Terminated
 
 
 def _frozen(opening: Future[Client]) -> Future[Client]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
 import pytest
 
+from contextinfinity.cli.command_options import Terminated
+from contextinfinity.cli.tui_command import leaving_on_signals
 from contextinfinity.client.references import short
 from contextinfinity.tui.composer import Composer
 from tests.doors.cix import Cix
@@ -308,3 +313,16 @@ def test_commit_says_where_the_head_is(own_example: Path) -> None:
     committed = Cix(own_example).json("commit", "demo-weather-buoy")
     assert committed["pending"] == 0
     assert committed["state"] > 0
+
+
+@pytest.mark.req("TUI-1")
+async def test_a_terminating_signal_leaves_the_workbench(own_example: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with workbench(own_example, session="new") as bench:
+        leaving = ExitStack()
+        leaving.enter_context(leaving_on_signals(bench.app))
+        os.kill(os.getpid(), signal.SIGTERM)  # while a task runs, which it must not break off
+        await bench.until(lambda: bench.app._exit)
+        with pytest.raises(Terminated):
+            leaving.close()
+    assert signal.getsignal(signal.SIGTERM) == before
