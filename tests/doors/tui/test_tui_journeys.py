@@ -106,16 +106,14 @@ async def test_a_long_conversation_is_read_around_the_view_only(own_example: Pat
 
 @pytest.mark.req("TUI-2")
 async def test_a_fold_is_previewed_made_and_undone(own_example: Path) -> None:
-    async with workbench(own_example, session="demo-weather-buoy") as bench:
+    async with workbench(own_example, size=(140, 90), session="demo-weather-buoy") as bench:
         await bench.press("ctrl+o", "f", "p")
         await bench.sees("Preview: the summary covers turns up to", "Turns to fold")
         states = bench.header("state")
-        await bench.press("end")
         await bench.sees("summary before", "summary after", "+ #12 user: The budget is 450")
         assert bench.header("state") == states, "a preview changes nothing"
         await bench.press("f")
         await bench.until(lambda: bench.header("state") > states)
-        await bench.press("home")
         await bench.sees("Folded: the summary covers")
         await bench.press("u")
         await bench.sees("Undone: the summary covers turns up to 6")
