@@ -226,3 +226,13 @@ async def test_without_its_weights_a_program_is_told_how_to_get_them(tmp_path: P
     assert turn.error is not None
     assert "`cix model get` fetches them (93 MB)" in turn.error.hint
     assert not (tmp_path / "models").exists(), "a library fetches nothing by itself"
+
+
+@pytest.mark.timeout(60)
+async def test_a_model_that_nobody_asked_is_freed_right_after_it_was_loaded(built_in_weights: Path) -> None:
+    load = llama.Load(path=built_in_weights, model_id="unasked", window=512, threads=1, idle_seconds=100)
+    for _ in range(4):  # before, one in three was never freed
+        taken = llama.take(load)
+        taken.begin()
+        await llama.give_back(taken)
+        assert not taken.is_loaded

@@ -139,18 +139,20 @@ def start(load: Load) -> Any:
     wanted.n_batch = wanted.n_ubatch = BATCH
     wanted.cache_ram_mib = 0  # prompts of other sessions are not cached
     wanted.verbosity, wanted.warmup, wanted.fit_params = SILENT, False, False
-    wanted.ui, wanted.n_threads_http = False, 1
+    wanted.ui, wanted.n_threads_http, wanted.endpoint_metrics = False, 1, True
     # It insists on a socket: use one in a private folder, which is removed once it listens.
     with tempfile.TemporaryDirectory(prefix="cix-") as private:
         wanted.hostnames = [f"{private}/llama.sock"]
         try:
-            return xllamacpp.Server(wanted)
+            server = xllamacpp.Server(wanted)
         except RuntimeError as error:
             raise ProviderError(
                 f"llama.cpp cannot load {load.path}.",
                 kind="provider",
                 hint="Check that it is a complete gguf file of a chat model and that there is enough memory.",
             ) from error
+    server.handle_metrics()  # answered by its main loop: a server freed before its loop runs waits for it for ever
+    return server
 
 
 _shared: dict[Load, Llama] = {}
