@@ -276,12 +276,19 @@ def _ending_raises() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise Terminated
 
-    before = {each: signal.signal(each, end) for each in ENDING}
+    with ending_calls(end):
+        yield
+
+
+@contextmanager
+def ending_calls(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let terminating signals call a function inside the block."""
+    before = {number: signal.signal(number, handler) for number in ENDING}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 class _InWords(logging.Handler):

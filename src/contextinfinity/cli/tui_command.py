@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -78,9 +77,8 @@ def tui(
 @contextmanager
 def leaving_on_signals(app: WorkbenchApp) -> Iterator[None]:
     """Leave the workbench on a terminating signal: raised while its loop runs a task, it would end only that task."""
-    from contextinfinity.cli.engine_thread import ENDING
+    from contextinfinity.cli.engine_thread import ending_calls
 
-    before = {number: signal.getsignal(number) for number in ENDING}
     terminated = False
 
     def leave(number: int, _frame: FrameType | None) -> None:
@@ -90,13 +88,8 @@ def leaving_on_signals(app: WorkbenchApp) -> Iterator[None]:
             raise Terminated
         asyncio.get_running_loop().call_soon_threadsafe(app.exit)
 
-    for number in ENDING:
-        signal.signal(number, leave)
-    try:
+    with ending_calls(leave):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if terminated:
         raise Terminated
 

@@ -89,9 +89,13 @@ def says_the_same(one: Message, other: Message) -> bool:
     return normalised(one) == normalised(other)
 
 
+def _joined_text(message: Message) -> str:
+    return "".join(map(own_text, message.blocks))
+
+
 def plain_text(message: Message) -> str:
     """Return the normalised text of a message: without reminder blocks and outer white space."""
-    text = "".join(map(own_text, message.blocks))
+    text = _joined_text(message)
     for tag in REMINDERS if "</" in text else ():
         text = _without(text, f"<{tag}>", f"</{tag}>")
     return text.strip()
@@ -115,7 +119,7 @@ def normalised(message: Message) -> bytes:
     text = plain_text(message)
     others = tuple(part for block in blocks for part in _parts(block, message.role))
     if not text and not others:  # a message of reminders only must differ from other such messages
-        text = "".join(map(own_text, message.blocks)).strip()
+        text = _joined_text(message).strip()
     return b"\0".join((role, text.encode(errors="replace"), *others))
 
 

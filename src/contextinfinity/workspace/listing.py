@@ -70,16 +70,13 @@ def _rules_below(root: Path) -> Callable[[str], Rules | None]:
             if above is None or _is_skipped(name, skipped) or _ignored(prefix, above):
                 return None
             rules = above
-        file = root / prefix / ".gitignore"
-        return (*rules, *_rules_of(file, cut=len(prefix))) if file.is_file() else rules
+        return _with_own_rules(rules, root / prefix, prefix)
 
     return rules_in
 
 
 def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> Iterator[tuple[str, int, int]]:
-    own = Path(folder, ".gitignore")
-    if own.is_file():
-        rules = (*rules, *_rules_of(own, cut=len(prefix)))
+    rules = _with_own_rules(rules, Path(folder), prefix)
     folders = []
     for path, entry in _entries(folder, prefix, rules, skipped):
         if path.endswith("/"):
@@ -134,6 +131,12 @@ def _rules_above(root: Path) -> Rules:
         if folder.is_relative_to(top) and (file := folder / ".gitignore").is_file():
             rules = (*rules, *_rules_of(file, outer=f"{root.relative_to(folder).as_posix()}/"))
     return () if _ignored("", rules) else rules
+
+
+def _with_own_rules(rules: Rules, folder: Path, prefix: str) -> Rules:
+    """Add the rules of a folder's own .gitignore, if it has one."""
+    file = folder / ".gitignore"
+    return (*rules, *_rules_of(file, cut=len(prefix))) if file.is_file() else rules
 
 
 def _rules_of(path: Path, *, cut: int = 0, outer: str = "") -> Rules:

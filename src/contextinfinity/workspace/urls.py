@@ -34,8 +34,9 @@ _BLOCKS = frozenset(
 )
 _CHARSET = re.compile(rb"<meta[^>]{1,200}charset=[\"']?([\w-]+)", re.IGNORECASE)
 _SAFE = "/%:@!$&'()*+,;=~-._?[]"
-_KEPT = {ord(" "): "\ue000", ord("\t"): "\ue001"}
-"""Stand for the blanks of preformatted text while those of other text are put together."""
+_HIDDEN_BLANKS = {ord(" "): "\ue000", ord("\t"): "\ue001"}
+"""Replacements for the blanks of preformatted text, while runs of other blanks are reduced to one."""
+_SHOWN_BLANKS = {ord("\ue000"): " ", ord("\ue001"): "\t"}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -221,7 +222,7 @@ def _page(url: str, content_type: str, body: bytes) -> Page:
     reader.close()
     lines = (" ".join(line.split()) for line in "".join(reader.pieces).split("\n"))
     shown = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-    shown = shown.translate({ord(stands): chr(blank) for blank, stands in _KEPT.items()})
+    shown = shown.translate(_SHOWN_BLANKS)
     return Page(url=url, title=" ".join(reader.title.split()), text=shown)
 
 
@@ -259,4 +260,4 @@ class _Reader(HTMLParser):
         if self._in_title:
             self.title += data
         elif not self._skipped:
-            self.pieces.append(data.translate(_KEPT) if self._is_preformatted else data)
+            self.pieces.append(data.translate(_HIDDEN_BLANKS) if self._is_preformatted else data)

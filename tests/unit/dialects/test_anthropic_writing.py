@@ -226,11 +226,11 @@ def test_a_stream_that_fails_is_an_error_for_the_sdk() -> None:
 def test_errors_have_anthropics_shape(
     status: int, code: str, kind: str, raised: type[anthropic.APIStatusError]
 ) -> None:
-    body = DIALECT.error(Problem(code=code, message="Broken.", hint="Mend it."), status, {}, request_id="req_1")
+    body = DIALECT.error(Problem(code=code, message="Broken.", hint="Repair it."), status, {}, request_id="req_1")
     assert (body["type"], body["request_id"]) == ("error", "req_1")
     with client(lambda request: httpx2.Response(status, json=body)) as sdk, pytest.raises(raised) as caught:
         sdk.messages.create(**ASKED)
-    assert (caught.value.type, caught.value.api_message, caught.value.error_code) == (kind, "Broken. Mend it.", code)
+    assert (caught.value.type, caught.value.api_message, caught.value.error_code) == (kind, "Broken. Repair it.", code)
 
 
 @pytest.mark.parametrize("names", [["auto", "claude-x"], []])
