@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from contextinfinity.client.local import LocalClient
 from contextinfinity.client.workspace_client import WorkspaceConversations
 from contextinfinity.settings import General, ModelSettings, Settings
 from contextinfinity.wiring import open_client
+from contextinfinity.workspace.history_file import FILE
 from tests.doors.cix import Cix
 
 PICTURE = b"\x89PNG\r\n\x1a\n picture"
@@ -75,6 +78,25 @@ async def test_a_rolled_back_turn_does_not_come_back_from_the_file(tmp_path: Pat
         thread = (await there.ask("new", "first")).thread_id
         await there.ask(thread, "second")
         await client.threads.rollback(thread, to=1)
+        await client.open_workspace(repo).ask(thread, "third")
+        assert await questions(client, thread) == ["first", "third"]
+
+
+@pytest.mark.req("HISTORY-6")
+async def test_a_turn_that_is_rolled_back_in_the_millisecond_of_its_answer_does_not_come_back(
+    tmp_path: Path, repo: Path
+) -> None:
+    async with machine(tmp_path / "data") as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask("new", "first")).thread_id
+        await there.ask(thread, "second")
+        await client.threads.rollback(thread, to=1)
+        session = await there.find_or_import(thread)
+        assert session is not None
+        same_millisecond = (session.updated_at + timedelta(microseconds=900)).isoformat()
+        file = there.store.folder / FILE
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps({**line, "timestamp": same_millisecond}) + "\n" for line in lines))
         await client.open_workspace(repo).ask(thread, "third")
         assert await questions(client, thread) == ["first", "third"]
 

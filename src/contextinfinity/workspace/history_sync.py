@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import SequenceMatcher
 from itertools import takewhile
 from pathlib import Path
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 WithImages: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 """Returns messages of the ledger with the bytes of their images."""
 NEWEST_TURNS = 100
+MILLISECOND = timedelta(milliseconds=1)
 COMPARED = 20
 """How many messages have to be the same before two histories count as the same one."""
 
@@ -51,12 +52,16 @@ def record(
 def messages_of_session(
     store: HistoryStore, session_id: str, *, after: datetime | None = None, start: int = 0
 ) -> list[Message]:
-    """Return the messages of a session (``after``: only later ones) except questions without words and images."""
+    """Return the messages of a session except questions without words and images.
+
+    ``after``: only later ones. The ledger stores whole milliseconds, so a message of the same millisecond is not later.
+    """
     messages = []
+    at_least = None if after is None else after + MILLISECOND
     for one in store.get_session_messages(session_id)[start:]:
         images = [_image(uri) for uri in one["images"]] if one["role"] == "user" else []
         is_said = one["content"].strip() or images or one["role"] == "assistant"
-        if is_said and (after is None or said_at(one["timestamp"]) > after):
+        if is_said and (at_least is None or said_at(one["timestamp"]) >= at_least):
             text = [TextBlock(text=one["content"])] if one["content"] or not images else []
             messages.append(Message(role=one["role"], blocks=(*text, *images)))
     return messages
