@@ -200,7 +200,7 @@ async def test_a_turn_left_in_any_phase_comes_to_its_end(
 
 @pytest.mark.req("TURN-8", "TURN-9")
 async def test_messages_that_waited_are_kept_in_their_order(folder: Path) -> None:
-    texts = [f"plain message {number}" for number in range(4)]
+    texts = [ENDLESS, *(f"plain message {number}" for number in range(3))]
     died_at(folder, replace(AFTER_ACCEPT, nth=4), *texts)
     assert phases(folder)[1:] == ["Accepted"] * 3
     turns, _ = await recovered(folder)
