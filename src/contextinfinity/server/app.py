@@ -89,7 +89,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_client(settings) as client:
-            app.state.door = door = AppState(
+            app.state.app_state = app_state = AppState(
                 client=client,
                 server=settings.server,
                 retention=settings.retention,
@@ -102,7 +102,7 @@ def make_app(
             keeping = asyncio.ensure_future(figures.refresh_counters())
             yield
             keeping.cancel()
-            await client.close(answer_seconds=door.seconds_left())
+            await client.close(answer_seconds=app_state.seconds_left())
 
     app = FastAPI(
         title=TITLE,

@@ -75,7 +75,7 @@ class AppState:
         return max(0.0, self._ends_at - self._loop.time())
 
 
-def door_of(request: Request) -> AppState:
+def app_state_of(request: Request) -> AppState:
     """Return the interface a request came through."""
-    door: AppState = request.app.state.door
-    return door
+    app_state: AppState = request.app.state.app_state
+    return app_state

@@ -22,7 +22,7 @@ from contextinfinity.client.results import TurnAccount
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import Token
 from contextinfinity.errors import InvalidInput, NotFound, NotYours
-from contextinfinity.server.app_state import door_of
+from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.limits import name_of
 from contextinfinity.server.request_bodies import Body, body_of
 from contextinfinity.storage.acting_owner import act_for
@@ -65,19 +65,19 @@ class Caller:
 
 async def caller_of(request: Request) -> Caller:
     """Authenticate a request."""
-    door = door_of(request)
+    app_state = app_state_of(request)
     org_id = request.headers.get("x-org-id")
     if org_id is not None:
         check_name("X-Org-Id", org_id)
-    if not await door.tokens.needed():
-        door.rates.take("")
+    if not await app_state.tokens.needed():
+        app_state.rates.take("")
         return Caller(org_id=org_id or "")
     text = _token_text(request)
-    token = await door.tokens.check(text)
-    door.rates.take(name_of(token.owner))
+    token = await app_state.tokens.check(text)
+    app_state.rates.take(name_of(token.owner))
     if org_id is not None and org_id != token.owner.org_id:
         raise NotYours("X-Org-Id differs from the organisation of the token.")
-    return Caller(org_id=token.owner.org_id, token=token, check=partial(door.tokens.check, text))
+    return Caller(org_id=token.owner.org_id, token=token, check=partial(app_state.tokens.check, text))
 
 
 def _token_text(request: Request) -> str:
@@ -141,7 +141,7 @@ def acting(request: Request, caller: Caller, user_id: str | None, *, nameless: s
     """Resolve the owner a request acts for; from here on the storage returns only that owner's rows."""
     owner = caller.owner(user_id, nameless=nameless)
     act_for(owner)
-    return Acting(owner=owner, client=door_of(request).acting_for(owner), check=caller.check)
+    return Acting(owner=owner, client=app_state_of(request).acting_for(owner), check=caller.check)
 
 
 async def acting_of(request: Request, caller: Asking, user_id: ForUser = None) -> Acting:

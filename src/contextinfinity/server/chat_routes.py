@@ -33,7 +33,7 @@ from contextinfinity.errors import (
     NotFound,
     TooLarge,
 )
-from contextinfinity.server.app_state import AppState, door_of
+from contextinfinity.server.app_state import AppState, app_state_of
 from contextinfinity.server.auth import Acting, ActingWith, acting_with
 from contextinfinity.server.message_routes import note_start
 from contextinfinity.server.request_bodies import ChatQuery
@@ -68,17 +68,17 @@ class ChatBackend(NamedTuple):
 @routes.post("/chat", responses=gives(ChatAnswer, *WITH_BODY, 409), openapi_extra=takes(ChatQuery))
 async def chat(request: Request, act: Chatting, key: Key = None) -> Response:
     """Answer a query in the session `session_id`; without it, in a new session."""
-    door, body = door_of(request), act.body
-    _check(body.query, door.server.max_message_chars)
-    if door.retention.stateless:
-        return answer(await _answered_once(request, door, act))
+    app_state, body = app_state_of(request), act.body
+    _check(body.query, app_state.server.max_message_chars)
+    if app_state.retention.stateless:
+        return answer(await _answered_once(request, app_state, act))
     wanted = known_session(body.session_id)
-    place = await _place(door, act, wanted, key)
+    place = await _place(app_state, act, wanted, key)
     try:
-        result = await _answered(request, door, place, act, key)
+        result = await _answered(request, app_state, place, act, key)
     except NotFound:  # it was deleted with its last turn
-        place = await _made(door, act, place.session_id, key)
-        result = await _answered(request, door, place, act, key)
+        place = await _made(app_state, act, place.session_id, key)
+        result = await _answered(request, app_state, place, act, key)
     return answer(result)
 
 
@@ -90,24 +90,24 @@ def _check(query: str, most: int) -> None:
         raise TooLarge(f"query: it has {len(query)} characters; the maximum is {most}.")
 
 
-async def _place(door: AppState, act: Acting, wanted: str | None, key: str | None) -> ChatTarget:
+async def _place(app_state: AppState, act: Acting, wanted: str | None, key: str | None) -> ChatTarget:
     """Return the acting user's session with that id, or create one, with that id if it is not in use."""
     if wanted is None:
-        return await _made(door, act, None, key)
+        return await _made(app_state, act, None, key)
     try:
-        shown = await act.client.conversations.show(wanted, limit=door.retention.history_limit)
+        shown = await act.client.conversations.show(wanted, limit=app_state.retention.history_limit)
         return ChatTarget(wanted, shown.turns)
     except NotFound:
-        return await _made(door, act, wanted, key)
+        return await _made(app_state, act, wanted, key)
     except LedgerError as error:
         _log_failure("load_history", wanted, act.owner, error)
         # Its owner cannot be read: if there are tokens, the session gets a new id.
-        return await _made(door, act, wanted if act.check is None else None, key)
+        return await _made(app_state, act, wanted if act.check is None else None, key)
 
 
-async def _made(door: AppState, act: Acting, session_id: str | None, key: str | None) -> ChatTarget:
+async def _made(app_state: AppState, act: Acting, session_id: str | None, key: str | None) -> ChatTarget:
     """Create a session with that id, or with a new one if it belongs or belonged to another user."""
-    new = NewSession(id=session_id, owner=act.owner, kind="chat", ttl_hours=door.retention.conversation_ttl_hours)
+    new = NewSession(id=session_id, owner=act.owner, kind="chat", ttl_hours=app_state.retention.conversation_ttl_hours)
     threads = act.client.threads
     if session_id is None:
         return ChatTarget((await threads.create(new, key=key)).thread_id)
@@ -117,11 +117,11 @@ async def _made(door: AppState, act: Acting, session_id: str | None, key: str | 
         return ChatTarget((await threads.create(replace(new, id=None), key=key)).thread_id)
 
 
-async def _answered_once(request: Request, door: AppState, act: ActingWith[ChatQuery]) -> ChatAnswer:
+async def _answered_once(request: Request, app_state: AppState, act: ActingWith[ChatQuery]) -> ChatAnswer:
     """Answer a query without storing it; the caller's session does not change."""
-    place = await _made(door, act, None, None)
+    place = await _made(app_state, act, None, None)
     try:
-        result = await _answered(request, door, place, act, None, is_alone=True)
+        result = await _answered(request, app_state, place, act, None, is_alone=True)
     finally:
         try:
             await act.client.threads.delete(place.session_id)
@@ -132,7 +132,7 @@ async def _answered_once(request: Request, door: AppState, act: ActingWith[ChatQ
 
 async def _answered(
     request: Request,
-    door: AppState,
+    app_state: AppState,
     place: ChatTarget,
     act: ActingWith[ChatQuery],
     key: str | None,
@@ -149,7 +149,7 @@ async def _answered(
         metadata=None if body.role is None else {"role": body.role},
     )
     note_start(request, await anext(events))
-    turn = await last(door, events, act.check)
+    turn = await last(app_state, events, act.check)
     return _chat_answer(body, turn, place, await _behind(act, turn, body.query, place.earlier))
 
 

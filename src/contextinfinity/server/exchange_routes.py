@@ -15,7 +15,7 @@ from contextinfinity.client.contract import ExportFormat
 from contextinfinity.errors import InvalidInput, WrongForm
 from contextinfinity.exchange.exporter import MEDIA_TYPES, SUFFIXES
 from contextinfinity.exchange.import_progress import Format, Imported
-from contextinfinity.server.app_state import door_of
+from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import ActingUser, check_thread_name
 from contextinfinity.server.response_bodies import ALWAYS, WITH_BODY, answer, gives, refusals
 from contextinfinity.storage.encryption.scratch import scratch_folder
@@ -45,7 +45,7 @@ async def import_conversations(
         raise WrongForm("The body is a form.", hint="Send the file itself as the body.")
     if thread_id is not None:
         check_thread_name(thread_id)
-    folder = await run_in_threadpool(scratch_folder, door_of(request).data_dir)
+    folder = await run_in_threadpool(scratch_folder, app_state_of(request).data_dir)
     # A conversation without a title is named after its file, but not after a hidden one.
     with tempfile.NamedTemporaryFile(prefix=".cix-import-", dir=folder) as file:
         async for piece in request.stream():

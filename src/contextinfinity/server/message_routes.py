@@ -17,7 +17,7 @@ from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.message import IMAGE_TYPES
 from contextinfinity.domain.search import Hits
 from contextinfinity.errors import Refused
-from contextinfinity.server.app_state import AppState, door_of
+from contextinfinity.server.app_state import AppState, app_state_of
 from contextinfinity.server.auth import (
     NEW,
     ActingUser,
@@ -90,25 +90,27 @@ async def read_messages(
 @routes.post("/threads/{thread_id}/messages", responses=gives(FinishedTurn, *TALKING), openapi_extra=takes(NewMessage))
 async def send_message(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
     """Send a message and wait for the complete answer; a failed answer is returned with outcome `failed`."""
-    door = door_of(request)
-    events = _sent(door, thread_id, act, key, deltas=False)
+    app_state = app_state_of(request)
+    events = _sent(app_state, thread_id, act, key, deltas=False)
     note_start(request, await anext(events))
-    return answer(await last(door, events, act.check))
+    return answer(await last(app_state, events, act.check))
 
 
 @routes.post("/threads/{thread_id}/messages/stream", responses=gives_events(*TALKING), openapi_extra=takes(NewMessage))
 async def stream_message(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
     """Send a message and stream the answer as server-sent events; it continues if the client disconnects."""
-    door = door_of(request)
-    close = door.streams.take(act.owner)
+    app_state = app_state_of(request)
+    close = app_state.streams.take(act.owner)
     try:
-        events = _sent(door, thread_id, act, key)
+        events = _sent(app_state, thread_id, act, key)
         first = await anext(events)  # before the status is sent, so that an error becomes a status
     except BaseException:
         close()
         raise
     note_start(request, first)
-    return EventStream(frames(door, first, events, act.check), close=close, stall_seconds=door.server.stall_seconds)
+    return EventStream(
+        frames(app_state, first, events, act.check), close=close, stall_seconds=app_state.server.stall_seconds
+    )
 
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}", responses=gives(TurnAccount, 404))
@@ -135,11 +137,13 @@ async def listen(
     ] = None,
 ) -> Response:
     """Stream the events of a running or finished turn, from its start or after an event id."""
-    door, turn = door_of(request), await turn_of(act, thread_id, turn_id)
+    app_state, turn = app_state_of(request), await turn_of(act, thread_id, turn_id)
     events = act.client.conversations.watch(turn.turn_id, after=last_event_id or None)
-    close = door.streams.take(act.owner)
+    close = app_state.streams.take(act.owner)
     note(request, thread_id=turn.thread_id, turn_id=turn.turn_id, branch_id=turn.branch_id)
-    return EventStream(frames(door, None, events, act.check), close=close, stall_seconds=door.server.stall_seconds)
+    return EventStream(
+        frames(app_state, None, events, act.check), close=close, stall_seconds=app_state.server.stall_seconds
+    )
 
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}/context", responses=gives(Explained, 404, 409))
@@ -193,14 +197,14 @@ async def cancel(
 
 
 def _sent(
-    door: AppState, thread_id: str, act: ActingWith[NewMessage], key: str | None, *, deltas: bool = True
+    app_state: AppState, thread_id: str, act: ActingWith[NewMessage], key: str | None, *, deltas: bool = True
 ) -> AsyncIterator[StampedEvent]:
     body = act.body
     if thread_id != NEW and not is_id(thread_id):
         check_thread_name(thread_id)
     return act.client.conversations.send(
         thread_id,
-        content_of(body, door.server.max_message_chars),
+        content_of(body, app_state.server.max_message_chars),
         deltas=deltas,
         branch_id=body.branch_id,
         model=body.model,

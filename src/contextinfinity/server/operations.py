@@ -10,7 +10,7 @@ from starlette.responses import Response
 from contextinfinity.domain.turn import UserSpending
 from contextinfinity.errors import NotYours
 from contextinfinity.server import metrics
-from contextinfinity.server.app_state import door_of
+from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import ActingUser, Asking
 from contextinfinity.server.response_bodies import HealthReport, ModelNames, answer, gives, gives_events, refusals
 from contextinfinity.server.streams import EventStream, event_frames
@@ -22,7 +22,7 @@ routes = APIRouter(tags=["operations"], default_response_class=Response)
 @routes.get("/healthz", responses=refusals(400, 422, 431) | {status: gives(HealthReport)[200] for status in (200, 503)})
 async def healthz(request: Request) -> Response:
     """Return whether the server is ready, and why it is degraded; needs no token."""
-    health = await door_of(request).health()
+    health = await app_state_of(request).health()
     state = HealthReport(status=health.status, reasons=health.reasons, version=version("contextinfinity"))
     return answer(state, 503 if health.status == "unready" else 200)
 
@@ -42,10 +42,10 @@ async def spending(act: ActingUser) -> Response:
 @routes.get("/compactions", responses=gives_events())
 async def compactions(request: Request, act: ActingUser) -> Response:
     """Stream compaction events of the acting user's conversations, from the worker that serves the request."""
-    door = door_of(request)
-    close = door.streams.take(act.owner)
-    content = event_frames(door, act.client.folds.follow(), act.check)
-    return EventStream(content, close=close, stall_seconds=door.server.stall_seconds)
+    app_state = app_state_of(request)
+    close = app_state.streams.take(act.owner)
+    content = event_frames(app_state, act.client.folds.follow(), act.check)
+    return EventStream(content, close=close, stall_seconds=app_state.server.stall_seconds)
 
 
 @routes.get(
@@ -56,5 +56,5 @@ async def figures(request: Request, caller: Asking) -> Response:
     """Return the Prometheus metrics of all workers; if tokens exist, only to tokens of scope app."""
     if caller.token is not None and caller.token.scope != "app":
         raise NotYours("The metrics cover all users.", hint="Use a token of scope app.")
-    door = door_of(request)
-    return Response(door.figures.text(await door.health()), headers={"content-type": metrics.MEDIA_TYPE})
+    app_state = app_state_of(request)
+    return Response(app_state.figures.text(await app_state.health()), headers={"content-type": metrics.MEDIA_TYPE})

@@ -59,13 +59,13 @@ async def rpc(websocket: WebSocket, user_id: str | None = None, token: str | Non
         await websocket.close(POLICY_VIOLATION, str(error)[:120])
         return
     await websocket.accept()
-    door = websocket.app.state.door
-    users: dict[Any, UserState] = door.rpc_users
+    app_state = websocket.app.state.app_state
+    users: dict[Any, UserState] = app_state.rpc_users
     state = users.setdefault(act.owner, UserState())
-    connection = RpcConnection(websocket, act, LLMService(act.client, state, door.server))
-    connection.admit = partial(door.rates.take, name_of(act.owner) if act.check is not None else "")
+    connection = RpcConnection(websocket, act, LLMService(act.client, state, app_state.server))
+    connection.admit = partial(app_state.rates.take, name_of(act.owner) if act.check is not None else "")
     try:
-        await connection.serve(door.closing)
+        await connection.serve(app_state.closing)
     finally:
         if not (state.listeners or state.streams or state.conversations):
             users.pop(act.owner, None)

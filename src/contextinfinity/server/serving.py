@@ -217,9 +217,9 @@ class ServerProcess(uvicorn.Server):
     def end(self) -> None:
         """Accept no new connections, and give running requests their shutdown time."""
         self.should_exit = True
-        door: AppState | None = getattr(self._app.state, "door", None)
-        if door is not None:
-            door.end_soon()
+        app_state: AppState | None = getattr(self._app.state, "app_state", None)
+        if app_state is not None:
+            app_state.end_soon()
 
 
 def serve(

@@ -61,12 +61,12 @@ def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:
 
 
 async def frames(
-    door: AppState, first: StampedEvent | None, events: AsyncIterator[StampedEvent], check: Check | None = None
+    app_state: AppState, first: StampedEvent | None, events: AsyncIterator[StampedEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
     """Yield events as they arrive, and keep-alive comments, until the turn, the server or the token ends."""
     yield RECONNECT_MILLISECONDS + (KEEP_ALIVE if first is None else frame(first))
     try:
-        async with aclosing(event_batches(door, events, check=check)) as coming:
+        async with aclosing(event_batches(app_state, events, check=check)) as coming:
             async for handful in coming:
                 yield b"".join(map(frame, handful)) or KEEP_ALIVE
     except ContextInfinityError as error:  # the status was sent already: report the error in the stream
@@ -77,9 +77,9 @@ async def frames(
         yield frame(StampedEvent(event=failure))
 
 
-async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check | None = None) -> FinishedTurn:
+async def last(app_state: AppState, events: AsyncIterator[StampedEvent], check: Check | None = None) -> FinishedTurn:
     """Wait for the end of a turn; raises ``Ending`` when the server ends first, or what ``check`` raises."""
-    end, ending = asyncio.ensure_future(end_of(events)), asyncio.ensure_future(door.ending.wait())
+    end, ending = asyncio.ensure_future(end_of(events)), asyncio.ensure_future(app_state.ending.wait())
     checking = [] if check is None else [asyncio.ensure_future(_checked(check))]
     try:
         await asyncio.wait((end, ending, *checking), return_when="FIRST_COMPLETED")
@@ -94,7 +94,7 @@ async def last(door: AppState, events: AsyncIterator[StampedEvent], check: Check
 
 
 async def event_frames(
-    door: AppState, events: AsyncIterator[CompactionEvent], check: Check | None = None
+    app_state: AppState, events: AsyncIterator[CompactionEvent], check: Check | None = None
 ) -> AsyncGenerator[bytes]:
     """Yield events as they happen, with keep-alive comments, until the client or the server ends.
 
@@ -102,14 +102,14 @@ async def event_frames(
     """
     yield RECONNECT_MILLISECONDS + KEEP_ALIVE
     with suppress(TokenNeeded):
-        async with aclosing(event_batches(door, events, end=door.closing, check=check)) as coming:
+        async with aclosing(event_batches(app_state, events, end=app_state.closing, check=check)) as coming:
             async for handful in coming:
                 written = (_block(str(event.__struct_config__.tag), event) for event in handful)
                 yield b"".join(written) or KEEP_ALIVE
 
 
 async def event_batches(
-    door: AppState, events: AsyncIterator[E], *, end: asyncio.Event | None = None, check: Check | None = None
+    app_state: AppState, events: AsyncIterator[E], *, end: asyncio.Event | None = None, check: Check | None = None
 ) -> AsyncGenerator[list[E]]:
     """Yield events in batches as they arrive, and an empty batch periodically while none arrive.
 
@@ -119,7 +119,7 @@ async def event_batches(
     """
     held: list[E] = []
     news, room = asyncio.Event(), asyncio.Event()
-    beating = asyncio.ensure_future(_beat(news, door.server.keep_alive_seconds))
+    beating = asyncio.ensure_future(_beat(news, app_state.server.keep_alive_seconds))
 
     async def read() -> None:
         async for event in events:
@@ -129,7 +129,7 @@ async def event_batches(
                 room.clear()
                 await room.wait()
 
-    reading, ending = asyncio.ensure_future(read()), asyncio.ensure_future((end or door.ending).wait())
+    reading, ending = asyncio.ensure_future(read()), asyncio.ensure_future((end or app_state.ending).wait())
     checking = [] if check is None else [asyncio.ensure_future(_checked(check))]
     for task in (reading, ending, *checking):
         task.add_done_callback(lambda _: news.set())

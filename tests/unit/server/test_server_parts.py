@@ -148,7 +148,7 @@ async def test_a_server_whose_ledger_does_not_answer_says_so(tmp_path: Path) -> 
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             assert (await http.get("/healthz")).json()["status"] == "ready"
-            await app.state.door.acting_for(Owner()).close()
+            await app.state.app_state.acting_for(Owner()).close()
             answer = await http.get("/healthz")
             assert (answer.status_code, answer.json()["status"]) == (503, "unready")
             assert answer.json()["reasons"]

@@ -25,7 +25,7 @@ from contextinfinity.domain.events import CallStreamed, Delta, FinishedTurn, Rea
 from contextinfinity.domain.message import Json, kept_block
 from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
-from contextinfinity.server.app_state import AppState, door_of
+from contextinfinity.server.app_state import AppState, app_state_of
 from contextinfinity.server.problems import problem_of
 from contextinfinity.server.streams import KEEP_ALIVE, EventStream, event_batches, last
 from contextinfinity.server.v1.request_mapping import MappedRequest
@@ -98,9 +98,9 @@ def begun(turn: Turn, named: str) -> AnswerView:
 
 async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest) -> Response:
     """Answer a request with a whole response or a stream."""
-    door = door_of(request)
+    app_state = app_state_of(request)
     if incoming.stream:
-        close = door.streams.take(question.acting.owner)  # before the model is called: the request may be rejected
+        close = app_state.streams.take(question.acting.owner)  # before the model is called: the request may be rejected
         try:
             return await _streamed(request, dialect, incoming, question, close)
         except BaseException:
@@ -110,12 +110,12 @@ async def answer(request: Request, dialect: Dialect, incoming: IncomingRequest, 
     answers = []
     for one in (turn, *others):
         events = question.drop_in.watch(one.id, deltas=False)
-        await _while_connected(request, question, one, last(door, events, question.acting.check))
+        await _while_connected(request, question, one, last(app_state, events, question.acting.check))
         answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
         answers.append(answer_view(answered, incoming.model))
     headers = await headers_of(incoming, question, turn)
     written = msgspec.json.encode(dialect.write_answer(replace(answers[0], others=tuple(answers[1:]))))
-    noted = BackgroundTask(_note_sent, question, turn, door)
+    noted = BackgroundTask(_note_sent, question, turn, app_state)
     return Response(written, headers=headers, media_type="application/json", background=noted)
 
 
@@ -136,15 +136,15 @@ async def _begun_turns(incoming: IncomingRequest, question: MappedRequest) -> tu
 async def _streamed(
     request: Request, dialect: Dialect, incoming: IncomingRequest, question: MappedRequest, close: Callable[[], None]
 ) -> EventStream:
-    door = door_of(request)
+    app_state = app_state_of(request)
     turn, others = await _begun_turns(incoming, question)
-    content, is_sent = pieces(door, dialect, incoming, question, turn, others), asyncio.Event()
+    content, is_sent = pieces(app_state, dialect, incoming, question, turn, others), asyncio.Event()
     # before the status is sent, so that a failure is a status and the client can retry
     first = await _while_connected(request, question, turn, content.__anext__())
     headers = await headers_of(incoming, question, turn)
     whole = _from(first, content, is_sent)
-    stream = EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
-    stream.background = BackgroundTask(_note_sent, question, turn, door, is_sent)
+    stream = EventStream(whole, close=close, stall_seconds=app_state.server.stall_seconds, headers=headers)
+    stream.background = BackgroundTask(_note_sent, question, turn, app_state, is_sent)
     return stream
 
 
@@ -155,7 +155,7 @@ async def _while_connected(request: Request, question: MappedRequest, turn: Turn
     try:
         await asyncio.wait((answer, gone), return_when="FIRST_COMPLETED")
         if gone.done():
-            await _note_left(question, turn, door_of(request))
+            await _note_left(question, turn, app_state_of(request))
             raise ClientDisconnect
         return answer.result()
     except Ending:
@@ -173,18 +173,20 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def _note_sent(question: MappedRequest, turn: Turn, door: AppState, is_sent: asyncio.Event | None = None) -> None:
+async def _note_sent(
+    question: MappedRequest, turn: Turn, app_state: AppState, is_sent: asyncio.Event | None = None
+) -> None:
     """Record whether the answer was delivered; the client of a stream may have disconnected."""
     if is_sent is None or is_sent.is_set():
         question.drop_in.note_delivered(turn.id)
     else:
-        await _note_left(question, turn, door)
+        await _note_left(question, turn, app_state)
 
 
-async def _note_left(question: MappedRequest, turn: Turn, door: AppState) -> None:
+async def _note_left(question: MappedRequest, turn: Turn, app_state: AppState) -> None:
     """Record that the client disconnected; generation stops unless it comes back."""
     await question.drop_in.note_broken(turn.id)
-    question.drop_in.stop_when_left(turn.id, question.talk, door.server.leave_seconds)
+    question.drop_in.stop_when_left(turn.id, question.talk, app_state.server.leave_seconds)
 
 
 async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: Turn) -> dict[str, str]:
@@ -204,7 +206,7 @@ async def _from(first: bytes, rest: AsyncGenerator[bytes], is_sent: asyncio.Even
 
 
 async def pieces(
-    door: AppState,
+    app_state: AppState,
     dialect: Dialect,
     incoming: IncomingRequest,
     question: MappedRequest,
@@ -227,7 +229,7 @@ async def pieces(
         for one in (turn, *others):
             done: FinishedTurn | None = None
             events = question.drop_in.watch(one.id, reasoning=len(kinds) > 1)
-            async with aclosing(event_batches(door, events, check=question.acting.check)) as coming:
+            async with aclosing(event_batches(app_state, events, check=question.acting.check)) as coming:
                 async for handful in coming:
                     done = _end_in(handful) or done
                     said = [stamped.event for stamped in handful if one is turn and isinstance(stamped.event, kinds)]

@@ -19,7 +19,7 @@ from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.errors import NotFound
-from contextinfinity.server.app_state import door_of
+from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import Acting, Asking, Caller
 from contextinfinity.server.streams import EventStream
 from contextinfinity.server.v1.item_references import with_items
@@ -76,11 +76,11 @@ async def get_response(
     shown = _shown(found.echo, include or ())
     if not stream:
         return as_json(await _written(act, found, shown))
-    door, incoming = door_of(request), IncomingRequest(model=_model(found), messages=())
+    app_state, incoming = app_state_of(request), IncomingRequest(model=_model(found), messages=())
     question = MappedRequest(talk=SentConversation(messages=()), acting=act, asked=SendOptions())
-    close = door.streams.take(act.owner)
-    content = pieces(door, OpenAIResponses(shown, after=starting_after), incoming, question, found.turn)
-    return EventStream(content, close=close, stall_seconds=door.server.stall_seconds)
+    close = app_state.streams.take(act.owner)
+    content = pieces(app_state, OpenAIResponses(shown, after=starting_after), incoming, question, found.turn)
+    return EventStream(content, close=close, stall_seconds=app_state.server.stall_seconds)
 
 
 @routes.delete("/responses/{response_id}", responses=gives("That it is deleted."))

@@ -14,7 +14,7 @@ from contextinfinity.dialects.openai_chat import read_embeddings, write_embeddin
 from contextinfinity.dialects.openai_completions import OpenAICompletions
 from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
-from contextinfinity.server.app_state import door_of
+from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import Asking, Caller
 from contextinfinity.server.request_bodies import check_media_type
 from contextinfinity.server.response_bodies import note
@@ -123,7 +123,7 @@ async def checked_question(
     request: Request, caller: Caller, incoming: IncomingRequest, body: bytes, user_id: str | None
 ) -> MappedRequest:
     """Map a parsed request; raise ``TooLarge`` if its message is longer than the settings allow."""
-    said, most = sum(len(message.rendered_text) for message in incoming.messages[-1:]), door_of(request).server
+    said, most = sum(len(message.rendered_text) for message in incoming.messages[-1:]), app_state_of(request).server
     if said > most.max_message_chars:
         raise TooLarge(f"The message has {said:,} characters; {most.max_message_chars:,} are the most.")
     return await question_of(request, caller, incoming, body, user_id)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from contextinfinity.errors import NotFound, TokenNeeded, TooLarge
-from contextinfinity.server.app_state import door_of
+from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import COOKIE, ActingWith, Asking, acting_with
 from contextinfinity.server.request_bodies import Login, RenderRequest, body_of
 from contextinfinity.server.response_bodies import WITH_BODY, RenderedTexts, answer, gives, takes
@@ -125,7 +125,7 @@ async def logged_in(caller: Asking) -> Response:
 @routes.post("/login", include_in_schema=False)
 async def log_in(request: Request, body: Annotated[Login, Depends(body_of(Login))]) -> Response:
     """Keep a valid token as a cookie of this browser; 401 for any other."""
-    tokens = door_of(request).tokens
+    tokens = app_state_of(request).tokens
     if not await tokens.needed():
         return answer(LoggedIn(user_id="local", org_id="", has_token=False))
     try:
@@ -156,7 +156,7 @@ async def render_markdown(
     request: Request, act: Annotated[ActingWith[RenderRequest], Depends(acting_with(RenderRequest))]
 ) -> Response:
     """Render markdown to HTML without scripts, styles or images, as the web page shows it."""
-    texts, most = act.body.texts, door_of(request).server.max_message_chars
+    texts, most = act.body.texts, app_state_of(request).server.max_message_chars
     if (length := sum(map(len, texts))) > most:
         raise TooLarge(f"The texts have {length} characters; the maximum is {most}.", hint="Send them in parts.")
     return answer(RenderedTexts(html=await asyncio.to_thread(lambda: tuple(map(render, texts)))))
