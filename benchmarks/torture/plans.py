@@ -40,7 +40,7 @@ BOUNDARIES = (
     "fork",
     "leave",
 )
-AWAY = ("land", "accept", "finalise")
+AWAY = ("replay", "accept", "finalise")
 """Boundaries of a process whose ledger is unavailable for a time."""
 SIDES: tuple[Side, ...] = ("before", "after")
 
@@ -116,7 +116,8 @@ def _planned(rng: random.Random, named: list[_Named], starts: int) -> list[Plan]
 
 def labels() -> set[str]:
     """Return the name of every boundary, as in the report."""
-    return {each.label for each in [*_boundaries(), *_recoveries()]}
+    away = {f"{side} {name}, away" for name in AWAY for side in SIDES}
+    return away | {each.label for each in [*_boundaries(), *_recoveries()]}
 
 
 def _mixed(rng: random.Random) -> Iterator[_Named]:
