@@ -98,6 +98,16 @@ def test_two_requests_are_compared(cix: Cix, turns: list[str]) -> None:
     assert 0 < told["shared_bytes"] < told["total_bytes"] / 2
 
 
+@pytest.mark.req("CTX-10")
+def test_the_lines_that_differ_from_another_request_are_printed(cix: Cix, turns: list[str]) -> None:
+    printed = cix("context", turns[1], "--compare", turns[0]).stdout.splitlines()
+    assert printed[-1] == "+two"
+    assert "+- Answers are in metres." in printed
+    assert " one" in printed, "a line that both have"
+    assert "-two" in cix("context", turns[0], "--compare", turns[1]).stdout.splitlines()
+    assert not [line for line in cix("context", "last", "--compare", turns[2]).stdout.splitlines() if line[:1] in "+-"]
+
+
 @pytest.mark.req("CTX-10", "BUDGET-3")
 def test_what_was_left_out_is_told(cix: Cix) -> None:
     cix.script("A long answer. " * 200)

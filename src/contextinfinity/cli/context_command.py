@@ -9,6 +9,8 @@ import typer
 from contextinfinity.cli.command_options import CommonOptions, command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from contextinfinity.cli.engine_thread import EngineThread
     from contextinfinity.engine.explain import Explained
 
@@ -17,7 +19,7 @@ NEWEST = 500
 """Turns of the last conversation that are searched for a partial id."""
 
 TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="The id of a turn; `cix show` prints them.")]
-Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
+Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Show what differs from this turn's request.")]
 Step = Annotated[
     int | None, typer.Option("--step", metavar="N", min=0, help="The number of the request, if the turn has several.")
 ]
@@ -33,19 +35,16 @@ def context(
     from contextinfinity.cli.output import print_json
 
     with working(options) as work:
-        explained = work.do(
-            work.client.conversations.explain(
-                _turn(work, options, turn),
-                step_index=step,
-                compare=None if compare is None else _turn(work, options, compare),
-            )
-        )
+        explain = work.client.conversations.explain
+        other_turn = None if compare is None else _turn(work, options, compare)
+        explained = work.do(explain(_turn(work, options, turn), step_index=step, compare=other_turn))
+        other = None if other_turn is None else work.do(explain(other_turn))
     if options.as_json:
         print_json(explained)
     elif body:
         print_json(explained.body)
     else:
-        print_explained(explained, compared=compare is not None)
+        print_explained(explained, other)
 
 
 def _turn(work: EngineThread, options: CommonOptions, reference: str) -> str:
@@ -66,14 +65,16 @@ def _turn(work: EngineThread, options: CommonOptions, reference: str) -> str:
     return turns[-1].turn_id if reference == LAST else only_match("turn", reference, fitting, hint=hint)
 
 
-def print_explained(explained: Explained, *, compared: bool = False) -> None:
-    """Print for people what a request held."""
-    from contextinfinity.cli.output import print_notice, print_table
+def print_explained(explained: Explained, other: Explained | None = None) -> None:
+    """Print for people what a request held, and line by line what differs from the other one."""
+    from contextinfinity.cli.output import print_notice, print_table, say
     from contextinfinity.text.plurals import covered_turns
 
     plan = explained.plan
     rows = [(section.name, str(section.tokens), covered_turns(section)) for section in plan.sections]
     print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
+    for line in () if other is None else _difference(other, explained):
+        say(f"{line}\n")
     for artifact in explained.quoted:
         place = f"turn {artifact.turn_seq}" if artifact.turn_seq else "another conversation"
         print_notice(f"artifact from {place}, score {artifact.score:.2f}, chunk {artifact.chunk_id}")
@@ -83,7 +84,20 @@ def print_explained(explained: Explained, *, compared: bool = False) -> None:
         print_notice(f"shrunk: {step}")
     for hidden in explained.redactions:
         print_notice(f"redacted: {hidden.section}, text {hidden.text}, characters {hidden.start}–{hidden.end}")
-    print_notice(_facts(explained, compared))
+    print_notice(_facts(explained, other is not None))
+
+
+def _difference(other: Explained, explained: Explained) -> Iterator[str]:
+    """Yield the lines that only one of two requests has, with the line before and after, as ``diff -u`` does."""
+    from difflib import unified_diff
+
+    return unified_diff(_lines(other), _lines(explained), other.turn_id, explained.turn_id, lineterm="", n=1)
+
+
+def _lines(explained: Explained) -> list[str]:
+    said = [("system", text) for text in explained.system]
+    said += [(message.role, message.rendered_text) for message in explained.messages]
+    return [line for role, text in said for line in (f"[{role}]", *text.splitlines())]
 
 
 def _facts(explained: Explained, compared: bool) -> str:
