@@ -100,19 +100,28 @@ class JournalPublisher:
         self._copy()
 
     def _copy(self) -> None:
-        """Copy what is new."""
-        due = dict(self._open)
+        """Copy what is new. What fails is tried again with the next copy: the thread must go on after any error."""
+        due = {step_id: copied for step_id, copied in list(self._open.items()) if self._read(step_id, copied)}
         try:
-            for step_id, copied in due.items():
-                if not copied.read():
-                    self._forget(step_id)
-            written = [WrittenEntries(step_id, copied.waiting) for step_id, copied in due.items() if copied.waiting]
+            written = [WrittenEntries(step_id, copied.waiting) for step_id, copied in due.items()]
             known = self._shared.write(written) if written else ()
         except LedgerError as error:
             log.info("journals cannot be shared now: %s", error)
             return
+        except Exception:
+            log.exception("journals cannot be shared now")
+            return
         for step_id in known:
             due[step_id].waiting = []
+
+    def _read(self, step_id: StepId, copied: _Copied) -> bool:
+        """Read new entries of a journal; return whether it has any. One that cannot be read delays no other."""
+        try:
+            if not copied.read():
+                self._forget(step_id)
+        except Exception as error:
+            log.info("the journal of step %s cannot be shared now: %s", step_id, error)
+        return bool(copied.waiting)
 
     def _forget(self, step_id: StepId) -> None:
         self._open.pop(step_id).close()
