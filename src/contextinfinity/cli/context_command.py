@@ -19,7 +19,9 @@ NEWEST = 500
 """Turns of the last conversation that are searched for a partial id."""
 
 TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="The id of a turn; `cix show` prints them.")]
-Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Show what differs from this turn's request.")]
+Other = Annotated[
+    str | None, typer.Option("--compare", metavar="TURN_ID", help="Show what differs from this turn's request.")
+]
 Step = Annotated[
     int | None, typer.Option("--step", metavar="N", min=0, help="The number of the request, if the turn has several.")
 ]
