@@ -23,7 +23,7 @@ import httpx2
 
 from benchmarks.server_process import CixServer
 from benchmarks.words import speech
-from contextinfinity.prompt.prefix import shared
+from contextinfinity.prompt.assemble import shared
 from contextinfinity_testing.vendors import Answer, Call, FakeVendors
 
 REQUEST = "Rename the column `owner` to `holder` in every module and keep the tests green. The ticket is QX-77."

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.planted import conversation
-from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.search import ChunkSide
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("CONTEXTINFINITY_BENCH_DATA", HERE.parent.parent / "shared" / "data"))

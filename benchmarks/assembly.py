@@ -30,8 +30,7 @@ from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
-from contextinfinity.engine.fold_sizing import said
-from contextinfinity.engine.folding import fold
+from contextinfinity.engine.folding import fold, said
 from contextinfinity.engine.model_choice import choose
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.prompt_material import PromptMaterial, prepare
@@ -41,8 +40,7 @@ from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.librarian.contract import Task
 from contextinfinity.librarian.offline_librarian import OfflineLibrarian
 from contextinfinity.prompt.assemble import Assembled, assemble
-from contextinfinity.prompt.budget import Ceilings, divide_window
-from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.measure import Ceilings, Measure, divide_window
 from contextinfinity.prompt.prompt_sections import Artifact, shown_turns
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore

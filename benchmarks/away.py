@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from benchmarks.harness import Bench, Row, Series
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.scripted import ScriptedProvider, echo
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder

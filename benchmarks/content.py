@@ -15,12 +15,12 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks.words import text
-from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import BranchId, new_id
 from contextinfinity.domain.job import Job, JobResult
 from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.message import AssistantItem, Message, say
 from contextinfinity.domain.plan import Budget, Plan, PlanSection, Retrieved
+from contextinfinity.domain.search import Embedding, NewChunk
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Completed, NewStep, NewTurn, StepEnd, TurnEnd, Usage

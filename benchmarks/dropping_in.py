@@ -28,9 +28,9 @@ from benchmarks.words import text
 from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderRequest
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.prompt.prefix import shared
+from contextinfinity.engine.model_choice import Model, Models
+from contextinfinity.prompt.assemble import shared
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.server.serving import ServerProcess
 from contextinfinity.settings import load_settings

@@ -18,10 +18,10 @@ import apsw
 
 from benchmarks.content import MODEL, WORKER, Content
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.prefix_hash import after, alone, beginning
+from contextinfinity.domain.search import NewChunk
 from contextinfinity.domain.session import Branch, Owner
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.storage.ledger.keyword_index import SAMPLED, owner_token, session_token, token_of

@@ -25,14 +25,14 @@ from benchmarks.asked import LOCOMO, locomo
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.planted import conversation
 from contextinfinity.domain.ids import now
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.memory import Memory, NewMemory
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.engine.engine_setup import Remembering
 from contextinfinity.engine.memory_editing import MemoryEditing
 from contextinfinity.engine.memory_jobs import remember_again
-from contextinfinity.engine.standing_memories import known_from, placed_texts, placeholder_session, recall
+from contextinfinity.engine.recall import known_from, placed_texts, placeholder_session, recall_memories
 from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.retrieval.dates import dates_mentioned
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -272,7 +272,7 @@ async def _recalled(folder: Path, count: int) -> Row:
     for _ in range(200):
         question = f"What about {chance.choice(words)} and {chance.choice(words)} tonight?"
         with series.timed():
-            found = await recall(store.memories, Remembering(), session, session.active_branch, question)
+            found = await recall_memories(store.memories, Remembering(), session, session.active_branch, question)
             await known_from(found, question, 2000)
     await store.close()
     return Row(

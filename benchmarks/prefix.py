@@ -28,11 +28,11 @@ from contextinfinity.domain.message import Json, Message, say
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
+from contextinfinity.engine.model_choice import Model, Models
+from contextinfinity.prompt.assemble import shared
 from contextinfinity.prompt.layout import MEMORIES
-from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.factory import overrides, wire

@@ -23,12 +23,11 @@ from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import digest
 from benchmarks.peer_stores import peer_rows
 from benchmarks.plain_rankings import PLAIN, Passages, count
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import new_id, now
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
-from contextinfinity.domain.search import Hits, IndexedMessage, TextPosition
+from contextinfinity.domain.search import Chunk, Hits, IndexedMessage, TextPosition
 from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.artifacts import Need
 from contextinfinity.engine.engine import Engine

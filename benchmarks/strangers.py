@@ -25,7 +25,7 @@ from benchmarks.harness import Bench, Row
 from benchmarks.ledgers import digest
 from benchmarks.plain_rankings import Passages, count
 from benchmarks.recall import Asking, engine_at
-from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.search import ChunkSide
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.embedders.static import built_in
 from contextinfinity.prompt.prompt_sections import Artifact

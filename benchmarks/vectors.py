@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.words import text
-from contextinfinity.domain.chunk import Embedding, NewChunk
-from contextinfinity.domain.search import Scope
-from contextinfinity.domain.vectors import packed
+from contextinfinity.domain.search import Embedding, NewChunk, Scope, packed
 from contextinfinity.embedders.static import StaticEmbedder
 from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.sqlite.store import SqliteStore

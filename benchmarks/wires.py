@@ -28,9 +28,9 @@ from benchmarks.words import text
 from contextinfinity.domain.events import Delta
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock, say
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.factory import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.transport import VendorConnection

@@ -19,8 +19,8 @@ from contextinfinity.client.remote import RemoteClient
 from contextinfinity.compat.ledger_threads import LedgerThreads
 from contextinfinity.domain.events import TurnStarted
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.server.serving import ServerProcess, address_of, listening
 from contextinfinity.settings import Server as ServerSettings

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.clients.catalogue import CHAT, CLIENTS, MESSAGES, RESPONSES, Client, Session
 from benchmarks.clients.model import answer
 from benchmarks.server_process import CixServer
-from contextinfinity.prompt.prefix import shared
+from contextinfinity.prompt.assemble import shared
 from contextinfinity_testing.vendors import FakeVendors
 
 SETTINGS = """\

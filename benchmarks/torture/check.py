@@ -27,7 +27,7 @@ from contextinfinity.domain.events import Delta, TurnDone
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import NotFound
-from contextinfinity.prompt.render import CUT_OFF, render_turn
+from contextinfinity.prompt.prompt_sections import CUT_OFF, render_turn
 from contextinfinity.settings import General, Settings
 from contextinfinity.storage.contract import Store
 from contextinfinity.upkeep.examine import examine

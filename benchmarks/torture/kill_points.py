@@ -19,11 +19,10 @@ import apsw
 from msgspec.structs import replace
 
 from benchmarks.torture.plans import AWAY, BOUNDARIES, IN_RECOVERY, Kill, Side
-from contextinfinity.domain.chunk import Embedding, NewChunk
-from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import StepId, WorkerId
-from contextinfinity.domain.job import JobResult
+from contextinfinity.domain.job import JobResult, StoreHealth
 from contextinfinity.domain.message import Json
+from contextinfinity.domain.search import Embedding, NewChunk
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.encryption import protection_of
 from contextinfinity.storage.journal import Journal, JournalFolder

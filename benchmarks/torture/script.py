@@ -9,7 +9,7 @@ from zlib import crc32
 
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import PARAGRAPH, Problem
-from contextinfinity.engine.configured_models import Model, Models
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.tools.toolbox import Toolbox
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from contextinfinity.domain.chunk import ChunkSide, ChunkType, Embedding, NewChunk
 from contextinfinity.domain.ids import BranchId, WorkerId, new_id, now
 from contextinfinity.domain.message import AssistantItem, TextBlock, say
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import ChunkSide, ChunkType, Embedding, NewChunk, packed
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import (
@@ -27,7 +27,6 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     Usage,
 )
-from contextinfinity.domain.vectors import packed
 from contextinfinity.storage.contract import Store
 
 WORKER: WorkerId = "worker"

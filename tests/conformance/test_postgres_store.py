@@ -16,14 +16,12 @@ import numpy as np
 import psycopg
 import pytest
 
-from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import NewMemory
 from contextinfinity.domain.message import say
-from contextinfinity.domain.search import Scope
+from contextinfinity.domain.search import Embedding, Scope, packed
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import NewTurn
-from contextinfinity.domain.vectors import packed
 from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Connection

@@ -13,8 +13,7 @@ import httpx2
 import pytest
 
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.telemetry.counters import Counted
-from contextinfinity.telemetry.stages import Stage
+from contextinfinity.telemetry.counters import Counted, Stage
 from tests.doors.server import Server, pause
 
 TIGHT = """\

@@ -38,7 +38,7 @@ HARMLESS = {
     "cli/demo/demo_player.py",
     "cli/setup_command.py",
     "compat/shadow_threads.py",
-    "engine/fold_spending.py",
+    "engine/spending.py",
     "providers/local/weights_file.py",
     "server/limits.py",
     "settings/config_editing.py",

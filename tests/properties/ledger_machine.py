@@ -17,11 +17,11 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import is_id, new_id, now
 from contextinfinity.domain.job import JobType
 from contextinfinity.domain.message import Role, ToolOutputItem, say
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Embedding, NewChunk
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import FoldCandidate, StateDraft, StateReason
 from contextinfinity.domain.turn import (

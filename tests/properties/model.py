@@ -14,11 +14,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import Chunk, NewChunk, chunk_id
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.job import FOLDING, Job, JobType
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Chunk, NewChunk, chunk_id
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Session
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import (

@@ -25,8 +25,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.prompt.prompt_sections import Sections, shown_turns
-from contextinfinity.prompt.render import render_rounds
+from contextinfinity.prompt.prompt_sections import Sections, render_rounds, shown_turns
 from tests.unit.prompt.material import artifact, identity
 
 TOOLS = [{"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}]

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import AssistantItem, TextBlock, ToolCallItem, ToolOutputItem
-from contextinfinity.domain.turn import Turn
-from contextinfinity.domain.turn_sides import sides_of
+from contextinfinity.domain.turn import Turn, sides_of
 from contextinfinity.prompt.layout import artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.retrieval.candidates import Candidate

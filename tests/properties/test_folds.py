@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.errors import NotFound, Refused
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore

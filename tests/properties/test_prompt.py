@@ -18,9 +18,9 @@ from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
-from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, divide_window
 from contextinfinity.prompt.cutting import cut, line, shortened, without_thinking
 from contextinfinity.prompt.layout import lay_out
+from contextinfinity.prompt.measure import SMALLEST_WINDOW, Ceilings, divide_window
 from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.providers.factory import wire
 from contextinfinity.providers.rebuild_request import write, written_again

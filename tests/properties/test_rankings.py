@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.search import ChunkSide
 from contextinfinity.retrieval.question import SearchQuestion, read_question
 from contextinfinity.retrieval.speakers import speakers_of, with_speakers
 from tests.unit.retrieval.findings import NOW, Line, entries_of, ranked

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.ids import new_id, now
-from contextinfinity.domain.imported import ImportedMessage, ImportedTurn
 from contextinfinity.domain.memory import MemoryKind, NewMemory
 from contextinfinity.domain.message import (
     AssistantItem,
@@ -34,6 +33,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.plan import Plan, PlanSection
 from contextinfinity.domain.session import Branch, NewSession, Owner
 from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.transfer import ImportedMessage, ImportedTurn
 from contextinfinity.domain.turn import (
     UNFINISHED,
     Exchange,

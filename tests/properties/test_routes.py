@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from contextinfinity.domain.model import Abilities, Prices
 from contextinfinity.providers.failures import KINDS
-from contextinfinity.routing.router import next_after, route
-from contextinfinity.routing.router_inputs import ModelFacts, RouteQuery, cannot, is_away
+from contextinfinity.routing.router import ModelFacts, RouteQuery, cannot, is_away, next_after, route
 from contextinfinity.settings import Preference, Router, Rule
 
 pytestmark = pytest.mark.req("PROVIDER-6")

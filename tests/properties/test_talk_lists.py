@@ -22,9 +22,9 @@ from contextinfinity.domain.prefix_hash import number_of, plain_text
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.running_turn import SendOptions, Terms
 from contextinfinity.engine.sent_conversation import SentConversation

@@ -18,12 +18,12 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Problem
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.turn_cache import MOST_BYTES
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity_testing.builders import exchange

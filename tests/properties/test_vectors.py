@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.search import Scope
-from contextinfinity.domain.vectors import packed, unpacked
+from contextinfinity.domain.search import Scope, packed, unpacked
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import exchange, new_branch, slice_of
 from tests.ledgers import open_store

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from contextinfinity.domain.chunk import Chunk, Embedding
 from contextinfinity.domain.events import (
     Clarification,
     Delta,
@@ -23,7 +22,6 @@ from contextinfinity.domain.events import (
     TurnFailed,
     TurnStarted,
 )
-from contextinfinity.domain.imported import Origin
 from contextinfinity.domain.job import Job, Worker
 from contextinfinity.domain.memory import Memory, MemoryReference
 from contextinfinity.domain.message import (
@@ -44,10 +42,24 @@ from contextinfinity.domain.message import (
     UnknownItem,
     say,
 )
-from contextinfinity.domain.plan import AskedBack, Budget, Front, LeftOut, Plan, PlanSection, Retrieved, Shrunk
-from contextinfinity.domain.route import Considered, Fallback, Route
+from contextinfinity.domain.plan import (
+    AskedBack,
+    Budget,
+    Considered,
+    Fallback,
+    Front,
+    LeftOut,
+    Plan,
+    PlanSection,
+    Retrieved,
+    Route,
+    Shrunk,
+)
+from contextinfinity.domain.prompt import WorkspaceText
+from contextinfinity.domain.search import Chunk, Embedding
 from contextinfinity.domain.session import Branch, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State
+from contextinfinity.domain.transfer import Origin
 from contextinfinity.domain.turn import (
     Cancelled,
     Completed,
@@ -61,7 +73,6 @@ from contextinfinity.domain.turn import (
     Turn,
     Usage,
 )
-from contextinfinity.domain.workspace_prompt import WorkspaceText
 
 SESSION, BRANCH, STATE, TURN, STEP, CHUNK, MEMORY = (f"0192f0c1-2345-7abc-8def-00000000000{n}" for n in range(1, 8))
 OTHER = "0192f0c1-2345-7abc-8def-0123456789ab"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import apsw
 
-from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, blob_source, say
+from contextinfinity.domain.search import Embedding
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase

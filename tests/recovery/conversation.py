@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import apsw
 
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, new_id
 from contextinfinity.domain.job import Job
 from contextinfinity.domain.message import say
+from contextinfinity.domain.search import Chunk
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, NewTurn, Turn

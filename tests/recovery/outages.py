@@ -11,8 +11,8 @@ import apsw
 
 from contextinfinity.domain.events import Event, FinishedTurn, TurnDone
 from contextinfinity.domain.prompt import Finished, ProviderEvent
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.providers.scripted import Script, ScriptedProvider, echo
 from contextinfinity.storage.journal import JournalFolder

@@ -19,10 +19,10 @@ from contextinfinity.domain.events import Delta, TurnDone, TurnFailed
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Incomplete, Phase, Turn
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.recovery import recover
-from contextinfinity.prompt.render import CUT_OFF
+from contextinfinity.prompt.prompt_sections import CUT_OFF
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore

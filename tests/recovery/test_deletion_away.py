@@ -11,7 +11,7 @@ import pytest
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.state import StateDraft
-from contextinfinity.engine.cleanup import Cleaner
+from contextinfinity.engine.deleting import Cleaner
 from contextinfinity.engine.engine_setup import Remembering, Setup
 from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.storage.contract import Store

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.compat.conversation_memory import ConversationMemory
-from contextinfinity.engine.cleanup import Cleaner
+from contextinfinity.engine.deleting import Cleaner
 from contextinfinity.storage.sqlite.integrity import Inspection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.stores.deletions import chat, told

@@ -19,7 +19,7 @@ from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import NewTurn, TurnEnd
-from contextinfinity.engine.cleanup import STILL_THERE
+from contextinfinity.engine.deleting import STILL_THERE
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.copies import note_external_backup
 from contextinfinity.storage.ledger.replay import ReplayedTurn

@@ -10,7 +10,7 @@ from benchmarks.torture.plans import Kill, Side
 from benchmarks.torture.workload import engine_on, until_quiet
 from contextinfinity.domain.message import TextBlock, ToolResultBlock
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.prompt.render import INTERRUPTED, render_turn
+from contextinfinity.prompt.prompt_sections import INTERRUPTED, render_turn
 from contextinfinity_testing.vendors import FakeVendors
 from tests.recovery.doomed import THREAD, died_at
 from tests.scenarios.wires import KEYS, engine_at

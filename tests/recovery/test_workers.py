@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from contextinfinity.domain.turn import Phase
-from contextinfinity.engine.worker_lease import WorkerLease
+from contextinfinity.engine.lifecycle import WorkerLease
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import broken_off, current, final_turn, new_branch, new_turn

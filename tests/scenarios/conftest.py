@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.scripted import Script, ScriptedProvider, ScriptedReply, echo
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity_testing.vendors import FakeVendors

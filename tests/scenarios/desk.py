@@ -15,9 +15,9 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS

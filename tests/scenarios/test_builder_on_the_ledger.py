@@ -15,7 +15,7 @@ from contextinfinity.compat.context_history import MOST_CHARACTERS
 from contextinfinity.compat.ledger_threads import LedgerThreads
 from contextinfinity.domain.session import Owner
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.settings import Settings
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn, add_turn

@@ -14,7 +14,7 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.prompt_material import UNREAD
 from contextinfinity.errors import BranchBusy, NotFound
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.providers.scripted import ScriptedReply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import counters

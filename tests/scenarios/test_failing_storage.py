@@ -12,8 +12,8 @@ from contextinfinity.domain.events import Delta, Event, TurnDone, TurnStarted
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.storage.journal import JournalFolder

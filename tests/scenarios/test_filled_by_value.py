@@ -11,7 +11,7 @@ from contextinfinity.domain.search import Hit
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
 from contextinfinity.engine.engine_setup import RetrievalParts, Setup
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
 

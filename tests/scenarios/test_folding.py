@@ -15,11 +15,10 @@ from contextinfinity.domain.message import TextBlock, ToolResultBlock, say
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.engine.fold_sizing import PAGE
-from contextinfinity.engine.folding import NEAR
+from contextinfinity.engine.folding import NEAR, PAGE
 from contextinfinity.errors import Refused
 from contextinfinity.librarian.contract import Count, Pause, Summary, Task, no_pause
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.scripted import ScriptedReply, ToolCall
 from contextinfinity.tools.toolbox import Toolbox

@@ -14,14 +14,14 @@ from contextinfinity.domain.events import CompactionCompleted, CompactionEvent
 from contextinfinity.domain.message import say
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Exchange, Problem
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.engine.fold_spending import Spending
+from contextinfinity.engine.model_choice import Model, Models
+from contextinfinity.engine.spending import Spending
 from contextinfinity.librarian.contract import Librarian
 from contextinfinity.librarian.digest import parse
 from contextinfinity.librarian.model_librarian import ModelLibrarian
 from contextinfinity.librarian.model_prompts import FIELDS
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply

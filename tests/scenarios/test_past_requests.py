@@ -24,7 +24,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Rewriting, Setup
 from contextinfinity.engine.explain import Explained
 from contextinfinity.errors import NotFound
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.contract import canonical

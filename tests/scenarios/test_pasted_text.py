@@ -9,7 +9,7 @@ import pytest
 from contextinfinity.domain.session import Owner
 from contextinfinity.engine.engine_setup import Remembering, Setup
 from contextinfinity.librarian.digest import AGREED, parse
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from tests.scenarios.desk import Desk
 from tests.scenarios.test_folding import until_folded
 

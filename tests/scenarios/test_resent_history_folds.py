@@ -14,7 +14,7 @@ from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
 from contextinfinity.engine.engine_setup import RetrievalParts, Setup
 from contextinfinity.engine.running_turn import Terms
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.scripted import ABILITIES, ScriptedReply, ToolCall
 from tests.scenarios.chatter import Chatter, threads

@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.events import Delta, TurnStarted
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.domain.turn import Phase
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import built_in
 from contextinfinity.engine.engine_setup import RetrievalParts, Setup
 from contextinfinity.errors import InvalidInput, NotFound, ProviderError
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.scripted import ABILITIES, ScriptedReply
 from contextinfinity.storage.sqlite.connection import connect

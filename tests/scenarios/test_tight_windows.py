@@ -12,9 +12,9 @@ from contextinfinity.domain.events import Delta
 from contextinfinity.domain.message import TextBlock, ToolResultBlock
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.errors import Refused
 from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.storage.journal import JournalFolder

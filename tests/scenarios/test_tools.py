@@ -16,10 +16,10 @@ from contextinfinity.domain.events import Event, FinishedTurn, ToolCalled, TurnD
 from contextinfinity.domain.message import Message, TextBlock, ToolOutputItem, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Completed, Paused, Phase
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.prompt.render import render_turn
+from contextinfinity.engine.model_choice import Model, Models
+from contextinfinity.prompt.prompt_sections import render_turn
 from contextinfinity.providers.scripted import ABILITIES, Script, ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox

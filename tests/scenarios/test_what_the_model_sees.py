@@ -17,8 +17,8 @@ from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.turn import Phase, Problem, Turn
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Rewriting, Setup
 from contextinfinity.errors import Refused
-from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.layout import CONTEXTUALISED, SUMMARY
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.providers.scripted import ABILITIES, ScriptedReply
 from contextinfinity.rewriting import FollowUp, Rewritten

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from contextinfinity.domain.events import Event
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Rewriting, Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.factory import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy

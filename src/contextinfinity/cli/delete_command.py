@@ -13,7 +13,7 @@ from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from contextinfinity.cli.engine_thread import EngineThread
-    from contextinfinity.domain.deletion import Deleted
+    from contextinfinity.domain.session import Deleted
 
 HOURS = {"h": 1, "d": 24, "w": 24 * 7, "y": 24 * 365}
 

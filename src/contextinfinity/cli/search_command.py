@@ -56,7 +56,7 @@ class Filters:
     def where(self, work: EngineThread, options: CommonOptions) -> TurnTarget:
         """Return the filters as a search target."""
         from contextinfinity.cli.thread_choice import place
-        from contextinfinity.domain.chunk import ChunkSide, ChunkType
+        from contextinfinity.domain.search import ChunkSide, ChunkType
 
         where: TurnTarget = {
             "user_id": options.named_user,

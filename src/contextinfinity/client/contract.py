@@ -31,18 +31,16 @@ from contextinfinity.client.results import (
     ShownThread,
     TurnAccount,
 )
-from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
-from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.session import CleanupResult, Deleted, NewSession, Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
 from contextinfinity.domain.turn import UserSpending
 from contextinfinity.engine.engine import Content, TurnTarget
-from contextinfinity.engine.event_stream import StampedEvent, end_of
 from contextinfinity.engine.explain import Explained, Quoted
-from contextinfinity.engine.running_turn import SendFields
+from contextinfinity.engine.running_turn import SendFields, StampedEvent, end_of
 from contextinfinity.exchange.exporter import ExportFormat
 from contextinfinity.exchange.import_progress import Format, Imported, Progress
 from contextinfinity.memory.memory_findings import MemoryFinding

@@ -17,16 +17,15 @@ from contextinfinity.domain.sent_form import RESPONSES
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Incomplete, Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.event_stream import StampedEvent
 from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.engine.respond import UPSTREAM
-from contextinfinity.engine.running_turn import SendOptions, Terms
+from contextinfinity.engine.running_turn import SendOptions, StampedEvent, Terms
 from contextinfinity.engine.sent_conversation import SentConversation
 from contextinfinity.engine.step import longest
 from contextinfinity.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from contextinfinity.domain.vectors import Rows
+    from contextinfinity.domain.search import Rows
 
 __all__ = ["UPSTREAM", "Answered", "DropIn", "SendOptions", "SentConversation", "Terms", "number_of"]
 

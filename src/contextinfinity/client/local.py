@@ -54,18 +54,16 @@ from contextinfinity.client.results import (
 from contextinfinity.client.stored_responses import ResponseClient, StoredConversations
 from contextinfinity.client.thread_listing import list_threads, read_branch, show_thread
 from contextinfinity.client.token_client import LocalTokens, health_of
-from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, Position, TurnId, is_id
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
-from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.domain.session import Branch, CleanupResult, Deleted, NewSession, Owner, Session
 from contextinfinity.domain.turn import Phase, UserSpending
 from contextinfinity.engine.deleting import DeletionScan
-from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine import Engine, for_session, request_key
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.job_runner import commit_pending
-from contextinfinity.engine.repeated_requests import for_session, request_key
 from contextinfinity.engine.resent_history import ResentHistory
 from contextinfinity.errors import LedgerError, NotFound
 from contextinfinity.exchange.import_progress import Format, Imported, Progress

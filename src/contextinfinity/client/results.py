@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, StateId, TurnId
 from contextinfinity.domain.job import Backlog
 from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
@@ -26,7 +25,7 @@ from contextinfinity.domain.message import (
     blobs_of,
     blocks_of,
 )
-from contextinfinity.domain.search import Hit, Hits
+from contextinfinity.domain.search import Chunk, Hit, Hits
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.token import TokenId, TokenScope

@@ -23,12 +23,12 @@ from contextinfinity.client.contract import Content, SendFields, StampedEvent
 from contextinfinity.client.local import LocalConversations
 from contextinfinity.domain.events import FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.message import ImageBlock, Message, TextBlock, say
+from contextinfinity.domain.prompt import WorkspaceText
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import UNFINISHED, Turn
-from contextinfinity.domain.workspace_prompt import WorkspaceText
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.event_stream import end_of
 from contextinfinity.engine.image_content import with_kept_pictures, with_pictures
+from contextinfinity.engine.running_turn import end_of
 from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.errors import FileRefused, NotFound
 from contextinfinity.storage.loop_thread import PATIENCE_SECONDS

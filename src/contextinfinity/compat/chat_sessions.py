@@ -15,13 +15,12 @@ from typing import Any
 
 import msgspec
 
-from contextinfinity.domain.deletion import CleanupResult
 from contextinfinity.domain.ids import SessionId, is_id
-from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.session import CleanupResult, NewSession, Owner, Session
 from contextinfinity.domain.turn import Exchange, Keeping
 from contextinfinity.domain.turn import Turn as LedgerTurn
-from contextinfinity.domain.unicode import NUL, has_nul, lone_surrogate
-from contextinfinity.engine.cleanup import Cleaner
+from contextinfinity.domain.wire import NUL, has_nul, lone_surrogate
+from contextinfinity.engine.deleting import Cleaner
 from contextinfinity.errors import AccessDenied, InvalidInput, LedgerAway, LedgerError, NotFound, OutOfOrder
 from contextinfinity.settings.sections import Retention
 from contextinfinity.storage.contract import Store

@@ -28,9 +28,9 @@ from contextinfinity.compat.chat_sessions import (
     checked_session,
     known_session,
 )
-from contextinfinity.domain.deletion import CleanupResult
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
+from contextinfinity.domain.session import CleanupResult
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import ContextInfinityError, LedgerClosed
 from contextinfinity.settings import Settings

@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.standing_memories import known_from, placeholder_session, recall
+from contextinfinity.engine.recall import known_from, placeholder_session, recall_memories
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.loop_thread import LoopThread
 
@@ -45,7 +45,9 @@ class LedgerSnippets:
         """Return the facts relevant to a question first, then the permanent ones; None if there are none."""
         owner = Owner(user_id=user_id or ANONYMOUS, org_id=org_id or "")
         session = await self._session(thread_id, owner)
-        recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
+        recalled = await recall_memories(
+            self._store.memories, self._remembering, session, session.active_branch, question
+        )
         return (await known_from(recalled, question, self._remembering.most)).text or None
 
     async def _session(self, thread_id: str, owner: Owner) -> Session:

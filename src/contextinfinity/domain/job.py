@@ -3,6 +3,8 @@
 A job is queued in the transaction that makes it necessary, so it is as durable as its turn. The jobs of a branch run
 one at a time, those of one type in turn order, on any worker; a fold may be slow and runs in parallel with the others.
 A worker is one process; it owns the turns it answers until it exits or is found dead.
+
+The health of an engine: ready or degraded, with the reason and the start time.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
-from contextinfinity.domain.imported import Origin
 from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import NewChunk
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.transfer import Origin
 from contextinfinity.domain.turn import Turn
 
 JobType: TypeAlias = Literal["summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream"]
@@ -108,3 +110,13 @@ class TakenOver(Struct, frozen=True, kw_only=True):
 
     turns: tuple[TurnId, ...] = ()
     jobs: int = 0
+
+
+class StoreHealth(Struct, frozen=True, kw_only=True):
+    """``degraded``: messages are answered, but some turns are not in the ledger yet or may never be."""
+
+    status: Literal["ready", "degraded"] = "ready"
+    reason: str = ""
+    since: datetime | None = None
+    spool_depth: int = 0
+    """The number of turns and sessions that wait in the local spool."""

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, TurnId
+from contextinfinity.domain.search import Embedding
 from contextinfinity.domain.session import Owner
 
 MemoryKind: TypeAlias = Literal["self", "preference", "wish", "plan", "note"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from contextinfinity.domain.message import Role
 from contextinfinity.domain.turn import Turn as LedgerTurn
-from contextinfinity.domain.unicode import lone_surrogate
+from contextinfinity.domain.wire import lone_surrogate
 from contextinfinity.errors import InvalidInput
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId, SessionId, is_id
 from contextinfinity.domain.plan import Retrieved
-from contextinfinity.domain.search import IndexedMessage, Scope, TextPosition, place_of
+from contextinfinity.domain.search import Chunk, IndexedMessage, Scope, TextPosition, place_of
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import NotFound

@@ -3,25 +3,241 @@
 With ``scan``, the result lists each place that was searched for what was deleted. ``rows``: every table, by ids.
 ``files``: also the bytes of every file, for samples of the text that are taken before the deletion. What files contain
 says something about all users, so only a caller with direct access to them may ask for that.
+
+Delete expired and removed conversations, and overwrite the text that deletion leaves in the files.
+
+A deletion records its intent first, clears the copies outside the ledger, deletes the rows, and wipes the file. If its
+process is killed in between, another one finishes it: ``finish`` runs at every start, ``clean_up`` every few hours. A
+clean-up processes sessions in batches. A session that fails is reported in the result and retried by the next run; the
+others are not delayed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from contextinfinity.domain.deletion import Deleted, ScannedPlace
-from contextinfinity.domain.ids import Position, SessionId
-from contextinfinity.domain.session import Owner, Session
+from contextinfinity.domain.ids import Position, SessionId, TurnId
+from contextinfinity.domain.session import CleanupResult, Deleted, Owner, Removed, ScannedPlace, Session
 from contextinfinity.domain.transfer import MessageTransfer
 from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.cleanup import Cleaner
-from contextinfinity.errors import BranchBusy, NotFound
+from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, NotFound
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.copies import Copies
 from contextinfinity.storage.deletion_scan import MOST_SAMPLES, samples_of
+from contextinfinity.telemetry.counters import count
 from contextinfinity.text.plurals import counted
+
+log = logging.getLogger(__name__)
+
+CLEANED_AT_ONCE = 16
+"""The number of sessions that are cleaned up concurrently, so that their writes share a commit."""
+SWEEP_SECONDS = 1.0
+"""The time limit of one sweep; the next sweep continues."""
+FINISH_SECONDS = 5.0
+"""The time limit at start for finishing the deletions of another process."""
+WIPE_TRIES, WIPE_PAUSE = 5, 0.02
+"""How often a start tries to empty the write-ahead log, which a reader may block, and the pause between tries."""
+STILL_THERE = (
+    "The ledger's own files still hold deleted text: another process reads an older state of them, or they take longer "
+    "to rewrite. It is removed as soon as that ends, by a running engine, the next start or `cix cleanup`."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionLimits:
+    """The longest time to live of turns in hours: of all users (None: for ever), and of single users."""
+
+    hours: float | None = None
+    users: Mapping[str, float] = field(default_factory=dict)
+
+
+class Cleaner:
+    """Deletes conversations from the ledger and from the copies outside it."""
+
+    def __init__(self, store: Store, copies: Copies | None = None, retention: RetentionLimits | None = None) -> None:
+        self._store = store
+        self._retention = RetentionLimits() if retention is None else retention
+        self._copies = Copies() if copies is None else copies
+        self._finished = Removed()
+        """Counts of what ``finish`` deleted; the next ``clean_up`` includes them in its result."""
+
+    async def delete(self, session_id: SessionId) -> int:
+        """Delete a conversation with all its data and return the number of its turns."""
+        await self._store.deletions.begin(session_id)
+        await self._copies.clear(self._store.deletions, (session_id,))
+        turns = 0
+        while True:
+            removed = await self._store.deletions.delete(session_id)
+            turns += _counted(removed)
+            if not removed.more:
+                break
+        await self.sweep()
+        return turns
+
+    async def delete_turn(self, turn: Turn) -> None:
+        """Delete one finished turn with everything derived from it.
+
+        A kill before the rows are deleted leaves the turn in place; one after that leaves only journals, which the
+        next start removes.
+        """
+        deletions = self._store.deletions
+        await self._store.memories.replace_extracted(turn.id, ())
+        await self._copies.clear_turn(turn)
+        _counted(await deletions.delete_turn(turn.id))
+        await self._copies.clear(deletions)
+        await self.sweep()
+
+    async def scan(
+        self, samples: Sequence[str] | None, sessions: Sequence[SessionId], turns: Sequence[TurnId] = ()
+    ) -> tuple[ScannedPlace, ...]:
+        """Search the ledger for rows and, unless ``samples`` is None, every file for samples of what was deleted."""
+        rows = await self._store.deletions.rows_left(sessions, turns)
+        left = ", ".join(f"{table}: {count}" for table, count in rows.items() if count)
+        table_rows = ScannedPlace(
+            place="ledger rows", scanned=f"{len(rows)} tables", found=sum(rows.values()), note=left
+        )
+        scans = () if samples is None else await self._copies.scan(samples)
+        kept = await self._store.deletions.said({sample for scan in scans for sample in scan.samples})
+        return (table_rows, *(scan.result(kept) for scan in scans))
+
+    async def expire(self, session_id: SessionId) -> tuple[int, int]:
+        """Delete what has expired in one session; return (sessions, turns).
+
+        Of the copies outside the ledger only journals are cleared; the others are left to ``clean_up``.
+        """
+        if not await self._store.deletions.is_due(session_id):
+            return 0, 0
+        await self._copies.clear_journals(self._store.deletions)
+        return await self._expire_rows(session_id)
+
+    async def _expire_rows(self, session_id: SessionId) -> tuple[int, int]:
+        sessions = turns = 0
+        while True:
+            removed = await self._store.deletions.expire(session_id)
+            sessions, turns = sessions + removed.sessions, turns + _counted(removed)
+            if not removed.more:
+                return sessions, turns
+
+    async def clean_up(self) -> CleanupResult:
+        """Delete everything that has expired and finish interrupted deletions; errors are part of the result."""
+        began = time.monotonic()
+        sessions, turns = self._finished.sessions, self._finished.turns
+        self._finished = Removed()
+        failed: dict[SessionId, str] = {}
+        errors: list[str] = []
+        remaining: tuple[str, ...] = ()
+        try:
+            await self._limit_retention()
+            begun = await self._store.deletions.begun()
+            try:
+                await self._copies.clear(self._store.deletions, begun)
+            except LedgerError as error:  # the intents are kept, and expiry continues
+                failed |= dict.fromkeys(begun, error.message)
+                errors.append(error.message)
+            while due := await self._due(failed):
+                for deletion in await asyncio.gather(*(self._expire_or_log(session_id, failed) for session_id in due)):
+                    sessions, turns = sessions + deletion[0], turns + deletion[1]
+            await self.sweep()
+            remaining = await self.remaining() if sessions or turns else ()
+        except ContextInfinityError as error:
+            errors.append(error.message)
+        result = CleanupResult(
+            sessions_deleted=sessions,
+            turns_deleted=turns,
+            execution_time=time.monotonic() - began,
+            errors=tuple(dict.fromkeys((*failed.values(), *errors))),
+            remaining=remaining,
+        )
+        _log_result(result)
+        return result
+
+    async def _limit_retention(self) -> None:
+        """Shorten the time to live of conversations to what the store and their users allow."""
+        if self._retention.hours is not None:
+            await self._store.deletions.limit_retention(self._retention.hours)
+        for user_id, hours in self._retention.users.items():
+            await self._store.deletions.limit_retention(hours, user_id=user_id)
+
+    async def finish(self, seconds: float = FINISH_SECONDS) -> None:
+        """Finish the interrupted deletions of other processes within a time limit; ``clean_up`` does the rest."""
+        with suppress(LedgerError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                deletions = self._store.deletions
+                await self._copies.clear(deletions, await deletions.begun())
+                for session_id in await deletions.due():
+                    sessions, turns = await self._expire_rows(session_id)
+                    done = self._finished
+                    self._finished = Removed(sessions=done.sessions + sessions, turns=done.turns + turns)
+                for _ in range(WIPE_TRIES):
+                    if await deletions.is_wiped():
+                        break
+                    await self.sweep(seconds)
+                    await asyncio.sleep(WIPE_PAUSE)
+
+    async def remaining(self) -> tuple[str, ...]:
+        """List the places where deleted text still exists, with the reason."""
+        elsewhere = await asyncio.to_thread(self._copies.external_backups)
+        unchanged = [f"The backup {path} is outside of the data_dir and is not changed." for path in elsewhere]
+        in_use = [
+            f"{path} still holds deleted text: another process uses it. It is removed when that process is done with "
+            "it, or by the next start after that."
+            for path in await self._copies.in_use(self._store.deletions)
+        ]
+        still_there = () if await self._store.deletions.is_wiped() else (STILL_THERE,)
+        return (*still_there, *in_use, *unchanged)
+
+    async def _expire_or_log(self, session_id: SessionId, failed: dict[SessionId, str]) -> tuple[int, int]:
+        try:
+            return await self._expire_rows(session_id)
+        except ContextInfinityError as error:
+            failed[session_id] = f"session {session_id}: {error.message}"
+            return 0, 0
+
+    async def sweep(self, seconds: float = SWEEP_SECONDS) -> bool:
+        """Overwrite deleted text for at most ``seconds``; return whether some is left."""
+        end = time.monotonic() + seconds
+        while left := await self._store.deletions.sweep():
+            if time.monotonic() > end:
+                break
+        return left
+
+    async def _due(self, failed: dict[SessionId, str]) -> list[SessionId]:
+        found = await self._store.deletions.due(limit=CLEANED_AT_ONCE + len(failed))
+        return [session_id for session_id in found if session_id not in failed]
+
+
+def _counted(removed: Removed) -> int:
+    count("sessions_deleted", removed.sessions)
+    count("turns_deleted", removed.turns)
+    return removed.turns
+
+
+def _log_result(result: CleanupResult) -> None:
+    count("cleanup_runs")
+    for error in result.errors:
+        log.error("clean-up: %s", error)
+    if result.errors:
+        count("cleanups_failed")
+    if result.turns_deleted or result.sessions_deleted:
+        done = result.sessions_deleted, result.turns_deleted, result.execution_time
+        log.info("clean-up: %d sessions and %d turns deleted in %.1f s", *done)
+
+
+async def expire_before_use(cleaner: Cleaner, session_id: SessionId) -> None:
+    """Delete what has expired in a session before it is read; a failure is only logged."""
+    try:
+        await cleaner.expire(session_id)
+    except LedgerError as error:
+        log.warning("session %s: expired turns could not be deleted yet: %s", session_id, error)
+
 
 PAGE = 200
 

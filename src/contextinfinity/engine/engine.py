@@ -3,48 +3,184 @@
 ``send`` makes a message durable and yields the events of its answer. The turn runs to its end even if the caller stops
 reading; ``watch`` joins it at any point. Use the engine as an async context manager: entering it recovers from a crash,
 leaving it finishes or interrupts the running turns.
+
+Find threads, branches and turns by the ids that a caller passes, for one owner or for all.
+
+Every look-up takes the owner that the caller acts for. Objects of another owner raise the same error as an unknown id.
+``owner=None`` finds the objects of every owner; only the command line and the library, which have direct access to the
+files, may pass it.
+
+Repeated requests.
+
+A request with an idempotency key is executed once. Without a key, a message that repeats one that just failed is a
+retry: both are stored, and the model is shown one (``prompt.render``).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from hashlib import sha256
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import ChunkSide, ChunkType
-from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnStarted
-from contextinfinity.domain.health import StoreHealth
-from contextinfinity.domain.ids import BranchId, TurnId, new_id
+from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id, is_ours, new_id
+from contextinfinity.domain.job import StoreHealth
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
-from contextinfinity.domain.plan import Budget, Plan
-from contextinfinity.domain.route import Route
-from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback, Scope
-from contextinfinity.domain.session import Branch, IdempotencyKey, NewSession, Owner, Session
+from contextinfinity.domain.plan import Budget, Plan, Route
+from contextinfinity.domain.prefix_hash import says_the_same
+from contextinfinity.domain.search import ChunkSide, ChunkType, Hits, IndexReport, ProgressCallback, Scope
+from contextinfinity.domain.session import Branch, CleanupResult, Deleted, IdempotencyKey, NewSession, Owner, Session
 from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import NewTurn, Turn
-from contextinfinity.domain.unicode import NUL
-from contextinfinity.engine import dry_run, folding
-from contextinfinity.engine.configured_models import Model, Models
-from contextinfinity.engine.event_stream import StampedEvent, end_of, watch
-from contextinfinity.engine.explain import Explained, explain
+from contextinfinity.domain.turn import NewTurn, Phase, Turn
+from contextinfinity.domain.wire import NUL, unicode_only
+from contextinfinity.engine import folding
+from contextinfinity.engine.artifacts import owned_chunk
+from contextinfinity.engine.explain import Explained, explain, route_of, route_of_first
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.image_content import with_kept_pictures
 from contextinfinity.engine.job_runner import Throttle
-from contextinfinity.engine.lookup import Lookup, check_references
-from contextinfinity.engine.repeated_requests import failed_just_now, for_message, for_session
-from contextinfinity.engine.running_turn import SendFields, SendOptions, acting_owner
-from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
-from contextinfinity.prompt.budget import check_pins_limit
+from contextinfinity.engine.lifecycle import Lifecycle
+from contextinfinity.engine.model_choice import Model, Models
+from contextinfinity.engine.running_turn import SendFields, SendOptions, StampedEvent, acting_owner, end_of, watch
+from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerAway, NotFound
+from contextinfinity.prompt.measure import check_pins_limit
+from contextinfinity.prompt.prompt_sections import has_no_output
+from contextinfinity.storage.contract import Store
 from contextinfinity.storage.invariants import check_id, check_message
 from contextinfinity.storage.journal import parse_event_id
 from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from contextinfinity.engine.deleting import Deleting
     from contextinfinity.engine.memory_editing import MemoryEditing
+
+
+class Lookup(Lifecycle):
+    """The look-ups of an engine."""
+
+    @property
+    def deleting(self) -> Deleting:
+        """Deletes turns, conversations, users or everything, with a proof where one is asked for."""
+        from contextinfinity.engine.deleting import Deleting
+
+        return Deleting(self.store, self.cleaner, self._parts.caches.forget)
+
+    async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
+        """Return a thread by our id or by its owner's name for it; raise ``NotFound`` if there is none.
+
+        Without ``owner``, a name is looked up for the owner ``local``.
+        """
+        session = await self.store.sessions.get(thread_id) if is_id(thread_id) else None
+        if session is None or owner not in (None, session.owner):
+            session = await self.store.sessions.find(owner or Owner(), thread_id)
+        if session is None:
+            raise NotFound(f"There is no conversation {thread_id}.", hint="`cix sessions` lists the conversations.")
+        return session
+
+    async def thread(self, thread_id: str, owner: Owner | None) -> Session | None:
+        """Return the thread that a message is sent to; None for a name that the owner has not used yet."""
+        bearable = () if is_ours(thread_id) else (NotFound,)
+        with suppress(*bearable):
+            return await self.session(thread_id, owner)
+        return None
+
+    async def branch_of(self, session: Session, branch_id: BranchId | None) -> BranchId:
+        """Return a branch of the session, or its active one; ``NotFound`` for a branch of another session."""
+        if branch_id is None:
+            return session.active_branch
+        branch = await self.store.branches.get(branch_id) if is_id(branch_id) else None
+        if branch is None or branch.session_id != session.id:
+            raise NotFound(f"Thread {session.id} has no branch {branch_id}.", hint="`cix branches` lists them.")
+        return branch.id
+
+    async def turn(self, turn_id: TurnId, owner: Owner | None = None) -> Turn:
+        """Return a turn; raise ``NotFound`` if it does not exist or belongs to another owner."""
+        turn = await self.store.turns.get(turn_id) if is_id(turn_id) else None
+        if turn is not None and owner is not None:
+            session = await self.store.sessions.get(turn.session_id)
+            turn = turn if session is not None and session.owner == owner else None
+        if turn is None:
+            raise NotFound(f"There is no turn {turn_id}.")
+        return turn
+
+
+async def check_references(
+    store: Store, owner: Owner, session: Session | None, attach: Sequence[ChunkId], retry_of: TurnId | None
+) -> None:
+    """Raise ``NotFound`` for chunks of another owner, and for a retried turn that is not one of ``session``.
+
+    ``session`` None: the thread is new. While the ledger cannot be read nothing is checked here; attached chunks are
+    checked again when they are fetched.
+    """
+    with suppress(LedgerAway):
+        for chunk_id in attach:
+            await owned_chunk(store, owner, chunk_id)
+        if retry_of is None:
+            return
+        turn = None if session is None else await store.turns.get(retry_of)
+        if session is None or turn is None or turn.session_id != session.id:
+            raise NotFound(f"retry_of: the thread has no turn {retry_of}.", hint="Leave retry_of out.")
+
+
+LONGEST_KEY = 255
+
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+def request_key(owner: Owner, key: str, asked: Mapping[str, object]) -> IdempotencyKey:
+    """Return the idempotency key of a request: hashes of caller and key, and of the request's content.
+
+    Raise ``InvalidInput`` if the caller's key is empty, too long or not printable.
+    """
+    if not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
+        raise InvalidInput(f"A key has 1 to {LONGEST_KEY} visible characters.")
+    return IdempotencyKey(key=_hash((owner, key)), asked=_hash(asked))
+
+
+def for_message(sending: SendOptions, thread_id: str, content: object) -> IdempotencyKey | None:
+    """Return the idempotency key of a message, or None without a key; metadata is not part of the content hash."""
+    if sending.key is None:
+        return None
+    how = msgspec.to_builtins(sending)
+    how = {name: value for name, value in how.items() if name not in ("metadata", "terms")}  # only /v1 sets terms
+    return request_key(sending.owner, sending.key, {"thread_id": thread_id, "content": content, "how": how})
+
+
+def for_session(once: IdempotencyKey) -> IdempotencyKey:
+    """Derive the key of the session that such a request creates."""
+    return IdempotencyKey(key=_hash(("session", once.key)), asked=once.asked)
+
+
+def _hash(value: object) -> str:
+    with unicode_only():
+        return sha256(_canonical.encode(value)).hexdigest()
+
+
+async def failed_just_now(store: Store, branch_id: BranchId, message: Message) -> TurnId | None:
+    """Return the newest turn of a branch if it failed with the same message; None if not, or if the ledger is away."""
+    with suppress(LedgerAway):
+        newest = await store.turns.history(branch_id, limit=1)
+        return newest[-1].id if newest and is_same(newest[-1], message) else None
+    return None
+
+
+def is_same(turn: Turn, message: Message) -> bool:
+    """Return whether a turn with the same message failed without any text."""
+    return turn.phase is Phase.FAILED and has_no_output(turn) and says_the_same(turn.user_message, message)
+
+
+def are_retries(turns: Sequence[Turn], message: Message) -> bool:
+    """Return whether consecutive turns are all retries of one message, so that the next retry hides all of them."""
+    is_row = all(later.retry_of == earlier.id for earlier, later in pairwise(turns))
+    return is_row and all(is_same(turn, message) for turn in turns)
+
 
 Content: TypeAlias = str | tuple[ContentBlock, ...]
 
@@ -162,9 +298,9 @@ class Engine(Lookup):
         sending = _checked(self.models, content, how)
         session = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
         if session is None:
-            return await dry_run.route_of_first(self._parts, sending.owner, _message(content), sending)
+            return await route_of_first(self._parts, sending.owner, _message(content), sending)
         branch = await self.branch_of(session, sending.branch_id)
-        return await dry_run.route_of(self._parts, session, branch, _message(content), sending)
+        return await route_of(self._parts, session, branch, _message(content), sending)
 
     def watch(
         self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True, reasoning: bool = False

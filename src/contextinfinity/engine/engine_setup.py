@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder
-from contextinfinity.engine.cleanup import RetentionLimits
-from contextinfinity.engine.configured_models import Model
-from contextinfinity.engine.fold_spending import Spending
+from contextinfinity.engine.deleting import RetentionLimits
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
-from contextinfinity.engine.spending_limit import DollarLimits
+from contextinfinity.engine.model_choice import Model
+from contextinfinity.engine.spending import DollarLimits, Spending
 from contextinfinity.engine.turn_cache import MOST_BYTES
 from contextinfinity.librarian.contract import Librarian
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.settings import Router

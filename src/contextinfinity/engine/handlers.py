@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext
 from typing import TypeVar
 
-from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.job import AnsweredTurn, Job, JobResult, JobType
 from contextinfinity.domain.memory import Extraction
+from contextinfinity.domain.search import NewChunk
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.engine.folding import fold
 from contextinfinity.engine.job_runner import Handler
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
 from contextinfinity.engine.parts import Parts
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
-from contextinfinity.telemetry.stages import timed
+from contextinfinity.telemetry.counters import timed
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

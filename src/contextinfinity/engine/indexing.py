@@ -16,12 +16,10 @@ from itertools import repeat
 
 import numpy as np
 
-from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.job import AnsweredTurn
-from contextinfinity.domain.search import IndexReport, Namespace, ProgressCallback
+from contextinfinity.domain.search import Embedding, IndexReport, Namespace, NewChunk, ProgressCallback, packed
 from contextinfinity.domain.turn import Turn
-from contextinfinity.domain.vectors import packed
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.parts import Parts

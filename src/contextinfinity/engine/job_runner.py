@@ -27,7 +27,7 @@ from contextinfinity.errors import JobLost, LedgerAway, LedgerClosed, LedgerErro
 from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.jobs import Jobs
-from contextinfinity.telemetry.stages import Stage, collect, timed
+from contextinfinity.telemetry.counters import Stage, collect, timed
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from contextinfinity.domain.ids import MemoryId, Position, SessionId, is_id, now
 from contextinfinity.domain.memory import ANONYMOUS, LONGEST_MEMORY, Memory, NewMemory, container_tags
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.engine_setup import Remembering, extract_offline
-from contextinfinity.engine.standing_memories import known_from, placed_texts, placeholder_session, recall
+from contextinfinity.engine.recall import known_from, placed_texts, placeholder_session, recall_memories
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.memory.memory_findings import MemoryFinding, StatedFact
 from contextinfinity.memory.rendering import as_said
@@ -66,7 +66,9 @@ class MemoryEditing:
     ) -> tuple[Memory, ...]:
         """Search memories by meaning, best first; ``thread`` limits the search to that thread's memories."""
         session = await self._own(owner, thread) if thread else placeholder_session(owner)
-        recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
+        recalled = await recall_memories(
+            self._store.memories, self._remembering, session, session.active_branch, question
+        )
         known = await known_from(recalled, question, self._remembering.most)
         found = await self._store.memories.read(owner, [line.id for line in known.asked])
         shelf = container_tags(owner.user_id, session.id if thread else None)

@@ -23,7 +23,7 @@ from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.standing_memories import placed_texts
+from contextinfinity.engine.recall import placed_texts
 from contextinfinity.engine.turn_cache import TextCache
 from contextinfinity.memory.memory_findings import ExtractedMemories, ForgetRequest, StatedFact
 from contextinfinity.memory.reconciling import meant, reconciled

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import TurnId, WorkerId
 from contextinfinity.domain.job import Job
 from contextinfinity.domain.plan import Budget
-from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.running_turn import Broadcast, RunningTurn, Terms, TurnNotification
 from contextinfinity.engine.turn_cache import Caches
-from contextinfinity.prompt.budget import divide_resent_window, divide_window
+from contextinfinity.prompt.measure import divide_resent_window, divide_window
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
 

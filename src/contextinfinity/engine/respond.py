@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import StepId
 from contextinfinity.domain.job import Job
 from contextinfinity.domain.message import AssistantItem, ImageBlock, Json, Message, ToolOutputItem, blocks_of, say
-from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.plan import Plan, Route
 from contextinfinity.domain.prompt import Finished, Retry
-from contextinfinity.domain.route import Route
 from contextinfinity.domain.turn import (
     Cancelled,
     Completed,
@@ -37,22 +36,18 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     TurnOutcome,
 )
-from contextinfinity.engine.configured_models import Model
-from contextinfinity.engine.model_choice import chat_notes, has, next_fallback
+from contextinfinity.engine.model_choice import Model, chat_notes, has, next_fallback
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, prepare
+from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, keep, prepare
 from contextinfinity.engine.recall import PriorContext
 from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.engine.step import INTERRUPTED, StepProgress, ask, problem_of, run_tools, take
 from contextinfinity.engine.turn_cache import TextCache
-from contextinfinity.engine.workspace_parts import keep
 from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
-from contextinfinity.prompt.prompt_sections import Sections
-from contextinfinity.prompt.render import render_rounds
+from contextinfinity.prompt.prompt_sections import Sections, render_rounds
 from contextinfinity.prompt.tasks import continues_task
-from contextinfinity.telemetry.stages import timed
-from contextinfinity.telemetry.turn_metrics import note_step
+from contextinfinity.telemetry.counters import note_step, timed
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -30,16 +30,15 @@ from contextinfinity.domain.prompt import (
     TextDelta,
 )
 from contextinfinity.domain.turn import PARAGRAPH, NewStep, Paused, Problem, StepEnd, Turn
-from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.image_content import with_pictures
+from contextinfinity.engine.model_choice import Model
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal
-from contextinfinity.telemetry.counters import count
-from contextinfinity.telemetry.stages import note_latency, timed
+from contextinfinity.telemetry.counters import count, note_latency, timed
 from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)

@@ -28,19 +28,24 @@ from contextinfinity.domain.message import Json, Message, ToolResultBlock, ToolU
 from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, after, alone
 from contextinfinity.domain.session import IdempotencyKey, NewSession, Session
 from contextinfinity.domain.turn import SIDE, UNFINISHED, Exchange, Phase, PrefixHashes, Turn
+from contextinfinity.engine.engine import are_retries, failed_just_now, for_session
 from contextinfinity.engine.image_content import keep_pictures
-from contextinfinity.engine.recent_threads import (
+from contextinfinity.engine.sent_conversation import (
+    SUMMARY_WITHIN,
+    HashedConversation,
+    SideRequest,
+    TailMatch,
     continued_from,
     holding_all_answers,
     is_quoted,
+    is_stopped_part,
+    match_tail,
+    purpose_of,
     read_recent,
+    renders_calls,
+    rows_of,
     with_edited_answer,
 )
-from contextinfinity.engine.repeated_requests import are_retries, failed_just_now, for_session
-from contextinfinity.engine.resent_answers import is_stopped_part, renders_calls
-from contextinfinity.engine.sent_conversation import HashedConversation
-from contextinfinity.engine.side_requests import SUMMARY_WITHIN, SideRequest, purpose_of
-from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of
 from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.prompt.prompt_sections import WHOLE, as_sent_field
 from contextinfinity.prompt.tasks import continues_task

@@ -15,7 +15,7 @@ from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.clarify import ClarificationRequest, ask_back, understand
-from contextinfinity.engine.cleanup import Cleaner, expire_before_use
+from contextinfinity.engine.deleting import Cleaner, expire_before_use
 from contextinfinity.engine.folding import fold_to_fit
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.model_choice import choose
@@ -27,7 +27,7 @@ from contextinfinity.engine.respond import finalise, respond, retry_write
 from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
-from contextinfinity.telemetry.stages import collect, timed
+from contextinfinity.telemetry.counters import collect, timed
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.imported import ImportedMessage, ImportedTurn
 from contextinfinity.domain.message import (
     AssistantItem,
     ContentBlock,
@@ -34,6 +33,7 @@ from contextinfinity.domain.message import (
     TranscriptItem,
     blocks_of,
 )
+from contextinfinity.domain.transfer import ImportedMessage, ImportedTurn
 from contextinfinity.domain.turn import PARAGRAPH
 from contextinfinity.storage.ledger.imports import check_imported
 

@@ -27,9 +27,8 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import SessionId, is_id
-from contextinfinity.domain.imported import ImportCounts, ImportedMessage, Origin
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.transfer import MemoryTransfer
+from contextinfinity.domain.transfer import ImportCounts, ImportedMessage, MemoryTransfer, Origin
 from contextinfinity.errors import AccessDenied, AlreadyExists, InvalidInput, LedgerAway, OutOfOrder
 from contextinfinity.exchange.cix_reader import CixContent, CixConversation, CixMemory
 from contextinfinity.exchange.conversation_tree import ExportedConversation, turns_of

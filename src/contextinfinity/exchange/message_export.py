@@ -12,7 +12,6 @@ from datetime import datetime
 
 import msgspec
 
-from contextinfinity.domain.imported import Origin, Side
 from contextinfinity.domain.message import (
     ContentBlock,
     ImageBlock,
@@ -28,6 +27,7 @@ from contextinfinity.domain.message import (
     blocks_of,
 )
 from contextinfinity.domain.session import Session
+from contextinfinity.domain.transfer import Origin, Side
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.contract import Store
 

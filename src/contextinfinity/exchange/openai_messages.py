@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import (
     ContentBlock,
     ImageBlock,
@@ -30,6 +29,7 @@ from contextinfinity.domain.message import (
     arguments_of,
     blob_source,
 )
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange.times import moment_of
 from contextinfinity.storage.invariants import LONGEST_NAME

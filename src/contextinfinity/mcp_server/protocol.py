@@ -17,7 +17,7 @@ import msgspec
 
 from contextinfinity.client.contract import Client
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.unicode import has_nul
+from contextinfinity.domain.wire import has_nul
 from contextinfinity.errors import ContextInfinityError, NotFound
 from contextinfinity.mcp_server import resources
 from contextinfinity.mcp_server.mcp_tools import TOOLS, Arguments

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 
-from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.memory import Memory, MemoryMatch, MemoryRecall
-from contextinfinity.domain.vectors import unpacked, unpacked_rows
+from contextinfinity.domain.search import Embedding, unpacked, unpacked_rows
 
 MOST = 8
 """The maximum number of memories shown with one question."""

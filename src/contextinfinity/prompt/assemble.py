@@ -2,19 +2,33 @@
 
 The steps: redact what must not be sent, measure the sections, remove what does not fit (``shrink``), lay out the rest
 (``layout``), and check that every pinned fact is included verbatim; otherwise nothing is sent.
+
+The stable front of a prompt, and when it may change.
+
+A front is replaced only for one of the listed reasons. Other changes, such as a new memory, wait for the next
+replacement, so that the provider's prompt cache keeps matching.
+
+Compute how much of a request repeats the previous one, and can therefore be a cache hit.
+
+Bodies are compared in the order in which vendors read them: tools, system texts, then whole messages or items. Cache
+markers are ignored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
 from itertools import accumulate, chain
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from contextinfinity.domain.memory import Memory
+from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
-from contextinfinity.domain.prompt import Prompt
-from contextinfinity.domain.workspace_prompt import WorkspaceText
+from contextinfinity.domain.plan import Budget, Front, LeftOut, Plan, Retrieved, Shrunk
+from contextinfinity.domain.prompt import Prompt, WorkspaceText
 from contextinfinity.errors import ContextInfinityError, ProviderError
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import MOST_MARKERS, lay_out, markers, pins_text, summary_pair
@@ -189,3 +203,87 @@ def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
         stretch = f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}"
         left.append(LeftOut(what=stretch, reason="one line each in the summary; they exceed the budget"))
     return tuple(left)
+
+
+SILENCE = timedelta(hours=1)
+"""After this time no provider cache is still valid."""
+
+
+class PreviousFront(Struct, frozen=True, kw_only=True):
+    """The previous request on the branch."""
+
+    front: Front
+    plan: Plan
+    silence: timedelta
+    same_branch: bool = True
+    removed: bool = False
+    """Whether a memory in it was removed or edited, or is no longer stated by any turn."""
+    corrections: tuple[Memory, ...] = ()
+    """Newer memories that supersede memories in it."""
+
+
+def choose_front(
+    candidate: Front, last: PreviousFront | None, *, with_memories: bool = True
+) -> tuple[Front, str | None]:
+    """Keep the front of the last request or replace it; return (front, reason for a new epoch or None).
+
+    ``with_memories`` is False if memories are turned off; those in the last front are then removed.
+    """
+    if last is None:
+        return candidate, "first"
+    reason = _reason(candidate, last, with_memories)
+    if reason is None or candidate == last.front:
+        return last.front, "shrunk" if last.plan.shrunk and last.plan.shrunk.touches_front else None
+    return candidate, reason
+
+
+def _reason(candidate: Front, last: PreviousFront, with_memories: bool) -> str | None:
+    before = last.front
+    were_left_out = not before.memories and any(left.what == "memory" for left in last.plan.left_out)
+    changed = {
+        "fold": candidate.summary != before.summary,
+        "pin": candidate.pinned_facts != before.pinned_facts,
+        "system": (candidate.system, candidate.is_bare, _sent(candidate, "system"))
+        != (before.system, before.is_bare, _sent(before, "system")),
+        "tools": (candidate.tools, _sent(candidate, "tools")) != (before.tools, _sent(before, "tools")),
+        "format": candidate.response_format != before.response_format,
+        "memory": last.removed
+        or (bool(candidate.memories) and were_left_out if with_memories else bool(before.memories)),
+        "branch": not last.same_branch,
+        "silence": last.silence > SILENCE,
+    }
+    return next((reason for reason, is_so in changed.items() if is_so), None)
+
+
+def _sent(front: Front, name: str) -> Json:
+    return front.sent.get(name) if isinstance(front.sent, dict) else None
+
+
+_ORDER = ("tools", "system", "systemInstruction", "messages", "input", "contents")
+
+
+def shared(before: Json, after: Json) -> tuple[int, int]:
+    """Return how many bytes of ``after`` repeat the start of ``before``, and its total number of bytes."""
+    pieces = list(_pieces(after))
+    total = sum(map(len, pieces))
+    common = 0
+    for one, other in zip(_pieces(before), pieces, strict=False):
+        if one != other:
+            break
+        common += len(other)
+    return common, total
+
+
+def _pieces(body: Json) -> Iterator[bytes]:
+    """Yield the parts of a body in the order in which a model reads them."""
+    body = body.get("prompt", body) if isinstance(body, dict) else {}
+    for name in _ORDER:
+        part = body.get(name)
+        for piece in part if isinstance(part, list | tuple) else [] if part is None else [part]:
+            yield msgspec.json.encode(_without_cache_markers(piece), order="deterministic")
+
+
+def _without_cache_markers(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _without_cache_markers(inner) for key, inner in value.items() if key != "cache_control"}
+    return [_without_cache_markers(inner) for inner in value] if isinstance(value, list) else value

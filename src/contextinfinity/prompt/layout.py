@@ -23,8 +23,7 @@ from itertools import accumulate
 
 from contextinfinity.domain.message import Json, Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.plan import LAYOUT_VERSION, Front
-from contextinfinity.domain.prompt import Prompt, ToolSpec
-from contextinfinity.domain.workspace_prompt import WorkspaceText
+from contextinfinity.domain.prompt import Prompt, ToolSpec, WorkspaceText
 from contextinfinity.prompt.prompt_sections import Artifact, Sections
 from contextinfinity.prompt.quoting import quote
 

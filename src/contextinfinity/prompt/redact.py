@@ -14,7 +14,6 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from contextinfinity.domain.document import document_of
 from contextinfinity.domain.message import (
     ContentBlock,
     Json,
@@ -24,6 +23,7 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
     ToolUseBlock,
     UnknownBlock,
+    document_of,
 )
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.prompt_sections import Sections, Shown

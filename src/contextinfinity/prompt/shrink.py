@@ -23,7 +23,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from contextinfinity.domain.plan import Shrunk
-from contextinfinity.domain.workspace_prompt import WorkspaceText, path_of
+from contextinfinity.domain.prompt import WorkspaceText, path_of
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.cutting import (
     WHOLE,

@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from contextinfinity.domain.document import PDF, Document, document_of
-from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, ToolResultBlock, UnknownBlock
+from contextinfinity.domain.message import (
+    PDF,
+    ContentBlock,
+    Document,
+    Json,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    UnknownBlock,
+    document_of,
+)
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.wire_values import dict_of, is_base64, text_of

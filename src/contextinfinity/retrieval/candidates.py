@@ -8,9 +8,8 @@ from datetime import datetime
 from msgspec import Struct
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import Chunk, chunk_id
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.search import IndexedMessage
+from contextinfinity.domain.search import Chunk, IndexedMessage, chunk_id
 from contextinfinity.retrieval.chunk_kinds import kind_of
 from contextinfinity.retrieval.passages import passages_of
 from contextinfinity.retrieval.spans import Count

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from contextinfinity.domain.chunk import ChunkType
-from contextinfinity.domain.turn_sides import Side
+from contextinfinity.domain.search import ChunkType
+from contextinfinity.domain.turn import Side
 
 LONGEST = 8_000
 """The number of characters that are read."""

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import ChunkType
-from contextinfinity.domain.turn import Turn
-from contextinfinity.domain.turn_sides import Passage, Side, TurnSide, sides_of
+from contextinfinity.domain.search import ChunkType
+from contextinfinity.domain.turn import Passage, Side, Turn, TurnSide, sides_of
 from contextinfinity.retrieval.chunk_boundaries import HEADING, Part, Place, parts_of
 from contextinfinity.retrieval.chunk_kinds import kind_of
 from contextinfinity.retrieval.spans import LEAST, ChunkSpan, Count, spans_of

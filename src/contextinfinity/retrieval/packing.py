@@ -20,10 +20,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.plan import LeftOut
-from contextinfinity.domain.search import TextPosition, place_of
+from contextinfinity.domain.search import Chunk, TextPosition, place_of
 from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.slices import best_slice
 from contextinfinity.retrieval.spans import Count

@@ -13,8 +13,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import ChunkSide
-from contextinfinity.domain.search import IndexedMessage
+from contextinfinity.domain.search import ChunkSide, IndexedMessage
 from contextinfinity.retrieval.vocabulary import pattern
 
 OFTEN = 3

@@ -8,7 +8,7 @@ of these conditions holds:
     the newer one says that something changed, and both share many words, or one word and nearly the same vector
     both are almost the same sentence with another value
 
-Changes in other words are found by ``engine/newer_statements.py``.
+Changes in other words are found by ``engine/history_search.py``.
 """
 
 from __future__ import annotations

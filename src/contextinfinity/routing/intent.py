@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from contextinfinity.domain.route import Intent
+from contextinfinity.domain.plan import Intent
 from contextinfinity.routing import intent_words
 from contextinfinity.routing.intent_words import IntentSigns
 from contextinfinity.text.cues import pointing, starts_like_follow_up, words

@@ -7,6 +7,10 @@ An explicit choice is neither overruled nor replaced when it fails. Any other mo
 request. The choice is deterministic. Rules and failures change the model for one request; ``Route.home`` is the
 branch's model. There are no built-in rules: a change of model hands the conversation to another model and loses the
 prompt cache, so it must be configured.
+
+The input of the router: the request, and the available models.
+
+Check whether a rule of ``[router]`` matches a request: all its conditions must hold.
 """
 
 from __future__ import annotations
@@ -14,15 +18,168 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.route import Considered, Fallback, Route
+from contextinfinity.domain.model import Abilities, cost
+from contextinfinity.domain.plan import Considered, Fallback, Route
+from contextinfinity.domain.turn import Usage
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS
 from contextinfinity.routing.intent import UNKNOWN, Purpose, intent_of
-from contextinfinity.routing.router_inputs import ModelFacts, RouteQuery, cannot, is_away
-from contextinfinity.routing.rule_matching import in_words, mismatch
-from contextinfinity.settings import Router
+from contextinfinity.settings import Router, Rule
+
+
+class RouteQuery(Struct, frozen=True, kw_only=True):
+    """A request to route: its text, size, requirements and user.
+
+    Tokens are counted as by the model that would answer without a router.
+    """
+
+    text: str
+    """The user's own text."""
+    default_model: str
+    contextualised: str | None = None
+    """The contextualised text, if it was rewritten."""
+    earlier: tuple[str, ...] = ()
+    """The user's earlier messages, newest last; a few are enough."""
+    message_tokens: int = 0
+    front_tokens: int = 0
+    """The tokens of the parts that cannot be shortened: the system text and the pinned facts."""
+    context_tokens: int = 0
+    """The tokens of the message and everything shown with it."""
+    images: bool = False
+    """Whether the message contains images."""
+    tools: bool = False
+    """Whether it contains tool results, or cannot be answered without tool calls."""
+    user: str = "local"
+    org: str = ""
+    asked_for: str | None = None
+    """The model that the caller names."""
+    labelled: bool = False
+    """Whether to detect its intent even if no rule needs it."""
+    branch_model: str | None = None
+    """The ``home`` of the last turn's route; None if the branch has no turn yet."""
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True):
+    """The properties of a model that matter for routing."""
+
+    name: str
+    abilities: Abilities
+    input_limit: int
+    """The maximum number of input tokens."""
+    answer_tokens: int = 0
+    """The maximum number of answer tokens."""
+    unavailable: str = ""
+    """Why it is unavailable, as the end of a sentence: "its key is not set"; empty if it is available."""
+
+
+def cannot(model: ModelFacts, query: RouteQuery) -> str:
+    """Return why a model cannot take a request, or an empty string.
+
+    Earlier turns are no reason, because they are shortened. A rule with ``needs = "context"`` avoids that.
+    """
+    if query.images and not model.abilities.images:
+        return "it does not support images"
+    if query.tools and not model.abilities.tools:
+        return "it does not support tools"
+    least = query.message_tokens + query.front_tokens
+    return "the message alone is too long for it" if least > model.input_limit else ""
+
+
+def is_away(model: ModelFacts) -> str:
+    """Return why a model is unavailable now, or an empty string."""
+    return f"it is not available now: {model.unavailable}" if model.unavailable else ""
+
+
+def price_of(model: ModelFacts, query: RouteQuery) -> float | None:
+    """Return the maximum cost of a request in US dollars, or None if the prices are unknown."""
+    most = Usage(input_tokens=query.context_tokens, output_tokens=model.answer_tokens)
+    return cost(model.abilities.prices, most)
+
+
+NAMES = {
+    "code": "code",
+    "factual": "a fact",
+    "long_document": "a long document",
+    "small_talk": "small talk",
+    "other": "something else",
+}
+"""The intents in words."""
+
+
+def mismatch(rule: Rule, query: RouteQuery, purpose: Purpose, model: ModelFacts | None, home: ModelFacts | None) -> str:
+    """Return why a rule does not match, or an empty string.
+
+    ``model`` is the rule's, ``home`` the one that would answer without rules; None means that there is no such model.
+    """
+    if rule.intent is not None and rule.intent != purpose.intent:
+        return f"the message is about {NAMES[purpose.intent]}, not {NAMES[rule.intent]}"
+    missing = _unneeded(rule, query, home) or _length_mismatch(rule, query) or _user_mismatch(rule, query)
+    return missing or _price_mismatch(rule, query, model)
+
+
+def in_words(rule: Rule, purpose: Purpose) -> str:
+    """Return why a rule matched: its own reason if it has one."""
+    return rule.reason or "; ".join(_matched_conditions(rule, purpose))
+
+
+def _matched_conditions(rule: Rule, purpose: Purpose) -> Iterator[str]:
+    if rule.intent is not None:
+        yield f"the message is about {NAMES[rule.intent]}: {purpose.reason}"
+    if rule.needs is not None:
+        yield {"images": "the message has images", "tools": "tools are needed", "context": "a larger window is needed"}[
+            rule.needs
+        ]
+    if (rule.min_tokens, rule.max_tokens) != (None, None):
+        yield "the length of the message"
+    if (rule.min_context_tokens, rule.max_context_tokens) != (None, None):
+        yield "the length of the conversation"
+    if rule.user is not None:
+        yield f"the user is {rule.user}"
+    if rule.org is not None:
+        yield f"the organisation is {rule.org}"
+    if rule.max_price is not None:
+        yield f"it costs no more than ${rule.max_price:g}"
+
+
+def _unneeded(rule: Rule, query: RouteQuery, home: ModelFacts | None) -> str:
+    if rule.needs == "images" and not query.images:
+        return "there are no images"
+    if rule.needs == "tools" and not query.tools:
+        return "no tools are needed"
+    if rule.needs == "context" and home is not None and query.context_tokens <= home.input_limit:
+        return f"{home.name} has a large enough window"
+    return ""
+
+
+def _length_mismatch(rule: Rule, query: RouteQuery) -> str:
+    if not _between(rule.min_tokens, query.message_tokens, rule.max_tokens):
+        return f"the message has {query.message_tokens} tokens"
+    if not _between(rule.min_context_tokens, query.context_tokens, rule.max_context_tokens):
+        return f"the conversation has {query.context_tokens} tokens"
+    return ""
+
+
+def _between(least: int | None, count: int, most: int | None) -> bool:
+    return (least is None or least <= count) and (most is None or count <= most)
+
+
+def _user_mismatch(rule: Rule, query: RouteQuery) -> str:
+    if rule.user is not None and rule.user != query.user:
+        return "another user asks"
+    return "another organisation asks" if rule.org is not None and rule.org != query.org else ""
+
+
+def _price_mismatch(rule: Rule, query: RouteQuery, model: ModelFacts | None) -> str:
+    if rule.max_price is None or model is None:
+        return ""
+    price = price_of(model, query)
+    if price is None:
+        return "its price is not known"
+    return f"it may cost ${price:.4f}" if price > rule.max_price else ""
+
 
 NOT_THERE = "the model no longer exists"
 FINAL = frozenset({"filter"})

@@ -21,8 +21,7 @@ from contextinfinity.compat.chat_sessions import known_session
 from contextinfinity.domain.events import FinishedTurn
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.memory import ANONYMOUS
-from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.route import Intent
+from contextinfinity.domain.plan import Intent, Plan
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import (
     AccessDenied,

@@ -22,9 +22,16 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from contextinfinity.client.results import Health
-from contextinfinity.telemetry.counters import Counted, counters
-from contextinfinity.telemetry.stages import taken
-from contextinfinity.telemetry.turn_metrics import Noted, RetrievalFigures, StepFigures, TurnFigures, noted
+from contextinfinity.telemetry.counters import (
+    Counted,
+    Noted,
+    RetrievalFigures,
+    StepFigures,
+    TurnFigures,
+    counters,
+    noted,
+    taken,
+)
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"

@@ -16,7 +16,7 @@ from fastapi import Request
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock, ToolResultBlock
-from contextinfinity.domain.unicode import has_nul, unreadable
+from contextinfinity.domain.wire import has_nul, unreadable
 from contextinfinity.errors import InvalidInput, TooLarge, WrongForm
 
 B = TypeVar("B", bound=Struct)

@@ -20,10 +20,10 @@ from contextinfinity.client.results import (
     ShownThread,
     TurnAccount,
 )
-from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.events import CallStreamed, CompactionEvent, Event, FinishedTurn, Reasoned
-from contextinfinity.domain.route import Intent
+from contextinfinity.domain.plan import Intent
 from contextinfinity.domain.search import Hits
+from contextinfinity.domain.session import Deleted
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage, UserSpending
 from contextinfinity.exchange.import_progress import Imported
 from contextinfinity.memory.memory_findings import MemoryFinding

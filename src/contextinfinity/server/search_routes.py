@@ -9,8 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from contextinfinity.client.contract import TurnTarget
-from contextinfinity.domain.chunk import ChunkSide, ChunkType
-from contextinfinity.domain.search import Hits
+from contextinfinity.domain.search import ChunkSide, ChunkType, Hits
 from contextinfinity.server.auth import ActingUser
 from contextinfinity.server.response_bodies import answer, gives
 

@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.results import ShownThread
-from contextinfinity.domain.deletion import Deleted
-from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.session import Deleted, NewSession
 from contextinfinity.errors import InvalidInput
 from contextinfinity.server.auth import ActingUser, ActingWith, ThreadId, TurnId, acting_with, check_thread_name
 from contextinfinity.server.request_bodies import NewThread, ThreadChange

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from contextinfinity.domain.route import Intent, Need
+from contextinfinity.domain.plan import Intent, Need
 from contextinfinity.settings.field_types import ChatModel, Price, Text, Tokens
 
 Reason = Annotated[str, Meta(min_length=1, max_length=200, extra={"form": "a string of 1 to 200 characters"})]

@@ -22,10 +22,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.search import Namespace, Scope, VectorHit
+from contextinfinity.domain.job import StoreHealth
+from contextinfinity.domain.search import Chunk, Namespace, Scope, VectorHit
 from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.chunks import Chunks
 from contextinfinity.storage.ledger.contents import Contents

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from contextinfinity.domain.chunk import Embedding
+from contextinfinity.domain.search import Embedding
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from contextinfinity.domain.deletion import ScannedPlace
+from contextinfinity.domain.session import ScannedPlace
 from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.sqlite.connection import read_blocks, shares_locks
 from contextinfinity.storage.workspace_registry import registrations

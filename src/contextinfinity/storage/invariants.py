@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import get_args
 
-from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import is_id, new_id, now
 from contextinfinity.domain.message import (
     AssistantItem,
@@ -29,11 +28,20 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     TranscriptItem,
 )
+from contextinfinity.domain.search import HEAD, ChunkSide, dim_of
 from contextinfinity.domain.session import Branch, IdempotencyKey, NewSession, SessionKind
 from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDraft, StateReason
-from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
-from contextinfinity.domain.turn_sides import side_text
-from contextinfinity.domain.vectors import HEAD, dim_of
+from contextinfinity.domain.turn import (
+    OPEN_PHASES,
+    Exchange,
+    NewStep,
+    NewTurn,
+    Phase,
+    StepEnd,
+    Turn,
+    TurnEnd,
+    side_text,
+)
 from contextinfinity.errors import HeadMoved, InvalidInput, KeyReused, NotFound, OutOfOrder, TurnLost, WrongPhase
 from contextinfinity.text.plurals import existing_numbers
 

@@ -1,10 +1,24 @@
-"""Counters and gauges of this process."""
+"""Counters and gauges of this process.
+
+Metrics of finished turns, kept until they are collected, up to a limit.
+
+Durations of the stages of a turn: for the metrics of this process, and for the turn itself.
+
+For the process, the newest are kept until they are collected. A turn collects its own latencies while it is answered
+(``collect``): the context of its task determines the turn of a stage.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
-from typing import Literal, TypeAlias
+from time import perf_counter
+from typing import Literal, NamedTuple, TypeAlias
+
+from contextinfinity.domain.turn import Failed, NewStep, StepEnd, Turn, TurnOutcome, Usage
 
 Counted: TypeAlias = Literal[
     "stages_left_out",
@@ -44,3 +58,103 @@ def counters() -> dict[str, int]:
     """Return all counters and gauges."""
     with _lock:
         return {str(what): times for what, times in _counts.items()}
+
+
+MOST = 10_000
+"""If they are not collected, the oldest are dropped."""
+
+
+class TurnFigures(NamedTuple):
+    """A finished turn."""
+
+    model: str
+    outcome: TurnOutcome
+    usage: Usage
+
+
+class StepFigures(NamedTuple):
+    """A finished provider request; ``error`` is its error code, ``estimated`` our token estimate."""
+
+    provider: str
+    model: str
+    outcome: str
+    error: str
+    estimated: int
+    displayed_bytes: int
+    durable_bytes: int
+
+
+class RetrievalFigures(NamedTuple):
+    """A retrieval: the candidates, the tokens of the chosen ones, and their similarities."""
+
+    candidates: int
+    packed_tokens: int
+    similarities: tuple[float, ...]
+
+
+Noted: TypeAlias = TurnFigures | StepFigures | RetrievalFigures
+
+_noted: deque[Noted] = deque(maxlen=MOST)
+
+
+def note(what: Noted) -> None:
+    """Record metrics."""
+    _noted.append(what)
+
+
+def note_turn(turn: Turn) -> None:
+    """Record the outcome of a turn; do nothing if it has not ended."""
+    if turn.outcome is not None:
+        note(TurnFigures(turn.model, turn.outcome, turn.usage))
+
+
+def note_step(step: NewStep, end: StepEnd | None) -> None:
+    """Record the outcome of a provider request."""
+    if end is not None:
+        outcome = end.outcome
+        error = outcome.code if isinstance(outcome, Failed) else ""
+        kind, tokens = str(outcome.__struct_config__.tag), step.plan.tokens
+        how_much = (tokens, end.displayed_bytes, end.durable_bytes)
+        note(StepFigures(step.provider, step.model_id, kind, error, *how_much))
+
+
+def noted() -> list[Noted]:
+    """Remove and return the metrics recorded so far, oldest first."""
+    return [_noted.popleft() for _ in range(len(_noted))]
+
+
+Stage: TypeAlias = Literal[
+    "embed", "search", "assemble", "first_token", "stream", "summarise", "index", "remember", "fold", "reconcile"
+]
+
+
+_took: deque[tuple[Stage, float]] = deque(maxlen=MOST)
+_collected: ContextVar[dict[str, float] | None] = ContextVar("latencies", default=None)
+
+
+@contextmanager
+def timed(stage: Stage) -> Iterator[None]:
+    """Measure the duration of a block, even if it fails."""
+    began = perf_counter()
+    try:
+        yield
+    finally:
+        note_latency(stage, perf_counter() - began)
+
+
+def collect(into: dict[str, float]) -> None:
+    """Add the milliseconds of every stage of this task and its subtasks to a dict, by stage name."""
+    _collected.set(into)
+
+
+def note_latency(stage: Stage, seconds: float) -> None:
+    """Record the duration of a stage; for ``first_token`` a turn keeps only the first value."""
+    _took.append((stage, seconds))
+    into = _collected.get()
+    if into is not None and not (stage == "first_token" and stage in into):
+        into[stage] = round(into.get(stage, 0.0) + 1000 * seconds, 3)
+
+
+def taken() -> list[tuple[Stage, float]]:
+    """Remove and return the stages recorded so far with their seconds, oldest first."""
+    return [_took.popleft() for _ in range(len(_took))]

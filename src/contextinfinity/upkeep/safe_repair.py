@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
-from contextinfinity.engine.cleanup import Cleaner
+from contextinfinity.engine.deleting import Cleaner
 from contextinfinity.errors import LedgerError, LedgerFailed
 from contextinfinity.settings import Settings
 from contextinfinity.storage.copies import copies_of

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from contextinfinity.client.local import LocalClient
     from contextinfinity.compat.thread_log import ThreadLog
     from contextinfinity.domain.message import Json
-    from contextinfinity.engine.configured_models import Model, Models
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.engine_setup import FindBoundary, Remembering, Rewriting, Setup
+    from contextinfinity.engine.model_choice import Model, Models
     from contextinfinity.engine.parts import Parts
     from contextinfinity.librarian.contract import Librarian
-    from contextinfinity.prompt.budget import Ceilings
+    from contextinfinity.prompt.measure import Ceilings
     from contextinfinity.providers.auxiliary_model import AuxiliaryModel
     from contextinfinity.providers.contract import Provider
     from contextinfinity.providers.factory import ProviderFactory
@@ -71,10 +71,9 @@ def _engine(settings: Settings, store: Store) -> Engine:
 
 def setup_of(settings: Settings, models: Models) -> Setup:
     """Return how an engine of those models is set up beside its ledger."""
-    from contextinfinity.engine.cleanup import RetentionLimits
+    from contextinfinity.engine.deleting import RetentionLimits
     from contextinfinity.engine.engine_setup import Setup
-    from contextinfinity.engine.fold_spending import Spending
-    from contextinfinity.engine.spending_limit import DollarLimits
+    from contextinfinity.engine.spending import DollarLimits, Spending
 
     folding = settings.compaction
     return Setup(
@@ -202,8 +201,8 @@ def store_in_memory() -> Store:
 def parts_without_models(store: Store) -> Parts:
     """Return what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
     from contextinfinity.domain.ids import new_id
-    from contextinfinity.engine.configured_models import Model, Models
     from contextinfinity.engine.engine_setup import Setup
+    from contextinfinity.engine.model_choice import Model, Models
     from contextinfinity.engine.parts import Parts
     from contextinfinity.engine.turn_cache import Caches
     from contextinfinity.providers.scripted import ScriptedProvider
@@ -263,7 +262,7 @@ def _threads_in(backend: str, settings: Settings) -> ThreadLog:
 
 def models_of(settings: Settings) -> Models:
     """Return every model the settings name, and the built-in one."""
-    from contextinfinity.engine.configured_models import Models
+    from contextinfinity.engine.model_choice import Models
     from contextinfinity.providers.factory import ProviderFactory
     from contextinfinity.providers.local.local_factory import BUILT_IN_OPTIONS, built_in_provider
     from contextinfinity.providers.local.weights_file import SMOLLM2
@@ -292,7 +291,7 @@ def _provider(name: str, model: ModelSettings, settings: Settings, lines: Provid
 
 
 def _model(name: str, model_id: str, provider: Provider, settings: Settings, options: Json = None) -> Model:
-    from contextinfinity.engine.configured_models import Model
+    from contextinfinity.engine.model_choice import Model
 
     reserve = settings.budget.response_reserve_tokens
     return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
@@ -365,7 +364,7 @@ def _boundaries(settings: Settings, models: Models) -> FindBoundary:
 
 def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callable[[], Awaitable[None]]]:
     """Return how messages are made explicit, and what closes it; without settings those of the machine count."""
-    from contextinfinity.engine.configured_models import Models
+    from contextinfinity.engine.model_choice import Models
     from contextinfinity.settings import OFFLINE, load_settings
 
     settings = load_settings().settings if settings is None else settings
@@ -376,7 +375,7 @@ def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callabl
 
 def remembered(settings: Settings | None = None) -> tuple[Settings, Remembering] | None:
     """Return by which settings memories are kept, and how; None if there is no ledger yet or memory is off."""
-    from contextinfinity.engine.configured_models import Models
+    from contextinfinity.engine.model_choice import Models
     from contextinfinity.settings import OFFLINE, load_settings
 
     settings = load_settings().settings if settings is None else settings
@@ -430,7 +429,7 @@ def _rewriting(settings: Settings, models: Models) -> Rewriting:
 
 
 def _ceilings(settings: Settings) -> Ceilings:
-    from contextinfinity.prompt.budget import Ceilings
+    from contextinfinity.prompt.measure import Ceilings
 
     budget, folding = settings.budget, settings.compaction
     return Ceilings(

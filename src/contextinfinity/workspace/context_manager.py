@@ -32,7 +32,7 @@ from contextinfinity.domain.thread import ROLES, Turn, check_turn
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.running_turn import Broadcast
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError, Refused
-from contextinfinity.prompt.budget import report
+from contextinfinity.prompt.measure import report
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.storage.loop_thread import LOOP_SECONDS, PATIENCE_SECONDS, LoopThread, in_a_loop
 from contextinfinity.workspace.history import CurrentHistory, WorkspaceHistory

@@ -23,7 +23,7 @@ from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summa
 from contextinfinity.domain.thread import ROLES, logged
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
-from contextinfinity.engine.fold_sizing import said
+from contextinfinity.engine.folding import said
 from contextinfinity.engine.image_content import with_kept_pictures, with_pictures
 from contextinfinity.engine.running_turn import Broadcast
 from contextinfinity.engine.turn_cache import read_back

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
-from contextinfinity.engine.configured_models import Model, Models
+from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.errors import InvalidInput

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contextinfinity.domain.message import Message
-from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.model_choice import Model
 from contextinfinity.errors import InvalidInput, NotFound, Refused
 from contextinfinity.workspace.assembly import ChatMessage, PromptParts, assemble_flat, assemble_tiered
 from contextinfinity.workspace.files import FileContext

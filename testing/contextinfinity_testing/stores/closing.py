@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.state import FOLDS, StateDraft
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.errors import LedgerClosed
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import (

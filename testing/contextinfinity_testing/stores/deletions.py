@@ -7,11 +7,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, blob_source, say
 from contextinfinity.domain.search import Scope, TextPosition
-from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.session import NewSession, Owner, Removed, Session
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.errors import AccessDenied, AlreadyExists, BranchBusy, InvalidInput, NotFound

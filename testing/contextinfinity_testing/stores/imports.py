@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, new_id
-from contextinfinity.domain.imported import ImportCounts, ImportedMessage
 from contextinfinity.domain.message import (
     ImageBlock,
     Message,
@@ -21,6 +20,7 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.transfer import ImportCounts, ImportedMessage
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import InvalidInput, NotFound, OutOfOrder
 from contextinfinity.storage.contract import Store

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, new_id
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import Message, TextBlock, ToolOutputItem, ToolResultBlock, say
 from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.storage.contract import Store
 from contextinfinity.text.keywords import terms

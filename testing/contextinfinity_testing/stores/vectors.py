@@ -8,12 +8,11 @@ from itertools import count
 
 import pytest
 
-from contextinfinity.domain.chunk import Chunk, ChunkSide, ChunkType, Embedding
 from contextinfinity.domain.ids import BranchId, ChunkId, new_id
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
-from contextinfinity.domain.search import Namespace, Scope
+from contextinfinity.domain.search import Chunk, ChunkSide, ChunkType, Embedding, Namespace, Scope
 from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import embedding, exchange, new_branch, slice_of

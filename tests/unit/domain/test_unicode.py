@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.domain.unicode import LOOKED_AT, lone_surrogate_in
+from contextinfinity.domain.wire import LOOKED_AT, lone_surrogate_in
 
 
 @pytest.mark.req("API-3")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from contextinfinity.domain.route import Route
+from contextinfinity.domain.plan import Route
 from contextinfinity.engine.respond import LONGEST_REASON, kept
 
 

@@ -9,7 +9,7 @@ from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import COMPACTION, SIDE, Phase, Turn
-from contextinfinity.engine.recent_threads import (
+from contextinfinity.engine.sent_conversation import (
     RecentThread,
     continued_from,
     holding_all_answers,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.session import Owner
-from contextinfinity.engine.repeated_requests import for_session, request_key
+from contextinfinity.engine.engine import for_session, request_key
 from contextinfinity.errors import InvalidInput
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.clients import suite_settings

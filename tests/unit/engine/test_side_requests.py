@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextinfinity.domain.message import say
-from contextinfinity.engine.side_requests import side_request_of
+from contextinfinity.engine.sent_conversation import side_request_of
 
 REST = " Keep to the rules that follow." * 20
 

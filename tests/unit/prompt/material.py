@@ -20,8 +20,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.prompt_sections import Artifact, Sections, Shown
-from contextinfinity.prompt.render import render_turn
+from contextinfinity.prompt.prompt_sections import Artifact, Sections, Shown, render_turn
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of
 from contextinfinity.text.tokens.images import rule_of

@@ -12,7 +12,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget
 from contextinfinity.errors import ProviderError, Refused
 from contextinfinity.prompt.assemble import Frame, assemble
-from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, check_pins_limit, divide_window, report
+from contextinfinity.prompt.measure import SMALLEST_WINDOW, Ceilings, check_pins_limit, divide_window, report
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of
 from contextinfinity.text.tokens.images import rule_of

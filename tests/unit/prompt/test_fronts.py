@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.plan import LeftOut, Plan, Shrunk
-from contextinfinity.prompt.prompt_front import SILENCE, PreviousFront, choose_front
+from contextinfinity.prompt.assemble import SILENCE, PreviousFront, choose_front
 from tests.unit.prompt.material import FULL
 
 LAST = PreviousFront(front=FULL, plan=Plan(), silence=timedelta(minutes=5))

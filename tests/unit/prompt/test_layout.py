@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock, say
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.workspace_prompt import WorkspaceText
+from contextinfinity.domain.prompt import WorkspaceText
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble, check_pins
-from contextinfinity.prompt.budget import Ceilings, divide_window
 from contextinfinity.prompt.layout import (
     CONTEXTUALISED,
     MEMORIES,
@@ -27,6 +26,7 @@ from contextinfinity.prompt.layout import (
     tools_json,
     tools_of,
 )
+from contextinfinity.prompt.measure import Ceilings, divide_window
 from tests.unit.prompt.material import FRONT, FULL, MEASURE, QUESTION, artifact, called, gave, sections, shown
 
 TURNS = (shown(9, "Who is Rex?", "A dog."), shown(10, "Whose?", "Ann's."))

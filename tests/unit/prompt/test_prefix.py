@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contextinfinity.prompt.prefix import shared
+from contextinfinity.prompt.assemble import shared
 
 ONE, TWO, THREE = ({"role": "user", "content": text} for text in ("one", "two", "three"))
 TOOL = {"name": "look"}

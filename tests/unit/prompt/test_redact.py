@@ -24,8 +24,8 @@ from contextinfinity.domain.plan import Front
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble
-from contextinfinity.prompt.budget import Ceilings, divide_window
 from contextinfinity.prompt.layout import lay_out
+from contextinfinity.prompt.measure import Ceilings, divide_window
 from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.redact import REDACTED, all_of, apply, by_patterns, redact, redact_turns
 from tests.unit.prompt.material import FULL, MEASURE, artifact, called, gave, sections, shown

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock, say
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.prompt.render import render_turn
+from contextinfinity.prompt.prompt_sections import render_turn
 from tests.unit.prompt.material import render
 
 ASKED = Turn(

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from contextinfinity.domain.chunk import ChunkSide
-from contextinfinity.domain.search import IndexedMessage, TextPosition, WordHits
+from contextinfinity.domain.search import ChunkSide, IndexedMessage, TextPosition, WordHits
 from contextinfinity.embedders.static import NAME, built_in
 from contextinfinity.retrieval.calibration import KNOWN
 from contextinfinity.retrieval.candidates import Candidate

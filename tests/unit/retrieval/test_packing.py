@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.search import Chunk
 from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.packing import TARGET, PackingBudget, pack
 from contextinfinity.retrieval.slices import best_slice

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import chunk_id
-from contextinfinity.domain.search import WordHit, WordHits
+from contextinfinity.domain.search import WordHit, WordHits, chunk_id
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.retrieval import ranking
 from contextinfinity.retrieval.calibration import RARE, unrelated_sentences

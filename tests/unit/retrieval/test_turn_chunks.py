@@ -15,7 +15,7 @@ from contextinfinity.domain.message import (
     ToolOutputItem,
     ToolResultBlock,
 )
-from contextinfinity.domain.turn_sides import side_text
+from contextinfinity.domain.turn import side_text
 from contextinfinity.embedders.static import built_in
 from contextinfinity.retrieval.chunking import ChunkDraft, chunks_of
 from tests.cases import each

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from contextinfinity.domain.chunk import Chunk, ChunkSide
 from contextinfinity.domain.message import Message, TranscriptItem, say
+from contextinfinity.domain.search import Chunk, ChunkSide
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.retrieval.chunking import ENCODING

@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from contextinfinity.domain.model import Abilities, Prices
-from contextinfinity.domain.route import Route
+from contextinfinity.domain.plan import Route
 from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS
-from contextinfinity.routing.router import next_after, route
-from contextinfinity.routing.router_inputs import ModelFacts, RouteQuery
+from contextinfinity.routing.router import ModelFacts, RouteQuery, next_after, route
 from contextinfinity.settings import Preference, Router, Rule
 from tests.cases import each
 

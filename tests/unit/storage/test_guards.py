@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from contextinfinity.domain.imported import ImportedMessage
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.domain.turn import TRANSITIONS, Phase, TurnEnd
 from contextinfinity.errors import LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import connect

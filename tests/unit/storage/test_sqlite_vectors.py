@@ -13,11 +13,9 @@ import apsw
 import numpy as np
 import pytest
 
-from contextinfinity.domain.chunk import Chunk, NewChunk
 from contextinfinity.domain.ids import BranchId, ChunkId
-from contextinfinity.domain.search import Scope
+from contextinfinity.domain.search import Chunk, NewChunk, Scope, packed, unpacked
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.ledger.matrices import Matrices, MatrixOwner
 from contextinfinity.storage.ledger.rows import pack

@@ -15,7 +15,7 @@ import pytest
 from msgspec import Meta
 
 from contextinfinity.errors import InvalidInput
-from contextinfinity.tools.functions import Tool
+from contextinfinity.tools.toolbox import Tool
 from tests.cases import each
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.unicode import lone_surrogate
+from contextinfinity.domain.wire import lone_surrogate
 from contextinfinity.errors import (
     ContextInfinityError,
     Ending,

@@ -17,11 +17,10 @@ from contextinfinity.client.references import LAST, fits, only_match
 from contextinfinity.client.remote.conversation_client import ANY
 from contextinfinity.client.remote.server_connection import WAITS, ServerConnection, Unreachable, path
 from contextinfinity.client.results import Committed, Pins, ShownBranch, ShownFold, ShownThread
-from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import BranchId, Position, SessionId, TurnId, is_id
 from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
-from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.session import CleanupResult, Deleted, NewSession, Owner
 from contextinfinity.errors import LedgerBusy, NotFound, Refused
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.domain.message import Json, Message, TextBlock
 from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.domain.sent_form import MESSAGES, with_form
-from contextinfinity.domain.unicode import has_nul, unreadable
+from contextinfinity.domain.wire import has_nul, unreadable
 from contextinfinity.errors import InvalidInput
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

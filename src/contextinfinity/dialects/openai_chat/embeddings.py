@@ -22,7 +22,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from contextinfinity.domain.vectors import Row, Rows
+    from contextinfinity.domain.search import Row, Rows
 
 MOST_TEXTS = 2048
 MOST_DIMENSIONS = 65_536

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.unicode import unreadable
+from contextinfinity.domain.wire import unreadable
 from contextinfinity.errors import InvalidInput
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.unicode import lone_surrogate
+from contextinfinity.domain.wire import lone_surrogate
 from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.encryption.cipher import Protection
 

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, get_args
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import Chunk, ChunkSide, Embedding, NewChunk
-from contextinfinity.domain.chunk import chunk_id as id_of
 from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_millis
-from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.domain.turn_sides import side_text
+from contextinfinity.domain.search import Chunk, ChunkSide, Embedding, NewChunk
+from contextinfinity.domain.search import chunk_id as id_of
+from contextinfinity.domain.turn import Phase, Turn, side_text
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.invariants import ENDED, INDEXABLE, check_phase, check_span, texts_of
 from contextinfinity.storage.ledger.binding import StoreResource, reads

@@ -23,10 +23,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, from_millis, now, to_millis
 from contextinfinity.domain.message import blobs_of
-from contextinfinity.domain.session import Lineage
+from contextinfinity.domain.session import Lineage, Removed
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import AS_SENT, Phase
 from contextinfinity.errors import BranchBusy

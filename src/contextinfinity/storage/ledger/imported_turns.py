@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, new_id, to_millis
-from contextinfinity.domain.imported import ImportCounts, ImportedTurn
 from contextinfinity.domain.message import ToolOutputItem, TranscriptItem
+from contextinfinity.domain.transfer import ImportCounts, ImportedTurn
 from contextinfinity.domain.turn import Completed, Exchange, Paused, Turn
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.imports import hash_of, kept_hash, origin_columns

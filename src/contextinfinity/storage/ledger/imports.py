@@ -17,9 +17,9 @@ import msgspec
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis, to_millis
-from contextinfinity.domain.imported import ImportCounts, ImportedMessage, ImportedTurn, Origin
 from contextinfinity.domain.message import Message, ToolResultBlock
 from contextinfinity.domain.state import State
+from contextinfinity.domain.transfer import ImportCounts, ImportedMessage, ImportedTurn, Origin
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.database import Connection, Row

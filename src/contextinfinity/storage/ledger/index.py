@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import TurnId, now, to_millis
-from contextinfinity.domain.search import IndexedMessage, IndexState, TextPosition
+from contextinfinity.domain.search import IndexedMessage, IndexState, NewChunk, TextPosition
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Database, Row
 from contextinfinity.storage.invariants import ENDED, row_limit

@@ -16,7 +16,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.search import ChunkSide
 from contextinfinity.domain.session import Owner
 from contextinfinity.storage.database import Connection, Values
 from contextinfinity.storage.ledger.rows import must

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 
 from contextinfinity.domain.search import Scope, TextPosition, WordHit, WordHits
-from contextinfinity.domain.turn_sides import side_text
+from contextinfinity.domain.turn import side_text
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import row_limit
 from contextinfinity.storage.ledger.keyword_index import (

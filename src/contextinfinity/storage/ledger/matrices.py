@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from contextinfinity.domain.search import HEAD
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
 
 Keys: TypeAlias = NDArray[np.int64]

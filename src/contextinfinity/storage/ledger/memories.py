@@ -16,7 +16,6 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, from_millis, new_id, now, to_millis
 from contextinfinity.domain.memory import (
     LONGEST_MEMORY,
@@ -28,6 +27,7 @@ from contextinfinity.domain.memory import (
     Revision,
     container_tags,
 )
+from contextinfinity.domain.search import Embedding
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.storage.database import Connection, Row

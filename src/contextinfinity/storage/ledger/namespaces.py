@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.search import Namespace
+from contextinfinity.domain.search import Chunk, Namespace
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_namespace, row_limit
 from contextinfinity.storage.ledger.chunks import chunk_of

@@ -11,9 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import to_millis
-from contextinfinity.domain.search import Scope, TextPosition
+from contextinfinity.domain.search import ChunkSide, Scope, TextPosition
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.invariants import end_place
 from contextinfinity.storage.ledger.rows import pack, unpack

@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
-from contextinfinity.domain.chunk import Chunk, ChunkSide
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis
-from contextinfinity.domain.search import IndexedMessage, TextPosition
-from contextinfinity.domain.turn_sides import sides_of
+from contextinfinity.domain.search import Chunk, ChunkSide, IndexedMessage, TextPosition
+from contextinfinity.domain.turn import sides_of
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.chunks import chunks_of_turn
 from contextinfinity.storage.ledger.rows import pack, unpack

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import WorkerId
+from contextinfinity.domain.job import StoreHealth
 from contextinfinity.storage.database import Connection, Database
 from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.jobs import Jobs

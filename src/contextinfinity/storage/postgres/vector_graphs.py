@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import psycopg
 
+from contextinfinity.domain.search import HEAD
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.ledger.matrices import Bodies, Floats, Keys, Rows, Source, lengths
 from contextinfinity.storage.ledger.namespaces import Space
 from contextinfinity.storage.postgres.connection import connect, translated

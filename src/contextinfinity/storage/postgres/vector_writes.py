@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from contextinfinity.domain.chunk import Embedding
+from contextinfinity.domain.search import Embedding
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_namespace, check_vector
 from contextinfinity.storage.ledger.namespaces import Space, find_space, must_space, note_filled, open_space

@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from contextinfinity.domain.search import Scope, VectorHit
+from contextinfinity.domain.search import HEAD, Scope, VectorHit
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.matrices import (
     Bodies,

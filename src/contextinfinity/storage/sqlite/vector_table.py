@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.search import Scope, VectorHit
-from contextinfinity.domain.vectors import HEAD
+from contextinfinity.domain.search import HEAD, Scope, VectorHit
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_vector, row_limit
 from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes

@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from contextinfinity.domain.chunk import Embedding
-from contextinfinity.domain.vectors import HEAD
+from contextinfinity.domain.search import HEAD, Embedding
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.invariants import check_namespace, check_vector
 from contextinfinity.storage.ledger.namespaces import Space, find_space, must_space, note_filled, open_space

@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId, WorkerId, new_id, now
+from contextinfinity.domain.job import StoreHealth
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Turn

@@ -15,13 +15,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
-from contextinfinity.domain.imported import ImportCounts, ImportedMessage, ImportedTurn
 from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.domain.session import Branch, NewSession, Owner, Removed, Session
 from contextinfinity.domain.state import BranchTail, KnownTurns, State
+from contextinfinity.domain.transfer import ImportCounts, ImportedMessage, ImportedTurn
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
-from contextinfinity.domain.health import StoreHealth
 from contextinfinity.domain.ids import new_id, now
+from contextinfinity.domain.job import StoreHealth
 from contextinfinity.errors import LedgerFailed
 from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store

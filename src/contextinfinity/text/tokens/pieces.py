@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from contextinfinity.domain.document import document_of
 from contextinfinity.domain.message import (
     ImageBlock,
     Json,
@@ -21,6 +20,7 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
     ToolUseBlock,
     UnknownBlock,
+    document_of,
 )
 from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.text.tokens.encodings import CHARACTERS_A_TOKEN
