@@ -217,7 +217,7 @@ def entries_of(talk: Talk) -> list[IndexedMessage]:
                 content_hash="",
                 created_at=said.at,
             )
-            for span in spans_of(said.text, parts_of(said.text, None), count)
+            for span in spans_of(said.text, parts_of(said.text), count)
         )
         entry = IndexedMessage(
             place=place,

@@ -498,6 +498,18 @@ async def test_a_text_that_is_refused_holds_up_none_of_the_others(tmp_path: Path
         assert (await desk.engine.search("POISON")).hits[0].text == "POISON ivy grows there."
 
 
+@pytest.mark.req("RETRIEVE-1")
+async def test_the_index_cuts_a_long_answer_where_its_topic_changes(tmp_path: Path) -> None:
+    dogs = "The dog barks at the postman, and the puppy chews a bone in its kennel near the garden gate. " * 3
+    taxes = "Quarterly taxes on company profit are due in April, and the auditor checks every invoice and ledger. " * 3
+    answer = "\n\n".join(text.strip() for text in [dogs] * 6 + [taxes] * 6)
+    async with Desk(tmp_path, answer, setup=setup()) as desk:
+        turn_id = await desk.ask("Tell me about dogs and taxes.")
+        await desk.settle()
+        chunks = await desk.engine.store.chunks.of_turn(turn_id)
+    assert answer.index("Quarterly") in {chunk.start for chunk in chunks if chunk.side == "assistant"}
+
+
 @pytest.mark.req("RETRIEVE-2")
 async def test_what_went_astray_is_found_missing_and_made_again(tmp_path: Path) -> None:
     async with Desk(tmp_path, setup=setup()) as desk:

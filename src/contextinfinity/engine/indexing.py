@@ -25,6 +25,7 @@ from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
 from contextinfinity.prompt.redact import hidden
+from contextinfinity.retrieval.chunk_boundaries import may_change_topic
 from contextinfinity.retrieval.chunking import ChunkDraft, chunks_of
 from contextinfinity.storage.invariants import ENDED
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
@@ -35,8 +36,6 @@ log = logging.getLogger(__name__)
 
 PAGE = 64
 """The number of turns or chunks that are indexed at a time."""
-AT_ONCE = 4_000
-"""Turns up to this many characters are chunked on the event loop (a few milliseconds)."""
 EMBED_SECONDS = 60.0
 FOLLOW_SECONDS = 1.0
 """How long after a look-up another process may have switched to another embedder."""
@@ -156,9 +155,10 @@ async def _each_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 async def _cut(turn: Turn, earlier: Sequence[Turn]) -> tuple[ChunkDraft, ...]:
-    if len(turn.user_message.rendered_text) + len(turn.text) <= AT_ONCE and not turn.rounds:
-        return chunks_of(turn, earlier)
-    return await asyncio.to_thread(chunks_of, turn, earlier)
+    """Split a turn: on the event loop if it is short (a millisecond), otherwise in a thread."""
+    if turn.rounds or any(map(may_change_topic, (turn.user_message.rendered_text, turn.text))):
+        return await asyncio.to_thread(chunks_of, turn, earlier)
+    return chunks_of(turn, earlier)
 
 
 async def _earlier(parts: Parts, page: Sequence[Turn], turn: Turn) -> Sequence[Turn]:

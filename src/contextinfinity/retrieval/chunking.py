@@ -17,9 +17,9 @@ from msgspec import Struct
 from contextinfinity.domain import wire
 from contextinfinity.domain.search import ChunkType
 from contextinfinity.domain.turn import Passage, Side, Turn, TurnSide, sides_of
-from contextinfinity.retrieval.chunk_boundaries import HEADING, Part, Place, parts_of
+from contextinfinity.retrieval.chunk_boundaries import HEADING, Part, parts_of
 from contextinfinity.retrieval.chunk_kinds import kind_of
-from contextinfinity.retrieval.spans import LEAST, ChunkSpan, Count, spans_of
+from contextinfinity.retrieval.spans import LEAST, ChunkSpan, spans_of
 from contextinfinity.retrieval.statement_value import lowered, summary_of, words
 from contextinfinity.text.tokens.encodings import encoding
 
@@ -48,23 +48,13 @@ class ChunkDraft(Struct, frozen=True, kw_only=True):
     """Additional search words from earlier turns or from the turn's question."""
 
 
-def chunks_of(
-    turn: Turn,
-    earlier: Sequence[Turn] = (),
-    *,
-    place: Place | None = None,
-    count: Count | None = None,
-) -> tuple[ChunkDraft, ...]:
-    """Split a turn; ``earlier`` are the turns of its lineage before it, the newest last (two are enough).
-
-    ``place`` computes the vectors that reveal changes of topic in a long text: always use the same embedder or
-    none, because another one would split differently. ``count`` counts tokens.
-    """
-    count = count or encoding(ENCODING).count
+def chunks_of(turn: Turn, earlier: Sequence[Turn] = ()) -> tuple[ChunkDraft, ...]:
+    """Split a turn; ``earlier`` are the turns of its lineage before it, the newest last (two are enough)."""
+    count = encoding(ENCODING).count
     said = sides_of(turn)
     found: list[ChunkDraft] = []
     for spoken in said:
-        parts = _parts(spoken, place)
+        parts = _parts(spoken)
         spans = spans_of(spoken.text, parts, count)
         before = [*_before(earlier), *(other.text for other in said[: said.index(spoken)] if other.side == "user")]
         for span in spans:
@@ -73,11 +63,11 @@ def chunks_of(
     return tuple(found)
 
 
-def _parts(spoken: TurnSide, place: Place | None) -> list[Part]:
+def _parts(spoken: TurnSide) -> list[Part]:
     """Divide each passage of a side separately; the end of a passage is as strong a split as a heading."""
     parts: list[Part] = []
     for passage in spoken.passages:
-        inner = parts_of(spoken.text[passage.start : passage.end], None if passage.result else place)
+        inner = parts_of(spoken.text[passage.start : passage.end], topics=not passage.result)
         moved = [Part(part.start + passage.start, part.strength, part.code) for part in inner]
         if moved:
             parts += [Part(moved[0].start, HEADING, moved[0].code), *moved[1:]]

@@ -16,7 +16,6 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
 )
 from contextinfinity.domain.turn import side_text
-from contextinfinity.embedders.static import built_in
 from contextinfinity.retrieval.chunking import ChunkDraft, chunks_of
 from tests.cases import each
 from tests.unit.retrieval.turns import count, prose, turn
@@ -52,8 +51,8 @@ fn add_{number}(value: i64, text: &str) -> i64 {{
 )
 
 
-def assistants(answer: str, **more: object) -> list[ChunkDraft]:
-    return [cut for cut in chunks_of(turn("Go.", answer), **more) if cut.side == "assistant"]  # type: ignore[arg-type]
+def assistants(answer: str) -> list[ChunkDraft]:
+    return [cut for cut in chunks_of(turn("Go.", answer)) if cut.side == "assistant"]
 
 
 # --- sizes and offsets ---
@@ -184,7 +183,7 @@ def test_a_change_of_topic_is_seen_with_vectors() -> None:
     paragraphs = [*[dogs] * 4, *[dogs] * 2, *[taxes] * 6]
     answer = "\n\n".join(f"{text.strip()}" for text in paragraphs)
     place = answer.index("Quarterly")
-    assert place in {cut.own for cut in assistants(answer, place=built_in().encode)}
+    assert place in {cut.own for cut in assistants(answer)}
 
 
 # --- tools ---
