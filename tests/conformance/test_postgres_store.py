@@ -30,7 +30,7 @@ from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
 from contextinfinity.storage.postgres.database import PostgresDatabase
 from contextinfinity.storage.postgres.migrate import migrations
-from contextinfinity.storage.postgres.named_sql import READS, SERVING_READS, WRITES
+from contextinfinity.storage.postgres.named_sql import READS, SERVING_READS, WRITES, PostgresConnection
 from contextinfinity.storage.postgres.store import PostgresStore
 from contextinfinity.storage.postgres.vector_table import PostgresVectors
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -117,6 +117,22 @@ async def test_workers_on_one_database_number_the_turns_of_a_branch_without_a_ga
     assert sorted(turn.turn_seq for turn in turns) == list(range(1, 41))
     assert [turn.turn_seq for turn in await other.turns.history(branch.id, limit=50)] == list(range(1, 41))
     await other.close()
+
+
+@pytest.mark.req("THREAD-10")
+async def test_writes_that_change_the_same_rows_all_succeed_however_many_they_are(url: str) -> None:
+    """None of them names a branch, so no lock of a branch puts them in order."""
+    hosts = [PostgresDatabase(url) for _ in range(2)]
+
+    def write(connection: PostgresConnection) -> None:
+        connection.run("SELECT pg_sleep(0.005)", "UPDATE word_state SET version = coalesce(version, 0) + 1")
+
+    try:
+        await asyncio.gather(*(host.write(write) for _ in range(40) for host in hosts))
+        assert await hosts[0].read(lambda connection: connection.run("SELECT version FROM word_state")) == [(80,)]
+    finally:
+        for host in hosts:
+            host.close()
 
 
 @pytest.mark.req("TURN-9")

@@ -1,7 +1,8 @@
-"""PostgreSQL paused, or its connections cut: nothing acknowledged is lost, nothing waits, the order is kept."""
+"""PostgreSQL paused, cut off or refusing: nothing acknowledged is lost, nothing waits, the order is kept."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -19,14 +20,19 @@ from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import StandbyStore
 from contextinfinity_testing.builders import new_branch
 from tests.postgres import empty_database, server_url
+from tests.postgres_network import Network, network
 from tests.recovery.outages import until
 
 pytestmark = [pytest.mark.xdist_group("postgres")]
 
 
+between = pytest.fixture(network)
+
+
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[StandbyStore]:
-    ledger = PostgresStore(empty_database(), tmp_path)
+async def store(tmp_path: Path, between: Network) -> AsyncIterator[StandbyStore]:
+    empty_database()
+    ledger = await asyncio.to_thread(PostgresStore, between.url, tmp_path)
     store = StandbyStore(ledger, tmp_path / "spool", Bounds(first_pause=0.05, longest_pause=0.1))
     yield store
     await store.close()
@@ -71,12 +77,14 @@ async def said(store: StandbyStore, branch_id: str, words: str) -> float:
 
 
 @pytest.mark.req("CHATMEM-6")
-async def test_a_paused_server_holds_up_the_first_message_only_and_gets_all_of_them_in_order(
-    store: StandbyStore,
+@pytest.mark.parametrize("how", ["paused", "silent", "refusing"])
+async def test_a_server_that_is_away_holds_up_the_first_message_only_and_gets_all_of_them_in_order(
+    store: StandbyStore, between: Network, how: str
 ) -> None:
+    """It is paused, or nothing that is sent to it arrives, or it refuses connections."""
     branch = await new_branch(store)
     await said(store, branch.id, "before")
-    with paused(server_url()):
+    with paused(server_url()) if how == "paused" else getattr(between, how)():
         first = await said(store, branch.id, "first")
         later = [await said(store, branch.id, words) for words in ("second", "third")]
     assert store.health().status == "degraded"
@@ -85,6 +93,22 @@ async def test_a_paused_server_holds_up_the_first_message_only_and_gets_all_of_t
     assert [turn.user_message.rendered_text for turn in turns] == ["before", "first", "second", "third"]
     assert first < 2
     assert max(later) < 0.5
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_a_busy_server_that_takes_long_to_open_a_connection_is_not_away(
+    store: StandbyStore, between: Network
+) -> None:
+    branch = await new_branch(store)
+    between.connect_seconds = 2
+    with psycopg.connect(server_url()) as other:
+        other.execute("SELECT 1 FROM contextinfinity.branch FOR UPDATE")
+        saying = asyncio.create_task(said(store, branch.id, "patience"))
+        await asyncio.wait({saying}, timeout=0.5)
+        assert store.health().status == "ready"
+    await saying
+    (turn,) = await store.turns.history(branch.id)
+    assert turn.durability == "ledger"
 
 
 @pytest.mark.req("CHATMEM-6")

@@ -49,6 +49,8 @@ RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueVi
 """Two transactions met: the one that lost is run again and finds what the other wrote."""
 
 _CAUSES: tuple[tuple[type[psycopg.Error], type[LedgerError], str], ...] = (
+    (errors.SerializationFailure, LedgerBusy, "was changed by others all the time"),
+    (errors.DeadlockDetected, LedgerBusy, "was changed by others all the time"),
     (errors.LockNotAvailable, LedgerBusy, "is locked by another transaction"),
     (errors.QueryCanceled, LedgerBusy, "did not answer in time"),
     (errors.DiskFull, LedgerFailed, "cannot grow: the disk of its server is full"),

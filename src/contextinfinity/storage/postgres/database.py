@@ -20,10 +20,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from itertools import count
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import psycopg
+from psycopg.errors import UniqueViolation
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.wire import unicode_only
@@ -54,12 +56,16 @@ WRITERS, READERS = 8, 4
 UNWRITABLE = (LedgerFailed, LedgerReadOnly)
 """Failures that every other write would meet too, until they are repaired."""
 ATTEMPTS = 10
-"""How often a write is run while it meets others."""
+"""How often a write is run that inserts a key which is there: it may be there since after its snapshot."""
+QUEUES_AFTER = 3
+"""After meeting others so often a write that extends no branch runs after the other writes that met some so often."""
 
 _WRITE = b"BEGIN ISOLATION LEVEL REPEATABLE READ"
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SET_TENANT = b"SELECT set_config('contextinfinity.tenant', %s, true)"
 _KNOWN_TENANTS = 10_000
+_QUEUE = bytes(8)
+"""What writes lock that met others too often."""
 
 
 class _Turnstile:
@@ -108,15 +114,18 @@ class PostgresDatabase:
         self.address = DatabaseUrl(url)
         self._serving = None if serving_url is None else DatabaseUrl(serving_url)
         self.maintenance = MaintenanceDatabase(self)
-        self.silence = ServerSilence(self.address)
         self.refused: LedgerError | None = None
         """The permanent error of the last write; None if it succeeded."""
         with translated(self.address.name):
             connection = connect(self.address)
-            with connection:
+            try:
                 migrate(connection, self.address.name)
                 if self._serving is not None:
                     admit_serving_role(connection, self._serving)
+            except BaseException:
+                connection.close()
+                raise
+        self.silence = ServerSilence(self.address, connection)
         self._mine = threading.local()
         self._connections: set[psycopg.Connection[Any]] = set()
         self._writers = ThreadPool(WRITERS, "postgres-writer")
@@ -203,19 +212,27 @@ class PostgresDatabase:
             done.set_result(result)
 
     def _until_alone(self, work: _Work[T], owner: Owner | None, turnstile: _Turnstile) -> T:
-        """Run a write, again while it meets another that changes the same rows."""
+        """Run a write, again while it meets another that changes the same rows.
+
+        Raises the database's error if it still does after ``LOCK_SECONDS``.
+        """
+        last, is_queued = time.monotonic() + LOCK_SECONDS, False
         with ExitStack() as locked:
-            for attempt in range(ATTEMPTS):
+            for attempt in count():
                 try:
                     return self._transaction(work, owner, turnstile.enter)
-                except RETRIED:
-                    if attempt == ATTEMPTS - 1:
+                except RETRIED as error:
+                    is_taken = isinstance(error, UniqueViolation) and attempt >= ATTEMPTS - 1
+                    if is_taken or time.monotonic() > last:
                         raise
-                if turnstile.branch_id is None or turnstile.is_locked:
-                    time.sleep(random.uniform(0, 0.001 * 2**attempt))  # noqa: S311 - jitter, not a secret
-                else:
+                if turnstile.branch_id is not None and not turnstile.is_locked:
                     locked.callback(self._undo, self._lock(turnstile.branch_id))
-                    turnstile.is_locked = True
+                    turnstile.is_locked = is_queued = True
+                elif attempt >= QUEUES_AFTER and not is_queued:
+                    locked.callback(self._undo, self._lock(_QUEUE))
+                    is_queued = True
+                else:
+                    time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 5)))  # noqa: S311 - jitter, not a secret
         raise AssertionError("unreachable")
 
     def _lock(self, branch_id: bytes) -> psycopg.Connection[Any]:

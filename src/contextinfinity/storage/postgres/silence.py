@@ -10,29 +10,31 @@ from __future__ import annotations
 import select
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 
 import psycopg
 
 from contextinfinity.storage.postgres.connection import DatabaseUrl, connect
 
-FIRST_SECONDS = 0.04
+FIRST_SECONDS = 0.02
 """After how long without an answer the server is asked."""
 
 
 class ServerSilence:
     """The time for which the statements of a process have waited without a reply of the server.
 
-    Every wait is a ``with`` block on this object.
+    Every wait is a ``with`` block on this object. ``connection``: an idle one to ask on, which this object closes.
     """
 
-    def __init__(self, url: DatabaseUrl) -> None:
+    def __init__(self, url: DatabaseUrl, connection: psycopg.Connection[Any]) -> None:
         self._url = url
+        self._connection = connection
         self._began: dict[int, float] = {}
         self._answered = 0.0
-        self._asked: select.poll | None = None
-        """The socket on which the server was asked, until it has answered."""
+        self._asked: float | None = None
+        """When the server was asked, until it has answered."""
+        self._answer: select.poll | None = None
+        """The socket on which that answer arrives."""
         self._work = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -50,19 +52,27 @@ class ServerSilence:
         self._answered = time.monotonic()
 
     def seconds(self) -> float:
-        """Return for how many seconds the server has been silent while a statement waits; 0: none does."""
+        """Return for how many seconds the server has been silent while a statement waits; 0: none does.
+
+        Only time in which the server was asked is counted: on a busy machine this process may be late to ask.
+        """
         waiting = list(self._began.values())
         if not waiting:
             return 0.0
         self._watch()
-        if (asked := self._asked) is not None and asked.poll(0):
+        asked, answer = self._asked, self._answer
+        if asked is None or (answer is not None and answer.poll(0)):
             return 0.0
-        return max(0.0, time.monotonic() - max(min(waiting), self._answered))
+        present = time.monotonic()
+        return max(0.0, min(present - max(min(waiting), self._answered), present - asked + FIRST_SECONDS))
 
     def close(self) -> None:
         """Stop asking."""
-        self._closed = True
+        with self._starting:
+            self._closed = True
         self._work.set()
+        if self._thread is None:
+            self._connection.close()
 
     def _watch(self) -> None:
         with self._starting:
@@ -71,7 +81,6 @@ class ServerSilence:
                 self._thread.start()
 
     def _ask(self) -> None:
-        connection: psycopg.Connection[Any] | None = None
         while not self._closed:
             if not self._began:
                 self._work.clear()
@@ -79,17 +88,16 @@ class ServerSilence:
                 continue
             time.sleep(FIRST_SECONDS)
             if self._began and time.monotonic() - self._answered > FIRST_SECONDS:
+                self._asked = time.monotonic()
                 try:
-                    if connection is None or connection.closed:
-                        connection = connect(self._url)
-                    self._asked = select.poll()
-                    self._asked.register(connection.fileno(), select.POLLIN)
-                    connection.execute("SELECT 1", prepare=False)
+                    if self._connection.closed:
+                        self._connection = connect(self._url)
+                    self._answer = select.poll()
+                    self._answer.register(self._connection.fileno(), select.POLLIN)
+                    self._connection.execute("SELECT 1", prepare=False)
                     self._answered = time.monotonic()
                 except psycopg.Error:
-                    connection = None
+                    self._connection.close()
                 finally:
-                    self._asked = None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
+                    self._asked = self._answer = None
+        self._connection.close()
