@@ -1,4 +1,4 @@
-"""How a process kills itself: thin coats around the store and the journals, in that process only.
+"""How a process kills itself: thin coats around the verbs of the store and the journals, in that process only.
 
 A coat changes nothing that is asked or answered; it only counts, and at its boundary the process is gone as with
 kill -9, without a last word. Statements are counted by SQLite's own trace, torn lines come from a write that stops
@@ -13,30 +13,29 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import apsw
 from msgspec.structs import replace
 
 from benchmarks.torture.plans import AWAY, BOUNDARIES, IN_RECOVERY, Kill, Side
 from contextinfinity.domain.ids import StepId, WorkerId
-from contextinfinity.domain.job import JobResult, StoreHealth
+from contextinfinity.domain.job import Job, JobResult
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.search import Embedding, NewChunk
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.encryption import protection_of
 from contextinfinity.storage.journal import Journal, JournalFolder
+from contextinfinity.storage.ledger.binding import StoreResource
 from contextinfinity.storage.ledger.jobs import Jobs
-from contextinfinity.storage.ledger.replay import ReplayStore
-from contextinfinity.storage.ledger.sessions import Branches, Sessions
-from contextinfinity.storage.ledger.states import States
 from contextinfinity.storage.ledger.turns import Turns
-from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.standby.breaker import GuardedDatabase
 from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import StandbyStore
 
 VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY) | frozenset(AWAY)
+CLAIMING = frozenset({"claim", "complete", "finalise_and_claim"})
 _LINE = b'{"ts":'
 """How a line of a journal begins."""
 LATE = ("burst", "tools")
@@ -119,59 +118,49 @@ def _is_sealed_line(descriptor: int) -> bool:
     return path.suffix in (".jsonl", ".spool") and protection_of(path).is_on
 
 
-class Guarded:
-    """A noun of the store with a kill point around its verbs."""
+def with_kill_points(resource: StoreResource, kill_point: KillPoint, types: dict[int, str]) -> None:
+    """Put a kill point around the verbs of a resource, and around those of its copies behind a circuit breaker.
 
-    def __init__(self, noun: object, kill_point: KillPoint, types: dict[int, str]) -> None:
-        self._noun = noun
-        self._trap = kill_point
-        self._types = types
-
-    def __getattr__(self, verb: str) -> Any:
-        real = getattr(self._noun, verb)
-        if verb == "finalise_and_claim":
-            return self._finalise_and_claim
-        if verb not in VERBS and verb not in ("claim", "complete"):
-            return real
-
-        async def guarded(*args: Any, **named: Any) -> Any:
-            with self._trap.around(f"complete {self._types.get(args[0])}" if verb == "complete" else verb):
-                result = await real(*args, **named)
-            if verb in ("claim", "complete") and result is not None:
-                self._types[result.id] = result.job_type
-            return result
-
-        return guarded
-
-    async def _finalise_and_claim(self, *args: Any) -> Any:
-        with self._trap.around("finalise"):
-            turn, job = await cast(Turns, self._noun).finalise_and_claim(*args)
-        if job is not None:
-            self._types[job.id] = job.job_type
-        return turn, job
+    ``types`` notes the types of claimed jobs, by which their ends are named.
+    """
+    kind = type(resource)
+    verbs = {verb: _around(verb, kill_point, types) for verb in VERBS | CLAIMING if hasattr(kind, verb)}
+    resource.__class__ = type(kind.__name__, (kind,), verbs)
 
 
-class Slicing:
+def _around(verb: str, kill_point: KillPoint, types: dict[int, str]) -> Callable[..., Any]:
+    async def guarded(resource: StoreResource, *args: Any, **named: Any) -> Any:
+        real = getattr(super(type(resource), resource), verb)
+        if isinstance(resource._database, GuardedDatabase) and resource._database.rejects_writes:
+            return await real(*args, **named)  # it does not reach the ledger
+        boundary = "finalise" if verb == "finalise_and_claim" else verb
+        if verb == "complete":
+            boundary = f"complete {types.get(args[0])}"
+        with kill_point.around(boundary):
+            result = await real(*args, **named)
+        for job in result if verb == "finalise_and_claim" else (result,):
+            if isinstance(job, Job):
+                types[job.id] = job.job_type
+        return result
+
+    return guarded
+
+
+class SlicingJobs(Jobs):
     """``Jobs`` that cuts every turn into slices, so that there is something to lose in TX-C.
 
     Late turns leave their chunks and memories to jobs of their own, as with an embedder that may be away.
     """
 
-    def __init__(self, store: SqliteStore) -> None:
-        self._store = store
-
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store.jobs, verb)
-
     async def complete(self, job_id: int, worker: WorkerId, *, result: JobResult | None = None, **how: Any) -> Any:
         """Write the result of a job with other chunks."""
         if result is not None and result.chunks is not None:
             result = await self._sliced(job_id, result)
-        return await self._store.jobs.complete(job_id, worker, result=result, **how)
+        return await super().complete(job_id, worker, result=result, **how)
 
     async def _sliced(self, job_id: int, result: JobResult) -> JobResult:
-        job = next((job for job in await self._store.jobs.list(limit=1000) if job.id == job_id), None)
-        turn = None if job is None or job.turn_id is None else await self._store.turns.get(job.turn_id)
+        job = next((job for job in await self.list(limit=1000) if job.id == job_id), None)
+        turn = None if job is None or job.turn_id is None else await Turns(self._database).get(job.turn_id)
         if turn is None:
             return result
         if result.state is not None and turn.user_message.rendered_text.startswith(LATE):
@@ -199,44 +188,6 @@ def slices(texts: dict[str, str]) -> list[NewChunk]:
         )
         for words, (side, start) in first.items()
     ]
-
-
-class GuardedStore:
-    """``Store`` with a kill point around every noun."""
-
-    def __init__(self, store: SqliteStore, kill_point: KillPoint) -> None:
-        self._store = store
-        types: dict[int, str] = {}
-        self.sessions = cast(Sessions, Guarded(store.sessions, kill_point, types))
-        self.branches = cast(Branches, Guarded(store.branches, kill_point, types))
-        self.turns = cast(Turns, Guarded(store.turns, kill_point, types))
-        self.states = cast(States, Guarded(store.states, kill_point, types))
-        self.chunks = store.chunks
-        self.imports = store.imports
-        self.index = store.index
-        self.vectors = store.vectors
-        self.contents = store.contents
-        self.jobs = cast(Jobs, Guarded(Slicing(store), kill_point, types))
-        self.workers = cast(Workers, Guarded(store.workers, kill_point, types))
-        self.replays = cast(ReplayStore, Guarded(store.replays, kill_point, types))
-        self.tokens = store.tokens
-        self.prefix_hashes = store.prefix_hashes
-        self.memories = store.memories
-        self.deletions = store.deletions
-        self.transfers = store.transfers
-        self.journals = store.journals
-
-    def blocked_seconds(self, *, reading: bool = False) -> float:
-        """Ask the real one."""
-        return self._store.blocked_seconds(reading=reading)
-
-    def health(self) -> StoreHealth:
-        """Ask the real one."""
-        return self._store.health()
-
-    async def close(self) -> None:
-        """Close the real one."""
-        await self._store.close()
 
 
 class GuardedJournals(JournalFolder):
@@ -270,6 +221,12 @@ class GuardedJournals(JournalFolder):
 def guarded(folder: Path, kill_point: KillPoint) -> tuple[Store, JournalFolder]:
     """Open a data_dir with a kill point in it."""
     kill_point.arm()
-    store = GuardedStore(SqliteStore(folder / "ledger.db"), kill_point)
+    store, types = SqliteStore(folder / "ledger.db"), dict[int, str]()
+    store.jobs = SlicingJobs(store.database)
+    resources = [resource for resource in vars(store).values() if isinstance(resource, StoreResource)]
+    for verb in AWAY:
+        assert any(hasattr(resource, verb) for resource in resources), f"{verb} was renamed"
+    for resource in resources:
+        with_kill_points(resource, kill_point, types)
     bounds = Bounds(patience=0.02, first_pause=0.005, longest_pause=0.02)
     return StandbyStore(store, folder / "ledger.db-spool", bounds), GuardedJournals(folder / "streams", kill_point)

@@ -116,8 +116,7 @@ def _planned(rng: random.Random, named: list[_Named], starts: int) -> list[Plan]
 
 def labels() -> set[str]:
     """Return the name of every boundary, as in the report."""
-    away = {f"{side} {name}, away" for name in AWAY for side in SIDES}
-    return away | {each.label for each in [*_boundaries(), *_recoveries()]}
+    return {each.label for each in [*_boundaries(), *_recoveries()]}
 
 
 def _mixed(rng: random.Random) -> Iterator[_Named]:

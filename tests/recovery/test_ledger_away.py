@@ -6,7 +6,9 @@ import asyncio
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from msgspec import UNSET
@@ -15,13 +17,14 @@ from msgspec.structs import replace
 from contextinfinity.domain.events import TurnStarted
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.prompt import ProviderRequest
-from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import AlreadyExists, LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
 from contextinfinity.storage.ledger.replay import ReplayedTurn
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.spool import Spooled, read, rewrite
 from contextinfinity.storage.standby.store import StandbyStore
@@ -33,6 +36,8 @@ from contextinfinity_testing.faults import CHANGING, FailingDisk
 from tests.ledgers import open_store
 from tests.recovery.outages import SOON, HoldsBack, back, engine_on, heard, locked, said, until
 from tests.recovery.speaker import script
+
+T = TypeVar("T")
 
 EVERYTHING = (*CHANGING, "read")
 LATER = 2**32
@@ -136,14 +141,14 @@ async def test_a_thread_that_begins_while_the_ledger_is_away_keeps_its_ids(tmp_p
 @pytest.mark.req("CHATMEM-6", "LEDGER-1")
 async def test_a_thread_whose_creation_came_through_unheard_keeps_its_ids(tmp_path: Path) -> None:
     ledger = open_store(tmp_path / "ledger.db")
-    create = ledger.sessions.create
+    write = ledger.database.write
 
-    async def unheard(new: NewSession) -> Session:
-        await create(new)
-        ledger.sessions.create = create  # type: ignore[method-assign]
+    async def unheard(work: Callable[[SqliteConnection], T], **how: bool) -> T:
+        await write(work, **how)
+        ledger.database.write = write  # type: ignore[method-assign]
         raise LedgerFailed("The disk failed after the commit.")
 
-    ledger.sessions.create = unheard  # type: ignore[method-assign]
+    ledger.database.write = unheard  # type: ignore[method-assign]
     store = StandbyStore(ledger, tmp_path / "ledger.db-spool", SOON)
     session = await store.sessions.create(NewSession())
     (held,) = await store.turns.record(session.active_branch, [exchange("one", "1")])

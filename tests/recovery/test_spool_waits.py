@@ -14,7 +14,7 @@ from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import LedgerBusy
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.ledger.sessions import Sessions
-from contextinfinity.storage.standby.breaker import CircuitBreaker
+from contextinfinity.storage.standby.breaker import CircuitBreaker, guarded
 from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import Spool, Spooled, written
 from contextinfinity.storage.standby.spool_replay import Replay
@@ -62,7 +62,7 @@ async def test_a_session_that_is_spooled_during_a_replay_lands_before_its_turns(
             return await super().through(ask, probing=probing)
 
     writes = GrowsMeanwhile(store.blocked_seconds, lambda: None, 1.0)
-    replay = Replay(tmp_path, store, writes, own, Recent())
+    replay = Replay(tmp_path, guarded(store, writes, writes), own, Recent())
     await replay.run()
     assert await store.turns.get(turn_id) is None, "its session came too late for this replay"
     await replay.run()
@@ -78,7 +78,7 @@ async def test_a_ledger_that_is_away_does_not_stop_the_recovery_of_a_spool(tmp_p
     spool.close()
     writes = CircuitBreaker(store.blocked_seconds, lambda: None, 1.0)
     writes.open(LedgerBusy("Another process holds the ledger."))
-    replay = Replay(tmp_path, store, writes, Spooled(), Recent())
+    replay = Replay(tmp_path, guarded(store, writes, writes), Spooled(), Recent())
     assert not await replay.retire(dead)
     assert await replay.take_blockers(dead, new_id()) == ()
     assert spool.path.exists()
@@ -94,10 +94,7 @@ async def test_two_processes_that_replay_a_conversation_of_a_taken_id_both_find_
     session = NewSession(id=taken.id, branch_id=branch_id, owner=Owner(user_id="me"))
     await spool.append([written(session), written(ReplayedTurn(turn_id=turn_id, new=new_turn(branch_id, "hello")))])
     spool.close()
-    first, second = (
-        Replay(tmp_path, store, CircuitBreaker(store.blocked_seconds, lambda: None, 1.0), Spooled(), Recent())
-        for _ in range(2)
-    )
+    first, second = (Replay(tmp_path, store, Spooled(), Recent()) for _ in range(2))
 
     class Overtaken(Sessions):
         async def create(self, new: NewSession) -> Session:

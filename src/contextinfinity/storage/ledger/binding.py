@@ -7,8 +7,9 @@ An operation is a function whose first parameter is a ``Connection``, so that se
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from copy import copy
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from contextinfinity.storage.database import Connection, Database
 
@@ -21,6 +22,12 @@ class StoreResource:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def through(self, guard: Callable[[Database], Database]) -> Self:
+        """Return this resource on a guarded database."""
+        guarded = copy(self)
+        guarded._database = guard(self._database)
+        return guarded
 
 
 Verb = Callable[Concatenate[Connection, P], T]

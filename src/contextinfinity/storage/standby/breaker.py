@@ -5,22 +5,33 @@ Requests pass while it is closed. It opens when the ledger fails one, or when an
 outside, after a probe succeeded.
 
 Only waiting for another process counts. A write that is slow because this process writes much does not open it.
+
+``GuardedDatabase`` runs every read and write of a ``Database`` through the breakers for reading and for writing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import copy
 from datetime import datetime
 from typing import TypeVar
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFailed, LedgerLost, LedgerUnlocked
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.database import Connection, Database
 
 T = TypeVar("T")
 
 PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
 """Failures that may be temporary. A full disk and a damaged or foreign file are raised unchanged."""
+
+GUARDED = (
+    *("sessions", "branches", "turns", "states", "contents", "jobs", "workers"),
+    *("prefix_hashes", "replays", "deletions"),
+)
+"""The resources that use the breakers. The others wait for the ledger, and raise its own errors."""
 
 
 class CircuitBreaker:
@@ -99,3 +110,46 @@ class CircuitBreaker:
             self._waiting.clear()
         else:
             self._look = loop.call_later(self._patience / 10, self._look_up)
+
+
+class GuardedDatabase:
+    """A ``Database`` whose reads and writes fail with ``LedgerAway`` while its breaker for them is open."""
+
+    def __init__(self, database: Database, reads: CircuitBreaker, writes: CircuitBreaker) -> None:
+        self._database = database
+        self._reads = reads
+        self._writes = writes
+
+    @property
+    def rejects_writes(self) -> bool:
+        """Whether writes fail without reaching the ledger."""
+        return self._writes.is_open
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run a read."""
+        return await self._reads.through(lambda: self._database.read(work))
+
+    async def look(self, work: Callable[[Connection], T]) -> T:
+        """Run a small read."""
+        return await self._reads.through(lambda: self._database.look(work))
+
+    async def write(self, work: Callable[[Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
+        """Run a write. After ``LedgerAway`` because another process held the ledger, nothing is written later."""
+        return await self._writes.through(lambda: self._database.write(work, bulk=bulk, wipe=wipe))
+
+    async def sweep(self, steps: int) -> bool:
+        """Erase the remains of deleted rows."""
+        return await self._writes.through(lambda: self._database.sweep(steps))
+
+    async def is_wiped(self) -> bool:
+        """Return whether the files contain no deleted text."""
+        return await self._reads.through(self._database.is_wiped)
+
+
+def guarded(ledger: Store, reads: CircuitBreaker, writes: CircuitBreaker) -> Store:
+    """Return a ledger whose conversations, jobs and workers use the breakers."""
+    behind = copy(ledger)
+    for name in GUARDED:
+        resource = getattr(ledger, name)
+        setattr(behind, name, resource.through(lambda database: GuardedDatabase(database, reads, writes)))
+    return behind

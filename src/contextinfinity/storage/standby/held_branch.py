@@ -67,7 +67,7 @@ class HeldBranch:
         self.own: dict[TurnId, None] = {}
         """The turns of which this process spools something, in order."""
         self._spooled, self._keep = spooled, keep
-        self._last_seq = max(seed.last_seq, state.turn_seq, *(turn.turn_seq for turn in seed.turns))
+        self._last_seq = max(seed.last_seq or 0, state.turn_seq, *(turn.turn_seq for turn in seed.turns))
         self._plans = {seed.turns[-1].id: seed.plan} if seed.turns else {}
         self.turns: dict[TurnId, Turn] = {}
         """All turns that are shown here, in order."""
@@ -81,6 +81,11 @@ class HeldBranch:
             self.turns[turn.id] = turn
 
     # --- reading ---
+
+    def as_seed(self) -> Seed:
+        """Return what is shown of the branch."""
+        turns = tuple(self.turns.values())
+        return Seed(branch_id=self.id, session=self.session, state=self.state, turns=turns, last_seq=self._last_seq)
 
     def branch(self) -> Branch:
         """Return the branch as far as it is known."""

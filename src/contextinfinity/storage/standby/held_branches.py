@@ -27,7 +27,7 @@ from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFou
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.invariants import check_new_session, check_same_request
 from contextinfinity.storage.ledger.replay import ReplayedTurn
-from contextinfinity.storage.standby.breaker import CircuitBreaker
+from contextinfinity.storage.standby.breaker import CircuitBreaker, guarded
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, Seed, unexpired_state
 from contextinfinity.storage.standby.spool import Record, Spool, Spooled, id_of, refused, written
@@ -59,14 +59,15 @@ class HeldBranches:
     """All branches that continue without the ledger, in one process and on one event loop."""
 
     def __init__(self, ledger: Store, folder: Path, bounds: Bounds, on_away: Callable[[], None]) -> None:
-        self.ledger = ledger
         self.recent = Recent()
         self.reads = CircuitBreaker(partial(ledger.blocked_seconds, reading=True), on_away, bounds.patience)
         self.writes = CircuitBreaker(ledger.blocked_seconds, on_away, bounds.patience)
+        self.ledger = guarded(ledger, self.reads, self.writes)
+        """The ledger behind the circuit breakers."""
         self.workers: list[WorkerId] = []
         """The ids of this process, the present one last."""
         self._spooled = Spooled()
-        self.replay = Replay(folder, ledger, self.writes, self._spooled, self.recent)
+        self.replay = Replay(folder, self.ledger, self._spooled, self.recent)
         self._bounds = bounds
         self._on_away = on_away
         self._branches: dict[BranchId, HeldBranch] = {}
@@ -174,7 +175,7 @@ class HeldBranches:
                 try:
                     if verb in TAKE_MESSAGES:
                         await self.replay.run(before=branch_id)
-                    done = await self.writes.through(direct)
+                    done = await direct()
                 except LedgerAway as away:
                     count("turn_writes_failed")
                     held = await self._hold(branch_id, verb, away)
@@ -240,7 +241,7 @@ class HeldBranches:
         seed = None
         if branch_id is not None:
             try:
-                seed = await self.reads.through(lambda: _read_seed(self.ledger, branch_id))
+                seed = await _read_seed(self.ledger, branch_id)
                 self.recent.remember_session(seed.session)
             except LedgerAway:
                 seed = self.recent.recall(branch_id)
@@ -262,7 +263,7 @@ class HeldBranches:
         if (running := self.recent.running.get(turn_id)) is not None:
             return running[0].branch_id
         with suppress(LedgerAway):
-            turn = await self.reads.through(lambda: self.ledger.turns.get(turn_id))
+            turn = await self.ledger.turns.get(turn_id)
             return None if turn is None else turn.branch_id
         return None
 
@@ -333,4 +334,4 @@ def _new_seed(new: NewSession, root: StateId | None = None) -> tuple[Seed, State
     zeros: dict[str, Any] = dict.fromkeys(("state_seq", "turn_seq", "covers_turn_seq"), 0)
     root = root or new_id()
     state = State(id=root, session_id=session_id, branch_id=branch_id, reason="root", created_at=moment, **zeros)
-    return Seed(branch_id=branch_id, session=session, state=state), state
+    return Seed(branch_id=branch_id, session=session, state=state, last_seq=0), state

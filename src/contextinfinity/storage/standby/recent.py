@@ -19,6 +19,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Phase, Turn
+from contextinfinity.errors import LedgerAway
 from contextinfinity.storage.invariants import has_expired
 
 MOST_BRANCHES = 1000
@@ -40,8 +41,20 @@ class Seed(Struct, frozen=True, kw_only=True):
     turns: tuple[Turn, ...] = ()
     plan: Plan | None = None
     """Of the last of them."""
-    last_seq: int = 0
-    """The highest turn_seq that was given out, where that is known: turns of higher ones may have been deleted."""
+    last_seq: int | None = None
+    """The highest turn_seq that was given out, if that is known: turns of higher ones may have been deleted."""
+
+    def head(self) -> State:
+        """Return the head. Raises ``LedgerAway`` if it is unknown."""
+        if self.state is None:
+            raise LedgerAway(f"The head of branch {self.branch_id} was not read before.")
+        return self.state
+
+    def history(self, limit: int, before: int | None) -> tuple[Turn, ...]:
+        """Return the newest turns. Raises ``LedgerAway`` if they are unknown."""
+        if self.last_seq is None:
+            raise LedgerAway(f"The turns of branch {self.branch_id} were not read before.")
+        return newest(self.turns, self.session, limit, before)
 
 
 @dataclass
@@ -141,7 +154,7 @@ class Recent:
             state=None if known.state is None else unexpired_state(known.state, session),
             turns=newest(_without_gaps(known.turns), session, MOST_TURNS),
             plan=known.plan,
-            last_seq=max(known.turns, default=0),
+            last_seq=max(known.turns, default=None),
         )
 
     def _branch(self, branch_id: BranchId) -> _Branch:

@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from heapq import merge
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -37,13 +35,11 @@ from contextinfinity.errors import (
 )
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.replay import ReplayedTurn
-from contextinfinity.storage.standby.breaker import CircuitBreaker
 from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import SUFFIX, Item, Spooled, branch_of, id_of, read, retire, taken
 from contextinfinity.telemetry.counters import count
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 NOT_NOW = (LedgerError, BranchBusy, OutOfOrder)
 """Why a replay has to be tried again later."""
@@ -55,7 +51,7 @@ class Replay:
     Sessions and texts are dropped from ``own`` when the ledger has them; their process drops turns.
     """
 
-    def __init__(self, folder: Path, ledger: Store, writes: CircuitBreaker, own: Spooled, recent: Recent) -> None:
+    def __init__(self, folder: Path, ledger: Store, own: Spooled, recent: Recent) -> None:
         self.folder = folder
         self.own_name = ""
         self.moved: dict[SessionId, SessionId] = {}
@@ -63,7 +59,6 @@ class Replay:
         self._own = own
         self._recent = recent
         self._ledger = ledger
-        self._writes = writes
         self._read: dict[str, tuple[tuple[int, int], Spooled]] = {}
         """By file: its inode and size when it was read, and its content."""
         self._landed: dict[TurnId, tuple[Item, Turn | None]] = {}
@@ -106,7 +101,7 @@ class Replay:
             raise OutOfOrder(f"The session of turn {id_of(item)} is not in the ledger yet.")
         turn = None
         try:
-            turn = await self._through(lambda: self._write(item))
+            turn = await self._write(item)
         except NOT_NOW:
             raise
         except Gone as gone:
@@ -152,7 +147,7 @@ class Replay:
             if not is_mine or not spooled.turns:
                 return ()
             try:
-                return await self._through(lambda: self._ledger.replays.take_blockers(tuple(spooled.turns), dead, by))
+                return await self._ledger.replays.take_blockers(tuple(spooled.turns), dead, by)
             except NOT_NOW as error:
                 log.info("the turns before the spool %s cannot be taken over yet: %s", path, error)
                 return ()
@@ -199,7 +194,7 @@ class Replay:
             await self._write_session(new)
             self._content.add(_key(new))
         for body in [body for spooled in spools for body in spooled.texts if body not in self._content]:
-            await self._through(partial(self._ledger.contents.keep_text, body))
+            await self._ledger.contents.keep_text(body)
             self._content.add(body)
         for key, new in list(self._own.sessions.items()):
             if _key(new) in self._content:
@@ -211,9 +206,9 @@ class Replay:
         """Create a session under the ids that were given out, unless it was deleted since."""
         try:
             known = (await self._known({new.branch_id} if new.branch_id else set())).get(new.branch_id or "")
-            if known is not None and await self._through(lambda: self._ledger.sessions.get(known)) is None:
+            if known is not None and await self._ledger.sessions.get(known) is None:
                 return
-            made = await self._through(lambda: self._create(new))
+            made = await self._create(new)
         except NOT_NOW:
             raise
         except ContextInfinityError as error:
@@ -258,7 +253,7 @@ class Replay:
 
     async def _known(self, branches: set[BranchId]) -> dict[BranchId, SessionId]:
         """Return the sessions of those branches that the ledger has or has deleted."""
-        return dict(await self._through(lambda: self._ledger.deletions.sessions_of(branches)))
+        return await self._ledger.deletions.sessions_of(branches)
 
     def _place(self, branch_id: BranchId) -> BranchId:
         return self._branches.get(branch_id, branch_id)
@@ -266,9 +261,6 @@ class Replay:
     def _refuse(self, key: str, reason: str) -> None:
         log.error("the ledger does not accept a spooled %s", reason)
         self._refused[key] = reason
-
-    async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
-        return await self._writes.through(ask)
 
 
 def _key(new: NewSession) -> bytes:

@@ -7,30 +7,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import cast
 
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.job import StoreHealth
 from contextinfinity.errors import LedgerFailed
 from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.ledger.contents import Contents
-from contextinfinity.storage.ledger.deletions import Deletions
-from contextinfinity.storage.ledger.imports import ImportStore
-from contextinfinity.storage.ledger.jobs import Jobs
-from contextinfinity.storage.ledger.prefix_hashes import PrefixHashStore
-from contextinfinity.storage.ledger.sessions import Branches, Sessions
-from contextinfinity.storage.ledger.states import States
-from contextinfinity.storage.ledger.turns import Turns
-from contextinfinity.storage.ledger.workers import Workers
-from contextinfinity.storage.standby import proxies
+from contextinfinity.storage.ledger.store import LedgerStore
+from contextinfinity.storage.standby.away_operations import away_operations, left_spools
 from contextinfinity.storage.standby.held_branches import Bounds, HeldBranches
 from contextinfinity.storage.standby.spool_replay import NOT_NOW
 
 log = logging.getLogger(__name__)
 
 
-class StandbyStore:
+class StandbyStore(LedgerStore):
     """A ``Store`` in front of another, which it closes when it is closed; ``folder`` is where spools are kept.
 
     It is used on one event loop.
@@ -42,27 +33,9 @@ class StandbyStore:
         self._reconnecting: asyncio.Task[None] | None = None
         self._closed = self._alerted = False
         self._kept_away: LedgerFailed | None = None
-        self._held = held = HeldBranches(ledger, folder, self._bounds, self._reconnect)
-        sessions = proxies.SessionsProxy(held, ledger.sessions)
-        self.sessions = cast(Sessions, sessions)
-        self.branches = cast(Branches, proxies.BranchesProxy(held, ledger.branches))
-        self.turns = cast(Turns, proxies.TurnsProxy(held, ledger.turns, sessions))
-        self.states = cast(States, proxies.StatesProxy(held, ledger.states))
-        self.contents = cast(Contents, proxies.ContentsProxy(held, ledger.contents))
-        self.jobs = cast(Jobs, proxies.JobsProxy(held, ledger.jobs))
-        self._workers = proxies.WorkersProxy(held, ledger.workers)
-        self.workers = cast(Workers, self._workers)
-        self.imports = cast(ImportStore, proxies.ImportsProxy(held, ledger.imports))
-        self.prefix_hashes = cast(PrefixHashStore, proxies.PrefixHashesProxy(held, ledger.prefix_hashes))
-        self.deletions = cast(Deletions, proxies.DeletionsProxy(held, ledger.deletions))
-        self.chunks = ledger.chunks
-        self.index = ledger.index
-        self.vectors = ledger.vectors
-        self.memories = ledger.memories
-        self.tokens = ledger.tokens
-        self.replays = ledger.replays
-        self.transfers = ledger.transfers
-        self.journals = ledger.journals
+        self._held = HeldBranches(ledger, folder, self._bounds, self._reconnect)
+        for name in Store.__annotations__:
+            setattr(self, name, away_operations(self._held, name, ledger, self))
 
     def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds another process has kept the ledger from continuing."""
@@ -89,7 +62,8 @@ class StandbyStore:
 
         An engine does so when it takes over from them; this is for programs that only record finished turns.
         """
-        await self._workers.replay_left_spools()
+        for name in left_spools(self._held):
+            await self._held.replay.retire(name)
 
     async def close(self) -> None:
         """Replay what is possible, leave the rest to the next process, and close the ledger."""

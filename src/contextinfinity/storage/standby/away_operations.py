@@ -1,17 +1,17 @@
-"""Proxies of the store's resources that work while the ledger is unavailable.
+"""The operations that behave differently while the ledger is unavailable.
 
-A method that is not defined here is passed to the ledger and fails as it fails there, except those that a proxy names:
-``reads`` and ``writes`` raise ``LedgerAway`` at once while the ledger is away, ``optional`` ones return None then,
-``replayed`` ones run after a replay, if that is possible, and ``landed`` ones only after it.
+``SPECIAL`` and the classes of ``OPERATIONS`` name them by resource. All others of a guarded resource raise
+``LedgerAway`` at once while its circuit breaker is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,85 +20,70 @@ from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Removed, Session
 from contextinfinity.domain.state import BranchTail, KnownTurns, State
-from contextinfinity.domain.transfer import ImportCounts, ImportedMessage, ImportedTurn
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
+from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.contents import Contents
 from contextinfinity.storage.ledger.deletions import BATCH, Deletions
-from contextinfinity.storage.ledger.imports import ImportStore
 from contextinfinity.storage.ledger.jobs import Jobs
-from contextinfinity.storage.ledger.prefix_hashes import PrefixHashStore
 from contextinfinity.storage.ledger.sessions import Branches, Sessions
 from contextinfinity.storage.ledger.states import States
 from contextinfinity.storage.ledger.turns import FEW, Turns
 from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.held_branches import HeldBranches
-from contextinfinity.storage.standby.recent import newest
+from contextinfinity.storage.standby.recent import Seed
 from contextinfinity.storage.standby.spool import SUFFIX, is_left, names
 
 T = TypeVar("T")
-Noun = TypeVar("Noun")
+Resource = TypeVar("Resource")
 
 
-class Proxy(Generic[Noun]):
-    """A proxy of a ledger resource, some of whose methods work without the ledger."""
+class Operations(Generic[Resource]):
+    """The operations of one resource; ``_ledger`` is the resource behind the breakers, ``_waiting`` the one before."""
 
-    reads: ClassVar[frozenset[str]] = frozenset()
-    writes: ClassVar[frozenset[str]] = frozenset()
-    optional: ClassVar[frozenset[str]] = frozenset()
-    replayed: ClassVar[frozenset[str]] = frozenset()
-    landed: ClassVar[frozenset[str]] = frozenset()
-    """Methods that change the session or branch named first, which may be in a spool as far as the ledger knows."""
-
-    def __init__(self, held: HeldBranches, ledger: Noun) -> None:
+    def __init__(self, held: HeldBranches, ledger: Resource, waiting: Resource, standby: Store) -> None:
         self._held = held
         self._ledger = ledger
+        self._waiting = waiting
+        self._standby = standby
 
-    def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._ledger, name)
-        if name in self.landed:
-            return partial(self._write_landed, verb)
-        policies = (
-            (self.reads, self._read),
-            (self.writes, self._write),
-            (self.optional, self._read_or_none),
-            (self.replayed, self._read_replayed),
-        )
-        for names_of, through in policies:
-            if name in names_of:
-                return lambda *given, **named: through(lambda: verb(*given, **named))
-        return verb
+    def installed(self, special: Mapping[str, Sequence[str]]) -> Resource:
+        """Return the resource with these operations; ``special`` names those that have a method for all of a kind."""
+        resource = copy(self._ledger)
+        for kind, verbs in special.items():
+            for verb in verbs:
+                setattr(resource, verb, partial(getattr(self, kind), verb))
+        for verb in vars(type(self)):
+            if not verb.startswith("_"):
+                setattr(resource, verb, getattr(self, verb))
+        return resource
 
-    async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
-        return await self._held.reads.through(ask)
+    async def _landed(self, verb: str, named: Any, *given: Any, **more: Any) -> Any:
+        """Wait for the ledger, which needs everything that any process has spooled: a fork would lack spooled turns."""
+        await self._land(getattr(named, "branch_id", named))
+        return await getattr(self._waiting, verb)(named, *given, **more)
 
-    async def _write(self, ask: Callable[[], Awaitable[T]]) -> T:
-        return await self._held.writes.through(ask)
+    async def _land(self, name: BranchId | SessionId | TurnId) -> None:
+        """Write all spools to the ledger; ``LedgerAway`` while it lacks something of a branch or session."""
+        await self._held.replay_all()
+        self._held.refuse_held(name)
 
-    async def _read_or_none(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        with suppress(LedgerAway):
-            return await self._read(ask)
-        return None
-
-    async def _read_replayed(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _replayed(self, verb: str, *given: Any, **named: Any) -> Any:
+        """Replay the spools first, if that is possible: what a request continues may be in one of them."""
         with suppress(LedgerError):
             await self._held.replay.run()
-        return await ask()
+        return await getattr(self._ledger, verb)(*given, **named)
 
-    async def _write_landed(self, verb: Callable[..., Awaitable[T]], named: Any, *given: Any, **more: Any) -> T:
-        """Write once the ledger has all that any process has spooled; ``LedgerAway`` before.
-
-        Otherwise a spooled conversation would not be found, and a fork would lack spooled turns.
-        """
-        await self._held.replay_all()
-        self._held.refuse_held(getattr(named, "branch_id", named))
-        return await verb(named, *given, **more)
+    async def _optional(self, verb: str, *given: Any) -> Any:
+        """Return None for what cannot be read now."""
+        with suppress(LedgerAway):
+            return await getattr(self._ledger, verb)(*given)
 
     async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
-        found = await self._read(ask)
+        found = await ask()
         return await self._find_replayed(what, ask) if found is None else found
 
     async def _find_replayed(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
@@ -107,20 +92,36 @@ class Proxy(Generic[Noun]):
             await self._held.replay.run()
         except LedgerError as error:
             raise LedgerAway(f"{what} is not in the ledger; another process may be holding it.") from error
-        return await self._read(ask)
+        return await ask()
+
+    async def _read_branch(self, branch_id: BranchId, ask: Callable[[], Awaitable[T]], known: Callable[[Seed], T]) -> T:
+        """Read of a branch: what is shown here if it continues here, else the ledger, else what was seen of it last."""
+        if (held := self._held.branch(branch_id)) is not None:
+            return known(held.as_seed())
+        try:
+            return await ask()
+        except LedgerAway:
+            if (seed := self._held.recent.recall(branch_id)) is not None:
+                with suppress(LedgerAway):
+                    return known(seed)
+            raise
+
+    def _remember(self, branch_id: BranchId, turns: Sequence[Turn] = (), state: State | None = None) -> None:
+        """Remember what was read of a branch, unless it continues here."""
+        if self._held.branch(branch_id) is None:
+            self._held.recent.remember_turns(branch_id, turns)
+            if state is not None:
+                self._held.recent.remember_state(branch_id, state)
 
     async def _know_head(self, branch_id: BranchId) -> None:
         """Read the head of a branch once: without it the branch could not continue when nothing can be read."""
-        if not self._held.recent.knows_head(branch_id):
+        if self._held.branch(branch_id) is None and not self._held.recent.knows_head(branch_id):
             with suppress(LedgerError, NotFound):
-                state = await self._read(lambda: self._held.ledger.states.head(branch_id))
-                self._held.recent.remember_state(branch_id, state)
+                self._held.recent.remember_state(branch_id, await self._held.ledger.states.head(branch_id))
 
 
-class SessionsProxy(Proxy[Sessions]):
-    """``Sessions``: known ones are found, new ones are spooled."""
-
-    landed = frozenset({"rename", "retain", "note", "activate"})
+class SessionOperations(Operations[Sessions]):
+    """Known sessions are found, new ones are spooled."""
 
     async def create(self, new: NewSession) -> Session:
         """Create a session, in the spool during an outage. Its id identifies a commit that was not acknowledged."""
@@ -130,7 +131,7 @@ class SessionsProxy(Proxy[Sessions]):
             if self._held.holds(session_id):
                 return await self._held.make_session(new)
             try:
-                session = await self._write(lambda: self._ledger.create(new))
+                session = await self._ledger.create(new)
             except LedgerAway as away:
                 self._held.report("create_session", away, session_id, new.owner.user_id)
                 there = None
@@ -153,7 +154,7 @@ class SessionsProxy(Proxy[Sessions]):
             )
 
         try:
-            found = await self._read(ask)
+            found = await ask()
         except LedgerAway as away:
             self._held.report("get_session", away, session_id)
             if (seen := recent.session(session_id) or recent.session(moved)) is None:
@@ -180,58 +181,36 @@ class SessionsProxy(Proxy[Sessions]):
         return found
 
 
-class BranchesProxy(Proxy[Branches]):
-    """``Branches``: those that continue here are known."""
-
-    landed = frozenset({"fork", "rollback"})
+class BranchOperations(Operations[Branches]):
+    """Branches that continue here are known."""
 
     async def get(self, branch_id: BranchId) -> Branch | None:
         """Read one."""
         held = self._held.branch(branch_id)
-        return await self._read(lambda: self._ledger.get(branch_id)) if held is None else held.branch()
+        return await self._ledger.get(branch_id) if held is None else held.branch()
 
 
-class StatesProxy(Proxy[States]):
-    """``States``: a branch continues from the head that was seen last."""
-
-    landed = frozenset({"pin", "unpin", "fold", "unfold", "propose"})
+class StateOperations(Operations[States]):
+    """A branch continues from the head that was seen last."""
 
     async def head(self, branch_id: BranchId) -> State:
         """Read the branch's head."""
-        if (held := self._held.branch(branch_id)) is not None:
-            return held.state
-        try:
-            state = await self._read(lambda: self._ledger.head(branch_id))
-        except LedgerAway:
-            if (seen := self._held.recent.recall(branch_id)) is None or seen.state is None:
-                raise
-            return seen.state
-        self._held.recent.remember_state(branch_id, state)
+        state = await self._read_branch(branch_id, lambda: self._ledger.head(branch_id), Seed.head)
+        self._remember(branch_id, state=state)
         return state
 
 
-class TurnsProxy(Proxy[Turns]):
-    """``Turns``: what is said and answered is spooled while the ledger is away."""
-
-    reads = frozenset({"cancelled"})
-
-    def __init__(self, held: HeldBranches, ledger: Turns, sessions: SessionsProxy) -> None:
-        super().__init__(held, ledger)
-        self._sessions = sessions
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("prepare", "open_step", "finalise", "fail", "cancel"):
-            return partial(self._on_turn, name)
-        return super().__getattr__(name)
+class TurnOperations(Operations[Turns]):
+    """What is said and answered is spooled while the ledger is away."""
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0. The turn's id identifies a commit that was not acknowledged."""
         named = new if new.id is not None else replace(new, id=new_id())
         if (creates := named.creates) is not None:
             try:
-                turn = await self._write(lambda: self._ledger.accept(named))
+                turn = await self._ledger.accept(named)
             except LedgerAway:
-                session = await self._sessions.create(creates)
+                session = await self._standby.sessions.create(creates)
                 named = replace(named, branch_id=session.active_branch, creates=None)
             else:
                 self._held.remember_first_turn(creates, turn)
@@ -252,7 +231,7 @@ class TurnsProxy(Proxy[Turns]):
 
         return await self._held.on_branch("record", branch_id, direct, lambda held: held.record(named))
 
-    async def _on_turn(self, verb: str, turn_id: TurnId, *given: Any) -> Turn:
+    async def _of_turn(self, verb: str, turn_id: TurnId, *given: Any) -> Turn:
         step = given[1] if verb == "open_step" else None
 
         def direct() -> Awaitable[Turn]:
@@ -295,15 +274,12 @@ class TurnsProxy(Proxy[Turns]):
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         """Read the newest turns of the lineage, as far as they are known here while the ledger cannot be read."""
-        if (held := self._held.branch(branch_id)) is not None:
-            return newest(held.turns.values(), held.session, limit, before)
-        try:
-            turns = await self._read(lambda: self._ledger.history(branch_id, limit=limit, before=before))
-        except LedgerAway:
-            if (seen := self._held.recent.recall(branch_id)) is None or not seen.last_seq:
-                raise
-            return newest(seen.turns, seen.session, limit, before)
-        self._held.recent.remember_turns(branch_id, turns)
+        turns = await self._read_branch(
+            branch_id,
+            lambda: self._ledger.history(branch_id, limit=limit, before=before),
+            lambda seed: seed.history(limit, before),
+        )
+        self._remember(branch_id, turns=turns)
         await self._know_head(branch_id)
         return turns
 
@@ -311,17 +287,17 @@ class TurnsProxy(Proxy[Turns]):
         self, branch_id: BranchId, *, before: int, after: int | None = None, known: KnownTurns | None = None
     ) -> BranchTail:
         """Read the head and the newest turns, as far as they are known here while the ledger cannot be read."""
-        if (held := self._held.branch(branch_id)) is not None:
-            return _tail(held.state, newest(held.turns.values(), held.session, FEW, before), after)
-        try:
-            tail = await self._read(lambda: self._ledger.tail(branch_id, before=before, after=after, known=known))
-        except LedgerAway:
-            seen = self._held.recent.recall(branch_id)
-            if seen is None or seen.state is None or (before > 1 and not seen.last_seq):
-                raise
-            return _tail(seen.state, newest(seen.turns, seen.session, FEW, before), after)
-        self._held.recent.remember_state(branch_id, tail.state)
-        self._held.recent.remember_turns(branch_id, tail.turns)
+
+        def seen(seed: Seed) -> BranchTail:
+            state = seed.head()
+            begin = state.covers_turn_seq if after is None else after
+            turns = seed.history(FEW, before) if before > 1 else ()
+            return BranchTail(state=state, turns=tuple(turn for turn in turns if turn.turn_seq > begin))
+
+        tail = await self._read_branch(
+            branch_id, lambda: self._ledger.tail(branch_id, before=before, after=after, known=known), seen
+        )
+        self._remember(branch_id, tail.turns, tail.state)
         return tail
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
@@ -340,69 +316,57 @@ class TurnsProxy(Proxy[Turns]):
         """Read of a turn from the ledger; from its held branch where the ledger does not have it or cannot be read."""
         held = self._held.branch_of(turn_id)
         if held is None:
-            return await self._read(ask)
-        if turn_id not in held.own and not self._held.reads.is_open:
+            return await ask()
+        if turn_id not in held.own:
             with suppress(LedgerAway):
-                return await self._read(ask)
+                return await ask()
         return from_held(held)
 
 
-def _tail(state: State, turns: Sequence[Turn], after: int | None) -> BranchTail:
-    begin = state.covers_turn_seq if after is None else after
-    return BranchTail(state=state, turns=tuple(turn for turn in turns if turn.turn_seq > begin))
-
-
-class ContentsProxy(Proxy[Contents]):
-    """``Contents``: texts are spooled, images are not; what cannot be read now is None."""
-
-    optional = frozenset({"text", "blob"})
+class ContentOperations(Operations[Contents]):
+    """Texts are spooled, images are not."""
 
     async def keep_text(self, body: str) -> str:
         """Keep a text and return its hash."""
         try:
-            return await self._write(lambda: self._ledger.keep_text(body))
+            return await self._ledger.keep_text(body)
         except LedgerAway:
             await self._held.keep([body])
             return text_hash(body).hex()
 
 
-class JobsProxy(Proxy[Jobs]):
-    """``Jobs``: fails fast while the ledger is unavailable."""
-
-    reads = frozenset({"claimed", "list"})
-    writes = frozenset({"claim", "complete", "release", "retry", "give_up"})
+class JobOperations(Operations[Jobs]):
+    """A job of a branch that continues here is enqueued again after the branch's next turn."""
 
     async def enqueue(
         self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
     ) -> Job:
-        """Enqueue a job. Raises ``LedgerAway`` for a held branch; the job is enqueued again after the next turn."""
+        """Enqueue a job."""
         self._held.refuse_held(branch_id)
-        return await self._write(lambda: self._ledger.enqueue(job_type, branch_id, turn_id, after=after))
+        return await self._ledger.enqueue(job_type, branch_id, turn_id, after=after)
 
 
-class WorkersProxy(Proxy[Workers]):
-    """``Workers``: a dead worker is taken over after its spool was replayed.
+class WorkerOperations(Operations[Workers]):
+    """A dead worker is taken over after its spool was replayed.
 
     A live worker without heartbeats, because the ledger was unavailable, keeps its turns while its spool is locked.
     """
 
-    writes = frozenset({"beat"})
-
     async def enter(self) -> Worker:
-        """Register this process as a worker."""
-        worker = await self._ledger.enter()
+        """Register this process as a worker; waits for the ledger."""
+        worker = await self._waiting.enter()
         self._held.workers.append(worker.id)
         return worker
 
     async def leave(self, worker: WorkerId) -> None:
         """Unregister a worker, unless its spool is not empty: then the next process takes it over."""
         if self._held.is_over:
-            await self._write(lambda: self._ledger.leave(worker))
+            await self._ledger.leave(worker)
 
     async def dead(self) -> tuple[WorkerId, ...]:
         """Return dead workers and those with a left-over spool; none while the ledger cannot be read."""
         try:
-            return tuple(sorted({*await self._read(self._ledger.dead), *self._left()}))
+            return tuple(sorted({*await self._ledger.dead(), *left_spools(self._held)}))
         except LedgerAway:
             return ()
 
@@ -410,72 +374,35 @@ class WorkersProxy(Proxy[Workers]):
         """Declare a worker dead once its spool is in the ledger; before, only turns that keep the spool waiting."""
         if dead not in self._held.workers and not await self._held.replay.retire(dead):
             return TakenOver(turns=await self._held.replay.take_blockers(dead, by), jobs=0)
-        return await self._ledger.take_over(dead, by=by)
-
-    async def replay_left_spools(self) -> None:
-        """Replay the spools of processes that have ended; their workers are left to engines, which finish turns."""
-        for name in self._left():
-            await self._held.replay.retire(name)
-
-    def _left(self) -> list[str]:
-        folder = self._held.replay.folder
-        others = (name for name in names(folder) if name not in self._held.workers)
-        return [name for name in others if is_left(folder / f"{name}{SUFFIX}")]
+        return await self._waiting.take_over(dead, by=by)
 
 
-class ImportsProxy(Proxy[ImportStore]):
-    """``ImportStore``: imports are never spooled; they follow what is spooled of their conversation."""
-
-    async def add(self, branch_id: BranchId, imported: Sequence[ImportedMessage]) -> ImportCounts:
-        """Add messages to a branch; ``LedgerAway`` while the ledger does not have all of the branch."""
-        if self._held.branch(branch_id) is not None:
-            await self._held.replay_all()
-        self._held.refuse_held(branch_id)
-        return await self._ledger.add(branch_id, imported)
-
-    async def add_turns(self, session_id: SessionId, turns: Sequence[ImportedTurn]) -> ImportCounts:
-        """Add turns to a session; ``LedgerAway`` while the ledger does not have all of the session."""
-        if self._held.holds(session_id):
-            await self._held.replay_all()
-        if self._held.holds(session_id):
-            raise LedgerAway(f"The ledger does not have all of session {session_id} yet.")
-        return await self._ledger.add_turns(session_id, turns)
+def left_spools(held: HeldBranches) -> list[str]:
+    """Name the spools of processes that have ended."""
+    folder = held.replay.folder
+    others = (name for name in names(folder) if name not in held.workers)
+    return [name for name in others if is_left(folder / f"{name}{SUFFIX}")]
 
 
-class PrefixHashesProxy(Proxy[PrefixHashStore]):
-    """``PrefixHashStore``: a request is matched after the spools of all processes were replayed.
-
-    Matching a conversation begins with ``end``, and a request under a key with ``walked``.
-    """
-
-    replayed = frozenset({"end", "walked"})
-
-
-class DeletionsProxy(Proxy[Deletions]):
-    """``Deletions``: never spooled, and only after the ledger has all of the session."""
-
-    reads = frozenset({"due", "rows_left", "said"})
-    writes = frozenset({"sweep", "limit_retention"})
+class DeletionOperations(Operations[Deletions]):
+    """Deletions are never spooled; turns that were replayed after them would be lost."""
 
     async def is_due(self, session_id: SessionId) -> bool:
         """Return whether something has to be deleted; where nothing ever expires, without the ledger."""
-        return await self._unless_kept(
-            session_id, lambda: self._read(lambda: self._ledger.is_due(session_id)), nothing=False
-        )
+        return await self._unless_kept(session_id, lambda: self._ledger.is_due(session_id), nothing=False)
 
     async def begin(self, session_id: SessionId) -> None:
         """Write the intent to delete a session, once all that any process has spooled of it is in the ledger."""
-        await self._replay_session(session_id)
-        await self._held.replay.run()
-        await self._write(lambda: self._ledger.begin(session_id))
+        await self._land(session_id)
+        await self._ledger.begin(session_id)
         self._held.recent.forget(session_id)
 
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete turns that are past their time to live; where nothing ever is, without the ledger."""
 
         async def expire() -> Removed:
-            await self._replay_session(session_id)
-            return await self._write(lambda: self._ledger.expire(session_id, limit=limit))
+            await self._land(session_id)
+            return await self._ledger.expire(session_id, limit=limit)
 
         removed = await self._unless_kept(session_id, expire, nothing=Removed())
         if removed.sessions:
@@ -486,20 +413,18 @@ class DeletionsProxy(Proxy[Deletions]):
 
     async def delete(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete a session with everything in it."""
-        await self._replay_session(session_id)
-        removed = await self._write(lambda: self._ledger.delete(session_id, limit=limit))
+        await self._land(session_id)
+        removed = await self._ledger.delete(session_id, limit=limit)
         self._held.recent.forget(session_id)
         return removed
 
     async def delete_turn(self, turn_id: TurnId) -> Removed:
         """Delete one turn, once all that any process has spooled is in the ledger."""
-        await self._held.replay_all()
-        await self._held.replay.run()
-        turn = await self._read(lambda: self._held.ledger.turns.get(turn_id))
-        removed = await self._write(lambda: self._ledger.delete_turn(turn_id))
-        branch = None if turn is None else await self._read(lambda: self._held.ledger.branches.get(turn.branch_id))
-        if branch is not None:
-            self._held.recent.forget_turns(branch.session_id)
+        await self._land(turn_id)
+        turn = await self._held.ledger.turns.get(turn_id)
+        removed = await self._ledger.delete_turn(turn_id)
+        if turn is not None:
+            self._held.recent.forget_turns(turn.session_id)
         return removed
 
     async def _unless_kept(self, session_id: SessionId, ask: Callable[[], Awaitable[T]], *, nothing: T) -> T:
@@ -514,9 +439,35 @@ class DeletionsProxy(Proxy[Deletions]):
                 raise
             return nothing
 
-    async def _replay_session(self, session_id: SessionId) -> None:
-        """Replay the spooled turns of a session: turns replayed after its deletion would be lost."""
-        if self._held.holds(session_id):
-            await self._held.replay_all()
-        if self._held.holds(session_id):
-            raise LedgerAway(f"The ledger does not have all of session {session_id} yet.")
+
+SPECIAL: dict[str, dict[str, tuple[str, ...]]] = {
+    "sessions": {"_landed": ("rename", "retain", "note", "activate")},
+    "branches": {"_landed": ("fork", "rollback")},
+    "turns": {"_of_turn": ("prepare", "open_step", "finalise", "fail", "cancel")},
+    "states": {"_landed": ("pin", "unpin", "fold", "unfold", "propose")},
+    "contents": {"_optional": ("text", "blob")},
+    "imports": {"_landed": ("add", "add_turns")},
+    "prefix_hashes": {"_replayed": ("end", "walked")},  # the first look-up for a request with a history, or a key
+}
+"""The operations that share a method, by resource and method."""
+
+OPERATIONS: dict[str, type[Operations[Any]]] = {
+    "sessions": SessionOperations,
+    "branches": BranchOperations,
+    "turns": TurnOperations,
+    "states": StateOperations,
+    "contents": ContentOperations,
+    "jobs": JobOperations,
+    "workers": WorkerOperations,
+    "imports": Operations,
+    "prefix_hashes": Operations,
+    "deletions": DeletionOperations,
+}
+
+
+def away_operations(held: HeldBranches, name: str, ledger: Store, standby: Store) -> Any:
+    """Return a resource of the ledger as it is used, and reacts during an outage."""
+    guarded = getattr(held.ledger, name)
+    if name not in OPERATIONS:
+        return guarded
+    return OPERATIONS[name](held, guarded, getattr(ledger, name), standby).installed(SPECIAL.get(name, {}))
