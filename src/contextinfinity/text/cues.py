@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from contextinfinity.text.keywords import bigrams
 from contextinfinity.text.own_words import own_words
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -90,7 +91,7 @@ _GOING_ON = re.compile(
 )
 _ASKING_ABOUT_YOU = re.compile(r"\b(?:do|did|are|were|have|what (?:do|is|are)) your?\b", re.I)
 
-_ASKING = re.compile(r"\?|\b(?:tell|show|send|give) me\b|\bplease (?:share|paste|provide|describe)\b", re.I)
+_ASKING = re.compile(r"[?？]|\b(?:tell|show|send|give) me\b|\bplease (?:share|paste|provide|describe)\b", re.I)
 
 OPENING = 200
 """The number of characters at the start of a message that may announce a new topic, and at its end that may ask."""
@@ -102,8 +103,8 @@ def words(text: str) -> list[str]:
 
 
 def content(said: list[str]) -> frozenset[str]:
-    """Return the content words, cut to six letters, so that inflections do not matter."""
-    return frozenset(word[:6] for word in said if carries_content(word))
+    """Return the content words, cut to six letters, so that inflections do not matter; pairs in unspaced scripts."""
+    return frozenset(piece[:6] for word in said if carries_content(word) for piece in bigrams(word))
 
 
 def carries_content(word: str) -> bool:
@@ -137,6 +138,11 @@ def turns_aside(text: str) -> bool:
 def starts_like_follow_up(text: str) -> bool:
     """Return whether a message starts like a follow-up."""
     return _GOING_ON.match(text[:OPENING]) is not None
+
+
+def asks(text: str) -> bool:
+    """Return whether a message has a question mark."""
+    return "?" in text or "？" in text
 
 
 def ends_asking(text: str) -> bool:

@@ -114,11 +114,11 @@ def _normalised(piece: str) -> list[str]:
         folded = unicodedata.normalize("NFKD", piece).casefold()
         word = "".join(sign for sign in folded if not unicodedata.combining(sign))
     if _UNSPACED.search(word):
-        return _bigrams(word)
+        return bigrams(word)
     return [] if word in _EMPTY or not word else [stem(word[:LONGEST])]
 
 
-def _bigrams(word: str) -> list[str]:
+def bigrams(word: str) -> list[str]:
     """Split text without spaces into overlapping pairs; other parts are kept whole."""
     found: list[str] = []
     place = 0

@@ -179,7 +179,7 @@ class _Said:
         if not answers or "tool" in self.roles:
             return bool(answers)
         brief = sum(len(self.words[place]) for place in answers) < _BRIEF * len(answers)
-        personal = sum("?" in self.texts[place] or cues.of_itself(self.words[place]) for place in answers)
+        personal = sum(cues.asks(self.texts[place]) or cues.of_itself(self.words[place]) for place in answers)
         return not brief or personal < _PERSONAL * len(answers)
 
     @cached_property
@@ -216,7 +216,7 @@ class _Said:
             log1p(len(here - said)),
             log1p(len(self.content[start - 1])),
             cues.pointing(self.words[start]) / max(1, len(self.words[start])) ** 0.5,
-            float("?" in self.texts[start]),
+            float(cues.asks(self.texts[start])),
             float(cues.asks_about_you(self.texts[start])),
             float(cues.ends_asking(self.texts[start - 1])),
         ]

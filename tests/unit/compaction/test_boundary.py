@@ -31,6 +31,43 @@ TAXES = [
     {"role": "assistant", "content": "Register with the tax office and submit an income tax return once a year."},
 ]
 OPENED = len(LASAGNE)
+LANGUAGES = {
+    "de": [
+        ("Wie oft muss ich meine Tomaten gießen?", "Tomaten auf dem Balkon täglich gießen, am besten morgens."),
+        ("Und womit dünge ich die Tomaten?", "Mit Tomatendünger, alle zwei Wochen."),
+        ("Anderes Thema: Welche Versicherung brauche ich für mein Auto?", "Eine Haftpflicht ist vorgeschrieben."),
+    ],
+    "fr": [
+        ("Combien de fois faut-il arroser mes tomates ?", "Arrosez les tomates chaque matin sur un balcon."),
+        ("Et quel engrais pour les tomates ?", "Un engrais pour tomates, toutes les deux semaines."),
+        ("Changeons de sujet : quelle assurance pour ma voiture ?", "La responsabilité civile est obligatoire."),
+    ],
+    "es": [
+        ("¿Cada cuánto riego mis tomates?", "En un balcón, riega los tomates cada mañana."),
+        ("¿Y qué abono les doy a los tomates?", "Abono para tomates, cada dos semanas."),
+        ("Cambiando de tema: ¿qué seguro necesito para el coche?", "El de responsabilidad civil es obligatorio."),
+    ],
+    "pt": [
+        ("Com que frequência rego os meus tomates?", "Na varanda, regue os tomates todas as manhãs."),
+        ("E que adubo dou aos tomates?", "Adubo para tomates, a cada duas semanas."),
+        ("Outro assunto: que seguro preciso para o carro?", "O de responsabilidade civil é obrigatório."),
+    ],
+    "it": [
+        ("Quanto spesso devo annaffiare i pomodori?", "Sul balcone annaffia i pomodori ogni mattina."),
+        ("E quale concime per i pomodori?", "Un concime per pomodori, ogni due settimane."),
+        ("Nuovo argomento: quale assicurazione serve per l'auto?", "La responsabilità civile è obbligatoria."),
+    ],
+    "zh": [
+        ("我的番茄多久浇一次水？", "阳台上的番茄每天早上浇水。"),
+        ("番茄用什么肥料？", "用番茄专用肥料，每两周一次。"),
+        ("换个话题：我的汽车需要什么保险？", "交强险是必须的。"),
+    ],
+    "ja": [
+        ("トマトの水やりは何日おきですか？", "ベランダのトマトには毎朝水をやってください。"),
+        ("トマトの肥料は何がいいですか？", "トマト用の肥料を二週間ごとに与えます。"),
+        ("話題を変えます。車にはどんな保険が必要ですか？", "自賠責保険への加入が義務です。"),
+    ],
+}
 
 
 def index_of(messages: Any) -> int | None:
@@ -54,6 +91,15 @@ def test_the_newest_topic_of_a_conversation_is_found(chat: Chat) -> None:
     messages = [{"role": role, "content": text} for role, text in zip(chat.roles, chat.texts, strict=True)]
     openings = [place for place, shift in enumerate(chat.shifts, start=1) if shift]
     assert index_of(messages) == (openings[-1] if openings else None)
+
+
+@pytest.mark.req("RETRIEVE-14", "COMPACT-5")
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_new_topic_is_found_in_the_languages_of_the_vocabulary(language: str) -> None:
+    said = [text for pair in LANGUAGES[language] for text in pair]
+    chat = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(said)]
+    assert index_of(chat) == 4
+    assert index_of(chat[:4]) is None
 
 
 @pytest.mark.req("COMPACT-5")

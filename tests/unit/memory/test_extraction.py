@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,25 @@ def told(message: str) -> list[str]:
 def the(message: str) -> StatedFact:
     (fact,) = extract_facts(message, SAID, dates_mentioned).facts
     return fact
+
+
+@pytest.mark.req("MEMORY-7", "RETRIEVE-14")
+@each(
+    ("said", "about_others"),
+    [
+        ("Ich bin gegen Nüsse allergisch. Meine Schwester heißt Lena.", "Was heißt: ich bin gegen Pollen allergisch?"),
+        ("J'ai deux chiens. Ma sœur s'appelle Léa.", "Son mari est professeur."),
+        ("Tengo un gato que se llama Momo. No como carne.", "Su marido es profesor."),
+        ("O meu marido é professor. A minha irmã chama-se Rita.", "O meu nome é um problema no formulário."),
+        ("Ho un gatto che si chiama Momo. Non mi piace il caffè.", "Non mi piace questa funzione."),
+        ("我对花生过敏。我女儿七岁。", "他对花生过敏。"),
+        ("京都に住んでいます。犬を二匹飼っています。夫は教師です。", "彼は京都に住んでいます。夫は教師ですか？"),
+    ],
+)
+def test_in_each_language_what_users_say_of_themselves_is_a_fact(said: str, about_others: str) -> None:
+    sentences = [each for each in re.split(r"(?<=[.。])\s*", said) if each]
+    assert [fact.rstrip(".。") for fact in told(said)] == [f"The user said: {each.rstrip('.。')}" for each in sentences]
+    assert told(about_others) == []
 
 
 @pytest.mark.req("MEMORY-4")

@@ -214,6 +214,9 @@ def test_a_statement_with_a_question_is_a_statement() -> None:
     [
         ("Wie heißt der Hund meiner Schwester?", "Der Hund meiner Schwester heißt Bello."),
         ("¿Cómo se llama el perro de mi hermana?", "El perro de mi hermana se llama Bello."),
+        ("Comment s'appelle le chien de ma sœur ?", "Le chien de ma sœur s'appelle Bello."),
+        ("Como se chama o cão da minha irmã?", "O cão da minha irmã chama-se Bello."),
+        ("Come si chiama il cane di mia sorella?", "Il cane di mia sorella si chiama Bello."),
         ("我姐姐的狗叫什么名字?", "我姐姐的狗叫贝罗。"),
         ("姉の犬の名前は何ですか?", "姉の犬の名前はベロです。"),
         ("Как зовут собаку моей сестры?", "Собаку моей сестры зовут Белло."),
