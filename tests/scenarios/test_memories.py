@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,14 @@ from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.memory.memory_findings import ExtractedMemories
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.providers.scripted import ScriptedReply
+from contextinfinity.settings import Settings
+from contextinfinity.settings.sections import General, MemorySettings
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import asked_back, exchange
+from contextinfinity_testing.vendors import FakeVendors
 from tests.scenarios.desk import Desk
+from tests.scenarios.wires import model_settings
 
 LOCAL = Owner()
 
@@ -50,6 +55,22 @@ async def known(desk: Desk, owner: Owner = LOCAL, **how: Any) -> list[str]:
 def front(desk: Desk) -> str:
     """What follows the instructions in the last prompt."""
     return "\n".join(desk.prompts[-1].system[1:])
+
+
+@pytest.mark.req("SAFE-1", "CONFIG-2")
+async def test_a_model_that_draws_memories_sees_no_secret(vendors: FakeVendors, tmp_path: Path) -> None:
+    settings = Settings(
+        general=General(data_dir=str(tmp_path), default_model="openai", redact_patterns=(r"sk-\w+",)),
+        memory=MemorySettings(model="helper"),
+        models={"openai": model_settings(vendors, "openai"), "helper": model_settings(vendors, "openai_chat")},
+    )
+    claim = {"fact": "The user has an allotment in Nittedal.", "quote": "my allotment in Nittedal", "kind": "self"}
+    async with open_engine(settings) as engine:
+        vendors.say("Noted.", json.dumps({"memories": [claim]}))
+        await engine.ask("new", "My key is sk-12345. Weekends are for my allotment in Nittedal.")
+        assert await engine.job_runner.drain(100)
+        assert claim["fact"] in [memory.content for memory in await engine.memories.list(LOCAL)]
+    assert ["sk-12345" in str(request.body) for request in vendors.requests] == [False, False]
 
 
 @pytest.mark.req("MEMORY-3", "MEMORY-4")

@@ -79,10 +79,16 @@ _DECODER = msgspec.json.Decoder(_MemoryReply)
 
 
 class ModelExtractor:
-    """Extracts facts by rules and with a model; ``opposed`` returns whether two texts contradict each other."""
+    """Extracts facts by rules and with a model.
 
-    def __init__(self, adviser: AuxiliaryModel, when: When, opposed: Callable[[str, str], bool]) -> None:
+    ``opposed`` returns whether two texts contradict each other; ``hide`` redacts secrets in a text before it is sent.
+    """
+
+    def __init__(
+        self, adviser: AuxiliaryModel, when: When, opposed: Callable[[str, str], bool], hide: Callable[[str], str] = str
+    ) -> None:
         self._adviser = adviser
+        self._hide = hide
         self._when = when
         self._opposed = opposed
 
@@ -92,7 +98,7 @@ class ModelExtractor:
         stated = [one for one in statements(message) if not is_order(one.text)]
         if not stated or is_off_record(message):
             return drawn
-        asked = msgspec.json.encode({"said_on": said_at.date().isoformat(), "message": message}).decode()
+        asked = msgspec.json.encode({"said_on": said_at.date().isoformat(), "message": self._hide(message)}).decode()
         try:
             answer = await self._adviser.ask(INSTRUCTIONS, asked, schema=SCHEMA)
             claims = _DECODER.decode(answer.strip().removeprefix("```json").strip("`\n ")).memories

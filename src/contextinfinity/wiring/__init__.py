@@ -406,9 +406,8 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
     from contextinfinity.retrieval.dates import dates_mentioned
     from contextinfinity.text.polarity import opposed
 
-    return dataclasses.replace(
-        remembering, extract=ModelExtractor(adviser, dates_mentioned, opposed).extract, asks_model=True
-    )
+    extractor = ModelExtractor(adviser, dates_mentioned, opposed, _hide(settings))
+    return dataclasses.replace(remembering, extract=extractor.extract, asks_model=True)
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:
@@ -419,13 +418,17 @@ def _rewriting(settings: Settings, models: Models) -> Rewriting:
     adviser = _adviser(said.model, settings, models)
     if adviser is None:
         return rewriting
-    from contextinfinity.prompt.redact import hidden
     from contextinfinity.rewriting import ModelRewriter
 
-    hide = partial(hidden, redactor=load_redactor(settings.general))
     # The model's own time-out comes first, so that the plan names the model.
     adviser = dataclasses.replace(adviser, seconds=0.9 * said.timeout_seconds)
-    return dataclasses.replace(rewriting, rewrite=ModelRewriter(adviser, hide).rewrite)
+    return dataclasses.replace(rewriting, rewrite=ModelRewriter(adviser, _hide(settings)).rewrite)
+
+
+def _hide(settings: Settings) -> Callable[[str], str]:
+    from contextinfinity.prompt.redact import hidden
+
+    return partial(hidden, redactor=load_redactor(settings.general))
 
 
 def _ceilings(settings: Settings) -> Ceilings:
