@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +12,7 @@ import pytest
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Phase
+from contextinfinity.engine.recovery import recover
 from contextinfinity.errors import LedgerBusy
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.ledger.sessions import Sessions
@@ -20,7 +22,7 @@ from contextinfinity.storage.standby.spool import Spool, Spooled, written
 from contextinfinity.storage.standby.spool_replay import Replay
 from contextinfinity_testing.builders import new_branch, new_step, new_turn, turn_end
 from tests.ledgers import open_store
-from tests.recovery.outages import engine_on
+from tests.recovery.outages import engine_on, locked
 
 T = TypeVar("T")
 
@@ -45,6 +47,30 @@ async def test_an_interrupted_turn_that_is_in_no_spool_does_not_hold_up_those_th
         assert one.phase is Phase.FAILED, "its end was written nowhere"
         assert (two.outcome, two.text) == ("completed", "kept")
     assert not spool.path.exists()
+
+
+@pytest.mark.req("TURN-13", "CHATMEM-6", "TURN-2")
+async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the_spool(tmp_path: Path) -> None:
+    """They are taken over while their branch continues here, where they were shown as failed; they end all the same."""
+    async with engine_on(tmp_path) as engine:
+        asked = await engine.ask("thread", "one")
+        other = open_store(tmp_path / "ledger.db")
+        dies = await other.workers.enter()
+        left = await other.turns.accept(new_turn(asked.branch_id, "two", dies.id))
+        await other.turns.prepare(left.id, dies.id)
+        with locked(tmp_path):
+            held = await engine.ask(asked.thread_id, "three")
+            assert held.durability == "local"
+            await other.close()
+        async with asyncio.timeout(30):
+            while engine.health().status != "ready":
+                await recover(engine._parts, await engine.worker_lease.find_dead())  # as housekeeping does
+        turns = await engine.store.turns.history(asked.branch_id)
+        assert [(turn.user_message.rendered_text, turn.outcome) for turn in turns] == [
+            ("one", "completed"),
+            ("two", "failed"),
+            ("three", "completed"),
+        ]
 
 
 @pytest.mark.req("TURN-13", "CHATMEM-6")

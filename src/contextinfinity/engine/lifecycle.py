@@ -141,6 +141,8 @@ log = logging.getLogger(__name__)
 QUEUE_LIMIT = 16
 """The maximum number of messages that wait on a branch."""
 HOUSEKEEPING_SECONDS = 60.0
+RECOVERY_SECONDS = 1.0
+"""The interval for trying again to end turns of dead workers; while they are open, their branches cannot go on."""
 INDEX_SECONDS = 2.0
 """The first interval between indexing runs, which doubles up to a minute; a short command ends before the first run."""
 LONGEST_SWEEP_SECONDS = 600.0
@@ -335,7 +337,8 @@ class Lifecycle:
                 settled = False
                 self._parts.caches.drop_idle()
                 lease = self.worker_lease
-                await wait_for_any(lease.lost, lease.found_dead, seconds=HOUSEKEEPING_SECONDS)
+                seconds = RECOVERY_SECONDS if self._parts.taken_over else HOUSEKEEPING_SECONDS
+                await wait_for_any(lease.lost, lease.found_dead, seconds=seconds)
                 lease.found_dead.clear()
                 if self.worker_lease.lost.is_set():
                     await self._enter_again()

@@ -373,8 +373,13 @@ class WorkerOperations(Operations[Workers]):
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
         """Declare a worker dead once its spool is in the ledger; before, only turns that keep the spool waiting."""
         if dead not in self._held.workers and not await self._held.replay.retire(dead):
-            return TakenOver(turns=await self._held.replay.take_blockers(dead, by), jobs=0)
-        return await self._waiting.take_over(dead, by=by)
+            taken = TakenOver(turns=await self._held.replay.take_blockers(dead, by), jobs=0)
+        else:
+            taken = await self._waiting.take_over(dead, by=by)
+        for turn_id in taken.turns:
+            if (held := self._held.branch_of(turn_id)) is not None and turn_id not in held.own:
+                held.taken.add(turn_id)
+        return taken
 
 
 def left_spools(held: HeldBranches) -> list[str]:

@@ -95,8 +95,9 @@ class HeldBranches:
         return self._branches.get(branch_id)
 
     def branch_of(self, turn_id: TurnId) -> HeldBranch | None:
-        """Return the branch that continues here and shows a turn."""
-        return next((branch for branch in self._branches.values() if turn_id in branch.turns), None)
+        """Return the branch that continues here and shows a turn, unless the turn is ended in the ledger."""
+        branches = (branch for branch in self._branches.values() if turn_id in branch.turns)
+        return next((branch for branch in branches if turn_id not in branch.taken), None)
 
     def session(self, session_id: SessionId) -> Session | None:
         """Return a session with a branch that continues here."""
@@ -171,6 +172,8 @@ class HeldBranches:
         branch_id = branch_id or await self._find_branch(turn_id)
         async with self.alone_on(branch_id or turn_id):
             held = None if branch_id is None else self._branches.get(branch_id)
+            if held is not None and turn_id in held.taken:
+                return await direct()
             if held is None:
                 try:
                     if verb in TAKE_MESSAGES:
