@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format docs screenshots bench bench-full peers torture storm endurance proof clients screenshots-web dist dist-check clean
+.PHONY: run setup test check format docs screenshots bench bench-full peers torture storm endurance fuzz proof clients screenshots-web dist dist-check clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -54,6 +54,9 @@ clients: .venv/.setup ## real clients that are too large for every run, against 
 torture: .venv/.setup ## kill a working process 10,000 times and look at what it left; takes about half an hour
 	$(BIN)/python -m benchmarks.torture --trials 10000
 
+fuzz: .venv/.setup ## damaged inputs for every parser and every door of a server; takes about an hour
+	$(BIN)/python -m benchmarks.fuzz --seconds 60
+
 storm: .venv/.setup ## 200 streams at servers that are killed, of one worker and of two: is every message there, once?
 	$(BIN)/python -m benchmarks.storm --streams 200
 	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2
@@ -62,7 +65,7 @@ endurance: .venv/.setup ## 10,000 turns in one process: does memory stay flat? 3
 	$(BIN)/python -m benchmarks.endurance
 	$(BIN)/python -m benchmarks.resending
 
-proof: .venv/.setup torture storm endurance ## everything at full size: kills, storms, endurance, fault sweeps, large properties; takes hours
+proof: .venv/.setup torture storm endurance fuzz ## everything at full size: kills, storms, endurance, fuzz, fault sweeps, large properties; takes hours
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m 'proof or not proof'
 
 screenshots-web: .venv/.setup ## pictures of the web page in docs/images, taken in chromium

@@ -85,7 +85,7 @@ def read_memories(record: dict[str, Json]) -> ExportedConversation:
 def _message(name: str, parent: str | None, message: dict[str, Json], built: ConversationBuilder) -> ExportedMessage:
     content = items(message, "content") or [{"type": "text", "text": text(message, "text")}]
     attached = tuple(_attached(message, built))
-    unsaid = [part for part in content if isinstance(part, dict) and part.get("type") in _UNSAID]
+    unsaid = [part for part in content if isinstance(part, dict) and text(part, "type") in _UNSAID]
     said, reply = None, tuple[ReplyItem, ...]()
     if text(message, "sender") == "assistant":
         reply = (*_reply(name, content, built), *([AssistantItem(blocks=attached)] if attached else []))
@@ -145,7 +145,7 @@ def _blocks(part: Json, built: ConversationBuilder) -> Iterable[ContentBlock]:
     if isinstance(part, str):
         yield TextBlock(text=part)
         return
-    if not isinstance(part, dict) or part.get("type") in _UNSAID:
+    if not isinstance(part, dict) or text(part, "type") in _UNSAID:
         return
     source = mapping(part, "source")
     if words := text(part, "text"):

@@ -102,7 +102,7 @@ def read_conversation(record: dict[str, Json]) -> ExportedConversation:
 
 def _message(name: str, parent: str | None, message: dict[str, Json], built: ConversationBuilder) -> ExportedMessage:
     content = items(message, "content") or [{"type": "text", "text": text(message, "text")}]
-    thoughts = [part for part in content if isinstance(part, dict) and part.get("type") in _UNSAID]
+    thoughts = [part for part in content if isinstance(part, dict) and text(part, "type") in _UNSAID]
     reply = tuple(item for part in content for item in _items(part, built))
     is_user = message.get("isCreatedByUser") is True or text(message, "sender").lower() == "user"
     details = other_fields(message, *_READ)

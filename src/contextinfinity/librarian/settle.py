@@ -112,7 +112,8 @@ class _Known:
 
 
 def _names(text: str) -> frozenset[str]:
-    return frozenset(found.lower().strip("`.") for found in _NAME.findall(text) if not _PRONOUN.fullmatch(found))
+    found = (name.lower().strip("`.") for name in _NAME.findall(text) if not _PRONOUN.fullmatch(name))
+    return frozenset(filter(None, found))  # nothing is left of `..`
 
 
 async def retire_replaced(

@@ -313,7 +313,7 @@ def _error_in(body: Json) -> Mapping[str, Json] | str:
     if isinstance(body, str):
         try:
             decoded = msgspec.json.decode(body[:LONGEST_BODY])
-        except (msgspec.DecodeError, UnicodeError):
+        except (ValueError, RecursionError):
             return body[:LONGEST_BODY]
         return _error_in(decoded) if isinstance(decoded, dict | list) else body[:LONGEST_BODY]
     if isinstance(body, list):  # Gemini's chat endpoint returns errors in a list

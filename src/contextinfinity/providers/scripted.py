@@ -179,7 +179,7 @@ def _read(path: Path) -> _ScriptFile:
         data = path.read_bytes()
         whole = msgspec.json.decode(data)
         return msgspec.convert(whole if isinstance(whole, dict) else {"replies": whole}, _ScriptFile)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
             f"The script {path} cannot be used: {error}.", hint="It is a JSON list of replies."
         ) from error

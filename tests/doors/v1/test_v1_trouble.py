@@ -266,3 +266,16 @@ async def reconcile_index(folder: Path, talkers: list[Talker], seed: int) -> Non
 
 def sides(turn: Turn) -> list[Message]:
     return [turn.user_message] if turn.answer is None else [turn.user_message, turn.answer]
+
+
+@pytest.mark.req("API-3")
+def test_bytes_that_are_no_text_and_names_that_fit_no_header_are_no_internal_error(server: Server) -> None:
+    deep = b"[" * 5_000 + b"]" * 5_000
+    for body in (b'{"user_id": "\xff"}', b'{"user_id": "a", "x": ' + deep + b"}"):
+        refused = server.http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+        assert refused.status_code in (400, 422), refused.text
+    odd = "caf\u00e9\u0300\r\nset-cookie: a=b"
+    asked = {"model": "echo", "input": "hello", odd: 1, "plain": 2, "tools": [{"type": odd}, {"type": "shell"}]}
+    answered = server.post("/v1/responses", asked)
+    assert answered.status_code == 200, answered.text
+    assert answered.headers["x-ignored-parameters"] == "plain, tools.shell"

@@ -46,6 +46,13 @@ async def test_identical_entries_merge_and_keep_the_newest_turn() -> None:
 
 
 @pytest.mark.req("LIBRARIAN-5")
+async def test_quoted_dots_are_no_name() -> None:
+    first, second = "Builds take `..` as their root.", "Tests of the parser take `..` as their root too."
+    entries = made("decision", 3, "user", first), made("decision", 6, "user", second)
+    assert await left(*entries) == [(first, None), (second, None)]
+
+
+@pytest.mark.req("LIBRARIAN-5")
 async def test_a_negation_is_another_entry_and_the_later_one_holds() -> None:
     one, other = "Deploy the billing service on Friday.", "Never deploy the billing service on Friday."
     assert await left(made("constraint", 1, "user", one), made("constraint", 4, "user", other)) == [

@@ -222,9 +222,10 @@ def _content(item: Item, name: str) -> Blocks:
 
 def _part(value: Json) -> ContentBlock:
     part = an_object(value)
-    read = _PARTS.get(part.get("type", ""))
+    kind = part.get("type")
+    read = _PARTS.get(kind) if isinstance(kind, str) else None
     if read is None:
-        raise expected(f"one of {', '.join(_PARTS)}", part.get("type")).inside("type")
+        raise expected(f"one of {', '.join(_PARTS)}", kind).inside("type")
     return read(part)
 
 

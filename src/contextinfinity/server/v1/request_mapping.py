@@ -39,7 +39,7 @@ async def named_user(request: Request, user_id: ForUser = None) -> str | None:
     """Return the ``user_id`` of the body, else of the query; vendors have no field of that name."""
     body = await request.body() if request.method == "POST" else b""
     if b'"user_id"' in body:
-        with suppress(msgspec.DecodeError):  # reported when the whole body is parsed
+        with suppress(ValueError, RecursionError):  # reported when the whole body is parsed
             return msgspec.json.decode(body, type=_NamedUser).user_id or user_id
     return user_id
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -48,6 +49,8 @@ STATUSES = {
     "cancelled": 409,
 }
 """HTTP statuses by the error code of a turn; any other error is the upstream model's (502)."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+"""Names of a client's parameters, parts and tools that may be put into a header."""
 STOPS: dict[str, Stop] = {"length": "length", "max_tokens": "length", "filter": "filter", "content_filter": "filter"}
 
 
@@ -193,8 +196,9 @@ async def headers_of(incoming: IncomingRequest, question: MappedRequest, turn: T
     """Return the headers with the thread, the turn, and the parameters that the model ignores."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
     left_out = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored, incoming.messages)
-    ignored = [incoming.option_names.get(name, name) for name in left_out]
-    return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
+    names = [incoming.option_names.get(name, name) for name in left_out]
+    plain = [name for name in names if _PLAIN_NAME.fullmatch(name)]
+    return headers | ({"x-ignored-parameters": ", ".join(plain)} if plain else {})
 
 
 async def _from(first: bytes, rest: AsyncGenerator[bytes], is_sent: asyncio.Event) -> AsyncGenerator[bytes]:

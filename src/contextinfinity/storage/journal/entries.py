@@ -58,7 +58,7 @@ def from_line(line: bytes, protection: Protection) -> JournalEntry | None:
     """Decode a line without its newline; None if it is not a valid entry."""
     try:
         return _decoder.decode(protection.open_line(line))
-    except ValueError:  # not sealed with this key, no JSON, not the fields of an entry, or no UTF-8
+    except (ValueError, RecursionError):  # not sealed with this key, no JSON, not the fields of an entry, or no UTF-8
         return None
 
 
