@@ -58,10 +58,13 @@ def front(desk: Desk) -> str:
 
 
 @pytest.mark.req("SAFE-1", "CONFIG-2")
-async def test_a_model_that_draws_memories_sees_no_secret(vendors: FakeVendors, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("helper", "asked"), [("helper", "llama3.1"), ("auto", "gpt")])
+async def test_a_model_that_draws_memories_sees_no_secret(
+    helper: str, asked: str, vendors: FakeVendors, tmp_path: Path
+) -> None:
     settings = Settings(
         general=General(data_dir=str(tmp_path), default_model="openai", redact_patterns=(r"sk-\w+",)),
-        memory=MemorySettings(model="helper"),
+        memory=MemorySettings(model=helper),
         models={"openai": model_settings(vendors, "openai"), "helper": model_settings(vendors, "openai_chat")},
     )
     claim = {"fact": "The user has an allotment in Nittedal.", "quote": "my allotment in Nittedal", "kind": "self"}
@@ -71,6 +74,7 @@ async def test_a_model_that_draws_memories_sees_no_secret(vendors: FakeVendors, 
         assert await engine.job_runner.drain(100)
         assert claim["fact"] in [memory.content for memory in await engine.memories.list(LOCAL)]
     assert ["sk-12345" in str(request.body) for request in vendors.requests] == [False, False]
+    assert vendors.requests[1].body["model"].startswith(asked)
 
 
 @pytest.mark.req("MEMORY-3", "MEMORY-4")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from contextinfinity.domain.events import CompactionCompleted, CompactionEvent
 from contextinfinity.domain.message import say
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Exchange, Problem
-from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.engine_setup import Setup, boundary_offline
 from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.spending import Spending
 from contextinfinity.librarian.contract import Librarian
@@ -62,7 +63,10 @@ class Helper:
 
 
 def setup(helper: Helper, spending: Spending | None = None, **more: Any) -> Setup:
-    return Setup(ceilings=SMALL, librarian_of=helper.librarian_of, spending=spending, **more)
+    def follow_model(setup: Setup, model: Model) -> Setup:
+        return replace(setup, librarian=helper.librarian_of(model))
+
+    return Setup(ceilings=SMALL, follow_model=follow_model, spending=spending, **more)
 
 
 @pytest.mark.req("LIBRARIAN-6")
@@ -93,25 +97,35 @@ async def test_turns_that_no_model_answered_are_folded_by_rule(tmp_path: Path) -
         assert (seen.candidate.by, helper.asked) == ("offline", [])
 
 
-@pytest.mark.req("LIBRARIAN-6")
-def test_auto_is_the_default_and_the_built_in_model_writes_no_summaries(tmp_path: Path) -> None:
-    settings = load_settings(data_dir=tmp_path, environ={}).settings
-    assert settings.librarian.model == "auto"
-    scripted = Model(name="m", provider=ScriptedProvider([]), model_id="m")
-    made = setup_of(settings, Models(by_name={"m": scripted}, default="m"))
-    assert made.librarian is None
-    assert made.librarian_of is not None
-    assert isinstance(made.librarian_of(scripted), ModelLibrarian)
+def with_models(settings: Settings, name: str) -> Settings:
+    """Name one model for every stage that a model may improve."""
+    sections = {section: {"model": name} for section in ("librarian", "rewriter", "memory")}
+    sections["compaction"] = {"detector_model": name}
+    changed = {each: msgspec.structs.replace(getattr(settings, each), **keys) for each, keys in sections.items()}
+    return msgspec.structs.replace(settings, **changed)
 
+
+@pytest.mark.req("LIBRARIAN-6", "CONFIG-2")
+def test_auto_is_the_model_that_answers_unless_it_is_the_built_in_one(tmp_path: Path) -> None:
     class Local(ScriptedProvider):
         name = "local"
 
-    assert made.librarian_of(Model(name="b", provider=Local([]), model_id="b")) is None
-    offline: Settings = msgspec.structs.replace(
-        settings, librarian=msgspec.structs.replace(settings.librarian, model="offline")
-    )
-    made = setup_of(offline, Models(by_name={"m": scripted}, default="m"))
-    assert (made.librarian, made.librarian_of) == (None, None)
+    scripted = Model(name="m", provider=ScriptedProvider([]), model_id="m")
+    models, local = Models(by_name={"m": scripted}, default="m"), Model(name="b", provider=Local([]), model_id="b")
+    settings = load_settings(data_dir=tmp_path, environ={}).settings
+    assert settings.librarian.model == "auto"
+    default, every = (setup_of(each, models) for each in (settings, with_models(settings, "auto")))
+    stages = ("librarian", "rewriting", "remembering", "find_boundary")
+    for setup, following in ((default, ["librarian"]), (every, [*stages])):
+        assert [
+            each for each in stages if getattr(setup.following(scripted), each) != getattr(setup, each)
+        ] == following
+        assert isinstance(setup.following(scripted).librarian, ModelLibrarian)
+        for other in (setup, setup.following(local), setup.following(None)):
+            assert other.librarian is None
+            assert other.find_boundary is boundary_offline
+    offline = setup_of(with_models(settings, "offline"), models)
+    assert offline.following(scripted) is offline
 
 
 @pytest.mark.req("LIBRARIAN-6", "SAFE-1")

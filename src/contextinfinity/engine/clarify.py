@@ -61,7 +61,7 @@ class ClarificationRequest:
 
 async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext) -> ResolvedMessage:
     """Resolve what a message means; if rewriting fails or times out, the message is used unchanged."""
-    rewriting, turn = parts.setup.rewriting, running.turn
+    rewriting, turn = parts.setup.following(recalled.home).rewriting, running.turn
     if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
         return ResolvedMessage()
     asked, before = running.asked, _without_unanswered(recalled.earlier)

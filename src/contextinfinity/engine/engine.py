@@ -433,7 +433,7 @@ class Engine(Lookup):
         from contextinfinity.engine.memory_jobs import remember_again  # slow to import: phrase lists
 
         pause = Throttle(self._running).pause
-        return replace(brought, memories=await remember_again(self.store, self.setup.remembering, progress, pause))
+        return replace(brought, memories=await remember_again(self.store, self._parts.setup_after, progress, pause))
 
     @property
     def memories(self) -> MemoryEditing:

@@ -158,9 +158,9 @@ class Setup:
     min_exchanges: int = 2
     """The number of newest exchanges that a fold never covers."""
     librarian: Librarian | None = None
-    """Writes all summaries; None: ``librarian_of`` chooses."""
-    librarian_of: Callable[[Model], Librarian | None] | None = None
-    """Returns the librarian for a branch whose newest turn that model answered; None: the offline librarian is used."""
+    """Writes all summaries; None: the offline one."""
+    follow_model: Callable[[Setup, Model], Setup] | None = None
+    """Returns the setup with that model in the stages whose setting is ``auto``; None: no stage has it."""
     dollars: DollarLimits = field(default_factory=DollarLimits)
     """What models may cost a user."""
     spending: Spending | None = None
@@ -179,6 +179,8 @@ class Setup:
         """Return the librarian for a branch whose newest turn this model answered; None: the offline librarian."""
         if self.spending is not None and not self.spending.allows():
             return None
-        if self.librarian is not None or self.librarian_of is None or model is None:
-            return self.librarian
-        return self.librarian_of(model)
+        return self.following(model).librarian
+
+    def following(self, model: Model | None) -> Setup:
+        """Return the setup for a conversation that this model answers."""
+        return self if self.follow_model is None or model is None else self.follow_model(self, model)

@@ -316,7 +316,8 @@ def _without_model(parts: Parts) -> Parts:
     rewriting = parts.setup.rewriting
     if rewriting is None:
         return parts
-    setup = dataclasses.replace(parts.setup, rewriting=dataclasses.replace(rewriting, rewrite=rewrite_offline))
+    offline = dataclasses.replace(rewriting, rewrite=rewrite_offline)
+    setup = dataclasses.replace(parts.setup, rewriting=offline, follow_model=None)
     return dataclasses.replace(parts, setup=setup)
 
 

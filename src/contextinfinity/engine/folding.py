@@ -137,8 +137,7 @@ async def model_of(parts: Parts, turn: Turn) -> Model:
         parts.models.recall_window(plan)
     if plan is not None and plan.route is not None and plan.route.home in parts.models.by_name:
         return parts.models.by_name[plan.route.home]
-    answered = (model for model in parts.models.by_name.values() if model.answered(turn))
-    return next(answered, parts.models.named(None))
+    return parts.models.that_answered(turn) or parts.models.named(None)
 
 
 def shown_with(here: FoldContext, turns: Sequence[Turn], after: Turn | None) -> list[Shown]:
@@ -218,7 +217,7 @@ async def fold_to_fit(parts: Parts, branch_id: BranchId, budget: Budget | None =
     This happens to imported or logged conversations, which arrive without a summary. No model is called and the
     work is not throttled: a caller is waiting for the answer.
     """
-    setup = dataclasses.replace(parts.setup, librarian=None, librarian_of=None, find_boundary=boundary_offline)
+    setup = dataclasses.replace(parts.setup, librarian=None, follow_model=None, find_boundary=boundary_offline)
     await fold(dataclasses.replace(parts, setup=setup, running={}), branch_id, budget=budget)
 
 
@@ -340,7 +339,7 @@ async def topic_begins(here: FoldContext) -> tuple[TopicBoundary, int | None]:
             if message.role in ("user", "assistant") and (content := message.rendered_text):
                 places.append(place)
                 messages.append({"role": message.role, "content": content, "created_at": turn.created_at})
-    found = await here.parts.setup.find_boundary(messages)
+    found = await here.parts.setup_after(here.turns[-1]).find_boundary(messages)
     sure = found.boundary_index is not None and found.confidence >= CONFIDENT
     return found, places[found.boundary_index] if found.boundary_index is not None and sure else None
 
@@ -385,8 +384,7 @@ async def summarise(here: FoldContext, covers: int, over: TopicBoundary | None) 
 
 def _librarian(here: FoldContext) -> Librarian | None:
     """Return the librarian of the model that answered the newest turn; None: use the offline one."""
-    answered = (model for model in here.parts.models.by_name.values() if model.answered(here.turns[-1]))
-    return here.parts.setup.librarian_for(next(answered, None))
+    return here.parts.setup.librarian_for(here.parts.models.that_answered(here.turns[-1]))
 
 
 def _notice(here: FoldContext, summary: Summary) -> str:

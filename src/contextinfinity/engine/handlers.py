@@ -82,7 +82,7 @@ async def _chunks(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) ->
 
 async def _memories(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) -> Extraction | None:
     """Return the memory changes of a turn; None if ``may_wait`` is false and a model extracts them."""
-    remembering = parts.setup.remembering
+    remembering = parts.setup_after(turn.turn).remembering
     if remembering is None:
         return Extraction(owner=turn.session.owner)
     if remembering.asks_model and not may_wait:

@@ -209,6 +209,10 @@ class Models:
             raise InvalidInput(f"There is no model {wanted!r}; there are: {known}.", hint="Name it under [models].")
         return self.by_name[wanted]
 
+    def that_answered(self, turn: Turn) -> Model | None:
+        """Return the model that answered a turn, or None."""
+        return next((model for model in self.by_name.values() if model.answered(turn)), None)
+
     def recall_window(self, plan: Plan) -> None:
         """Adopt the context window that an earlier request was planned with."""
         model = None if plan.route is None else self.by_name.get(plan.route.model or "")
@@ -294,9 +298,7 @@ def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
     """Return the model whose tool calls this message answers, or None."""
     if not (earlier and earlier[-1].outcome == "paused" and has(turn.user_message.blocks, ToolResultBlock)):
         return None
-    before = earlier[-1]
-    answered = (model for model in parts.models.by_name.values() if model.answered(before))
-    return next(answered, None)
+    return parts.models.that_answered(earlier[-1])
 
 
 def _described(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMaterial) -> RouteQuery:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import TurnId, WorkerId
 from contextinfinity.domain.job import Job
 from contextinfinity.domain.plan import Budget
+from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.running_turn import Broadcast, RunningTurn, Terms, TurnNotification
@@ -43,6 +44,10 @@ class Parts:
     """Runs a job that this worker has claimed; None: jobs are left to other processes."""
     look_seconds: float = 0.05
     """The polling interval for changes by other processes."""
+
+    def setup_after(self, turn: Turn) -> Setup:
+        """Return the setup for a conversation whose newest turn is this one: ``auto`` is the model that answered it."""
+        return self.setup.following(self.models.that_answered(turn))
 
     def budget_of(self, model: Model, terms: Terms | None = None) -> Budget:
         """Return the token budget for a model's window; ``terms``: those of a client that resends the conversation."""

@@ -43,8 +43,7 @@ Models = Annotated[
     tuple[Text, ...],
     Meta(extra={"form": f'a list of the NAMEs of [models.NAME], "{BUILT_IN}" among them', "model_or": BUILT_IN}),
 ]
-HelperModel = Annotated[Text, Meta(extra={"form": f'"{OFFLINE}" or the NAME of a [models.NAME]', "model_or": OFFLINE})]
-FoldingModel = Annotated[
+HelperModel = Annotated[
     Text,
     Meta(
         extra={

@@ -23,7 +23,6 @@ from contextinfinity.settings.field_types import (
     EntryPoint,
     EnvironmentName,
     FilePath,
-    FoldingModel,
     HelperModel,
     Hours,
     Models,
@@ -193,14 +192,19 @@ class Compaction(Struct, frozen=True, kw_only=True):
     min_verbatim_exchanges: Annotated[
         int, Meta(ge=0, le=1000, description="The number of newest exchanges that are never folded.")
     ] = 2
-    detector_model: Annotated[HelperModel, Meta(description="The model that finds topic boundaries.")] = OFFLINE
+    detector_model: Annotated[
+        HelperModel,
+        Meta(
+            description="The model that finds topic boundaries; auto: the conversation's own, as for librarian.model."
+        ),
+    ] = OFFLINE
 
 
 class LibrarianSettings(Struct, frozen=True, kw_only=True):
     """The model that writes summaries."""
 
     model: Annotated[
-        FoldingModel,
+        HelperModel,
         Meta(
             description="The model that writes summaries; auto: the one that answered the newest turn, unless that is "
             "the built-in one; offline: none, they are made by rule."
@@ -227,7 +231,10 @@ class LibrarianSettings(Struct, frozen=True, kw_only=True):
 class RewriterSettings(Struct, frozen=True, kw_only=True):
     """How follow-up questions are rewritten."""
 
-    model: Annotated[HelperModel, Meta(description="The model that rewrites follow-up questions.")] = OFFLINE
+    model: Annotated[
+        HelperModel,
+        Meta(description="The model that rewrites follow-up questions; auto: the conversation's own."),
+    ] = OFFLINE
     timeout_seconds: Annotated[
         float, Meta(gt=0, le=60, description="The timeout of a rewrite; after it the message is used unchanged.")
     ] = 5.0
@@ -240,7 +247,10 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
     """Memories across conversations."""
 
     enabled: Annotated[bool, Meta(description="Extract memories about users and use them in prompts.")] = True
-    model: Annotated[HelperModel, Meta(description="The model that extracts memories from finished turns.")] = OFFLINE
+    model: Annotated[
+        HelperModel,
+        Meta(description="The model that extracts memories from finished turns; auto: the one that answered the turn."),
+    ] = OFFLINE
     expiry_days: Annotated[
         int,
         Meta(ge=1, le=36_500, description="Days after its creation or last use in a prompt until a memory expires."),

@@ -7,7 +7,7 @@ import os
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -87,7 +87,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         folds=folding.enabled,
         min_exchanges=folding.min_verbatim_exchanges,
         librarian=_librarian(settings, models),
-        librarian_of=_librarian_of(settings),
+        follow_model=_follow_model(settings),
         dollars=DollarLimits(
             per_day=settings.general.max_dollars_per_day, per_month=settings.general.max_dollars_per_month
         ),
@@ -298,10 +298,13 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
 
 def _adviser(name: str, settings: Settings, models: Models) -> AuxiliaryModel | None:
-    """Return the model that helps under that name; None: the work is done without one."""
-    from contextinfinity.settings import BUILT_IN, OFFLINE
+    """Return the model that helps under that name; None: the work is done without one.
 
-    if name == OFFLINE:
+    ``auto`` is no model until a conversation has one (``_follow_model``).
+    """
+    from contextinfinity.settings import AUTO, BUILT_IN, OFFLINE
+
+    if name == OFFLINE or (name == AUTO and AUTO not in models.by_name):
         return None
     if name == BUILT_IN:
         raise SettingsError(
@@ -325,10 +328,7 @@ def _adviser_for(model: Model, settings: Settings) -> AuxiliaryModel:
 
 
 def _librarian(settings: Settings, models: Models) -> Librarian | None:
-    """Return the librarian that the settings name; None: none, or the one that answers (``auto``)."""
-    from contextinfinity.settings import AUTO
-
-    adviser = None if settings.librarian.model == AUTO else _adviser(settings.librarian.model, settings, models)
+    adviser = _adviser(settings.librarian.model, settings, models)
     if adviser is None:
         return None
     from contextinfinity.librarian.model_librarian import ModelLibrarian
@@ -336,19 +336,27 @@ def _librarian(settings: Settings, models: Models) -> Librarian | None:
     return ModelLibrarian(adviser)
 
 
-def _librarian_of(settings: Settings) -> Callable[[Model], Librarian | None] | None:
-    """Return how the model that answers becomes the librarian; the built-in one is too small for it."""
+def _follow_model(settings: Settings) -> Callable[[Setup, Model], Setup] | None:
+    """Return how the stages whose setting is ``auto`` get the model that answers; the built-in one is too small."""
+    from contextinfinity.engine.model_choice import Models
     from contextinfinity.settings import AUTO
 
-    if settings.librarian.model != AUTO:
-        return None
+    stages: dict[str, tuple[str, Callable[[Settings, Models], object]]] = {
+        "librarian": (settings.librarian.model, _librarian),
+        "find_boundary": (settings.compaction.detector_model, _boundaries),
+        "rewriting": (settings.rewriter.model, _rewriting),
+        "remembering": (settings.memory.model, _remembering),
+    }
+    auto = {stage: make for stage, (name, make) in stages.items() if name == AUTO}
 
-    def librarian_of(model: Model) -> Librarian | None:
-        from contextinfinity.librarian.model_librarian import ModelLibrarian
+    def follow_model(setup: Setup, model: Model) -> Setup:
+        if model.provider.name == "local":
+            return setup
+        models = Models(by_name={AUTO: model}, default=AUTO)
+        made: dict[str, Any] = {stage: make(settings, models) for stage, make in auto.items()}
+        return dataclasses.replace(setup, **made)
 
-        return None if model.provider.name == "local" else ModelLibrarian(_adviser_for(model, settings))
-
-    return librarian_of
+    return follow_model if auto else None
 
 
 def _boundaries(settings: Settings, models: Models) -> FindBoundary:
@@ -365,11 +373,11 @@ def _boundaries(settings: Settings, models: Models) -> FindBoundary:
 def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callable[[], Awaitable[None]]]:
     """Return how messages are made explicit, and what closes it; without settings those of the machine count."""
     from contextinfinity.engine.model_choice import Models
-    from contextinfinity.settings import OFFLINE, load_settings
+    from contextinfinity.settings import AUTO, OFFLINE, load_settings
 
     settings = load_settings().settings if settings is None else settings
     none = Models(by_name={}, default=settings.general.default_model)
-    models = none if settings.rewriter.model == OFFLINE else models_of(settings)
+    models = none if settings.rewriter.model in (AUTO, OFFLINE) else models_of(settings)
     return _rewriting(settings, models), models.close
 
 

@@ -18,7 +18,7 @@ from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.errors import InvalidInput
-from contextinfinity.settings import BUILT_IN, OFFLINE, Compaction, ModelSettings, Settings
+from contextinfinity.settings import AUTO, BUILT_IN, OFFLINE, Compaction, ModelSettings, Settings
 from contextinfinity.settings.keys import sections
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
@@ -82,7 +82,7 @@ def _compaction(settings: Settings, config: Mapping[str, object] | None) -> Comp
     if len(checked) < len(config):
         raise InvalidInput(f"compaction_config names a detector_model and a {DETECTION_MODEL}.", hint="Name one.")
     detector = checked.get("detector_model", OFFLINE)
-    if detector != OFFLINE and detector not in settings.models:
+    if detector not in (AUTO, OFFLINE, *settings.models):
         known = ", ".join(sorted(settings.models)) or "none"
         raise InvalidInput(
             f"compaction_config names the {DETECTION_MODEL} {detector!r}; the settings know: {known}.",

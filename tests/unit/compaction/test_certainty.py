@@ -9,6 +9,7 @@ import pytest
 
 from contextinfinity.compaction.boundary import TopicBoundary
 from contextinfinity.compaction.policy import FoldCut, choose_cut
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.folding import topic_begins
 from tests.unit.compaction.test_policy import LIMITS, turns
 from tests.unit.prompt.material import shown
@@ -36,7 +37,7 @@ async def test_a_certain_boundary_in_the_window_truncates_and_any_other_one_summ
     here: Any = SimpleNamespace(
         turns=[SimpleNamespace(created_at=None)] * 60,
         shown=[shown(number, "question", "answer") for number in range(1, 61)],
-        parts=SimpleNamespace(setup=SimpleNamespace(find_boundary=find)),
+        parts=SimpleNamespace(setup_after=lambda _: Setup(find_boundary=find)),
     )
     told, begins = await topic_begins(here)
     assert told is found
