@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,7 @@ async def test_a_certain_boundary_in_the_window_truncates_and_any_other_one_summ
 ) -> None:
     found = TopicBoundary(boundary_index=boundary, boundary_reason="", confidence=confidence, summary="")
 
-    async def find(messages: list[dict[str, Any]]) -> TopicBoundary:
+    async def find(messages: Sequence[Mapping[str, object]]) -> TopicBoundary:
         assert len(messages) == 120
         return found
 
