@@ -47,15 +47,17 @@ SELECT id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at,
 FROM job WHERE branch_id = :branch_id AND job_type = :job_type AND turn_id IS NOT DISTINCT FROM :turn_id
 
 -- name: select_next_job
--- The next job due, of some kinds, whose lane of its branch is free and which has no earlier one of its kind before it.
-SELECT j.id FROM job AS j
-WHERE j.state = 'queued' AND j.run_at NOT BETWEEN :now + 1 AND :now + 120000
-  AND coalesce(j.job_type IN (SELECT value FROM json_each(:kinds)) OR :kinds::text IS NULL, true)
-  AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running'
-    AND (r.job_type = 'fold_branch') = (j.job_type = 'fold_branch'))
-  AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = j.branch_id AND e.job_type = j.job_type
-    AND e.turn_seq < j.turn_seq AND e.state = 'queued')
-ORDER BY j.run_at, j.id LIMIT 1
+-- A job that is due, of some kinds, whose lane of its branch is free and which has no earlier one of its kind before it.
+-- Of one of the first branches at random: of workers that all took the first job, all but one would have to run again.
+SELECT j.id FROM job AS j WHERE j.id IN (SELECT d.id FROM job AS d
+  WHERE d.state = 'queued' AND d.run_at NOT BETWEEN :now + 1 AND :now + 120000
+    AND coalesce(d.job_type IN (SELECT value FROM json_each(:kinds)) OR :kinds::text IS NULL, true)
+    AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = d.branch_id AND r.state = 'running'
+      AND (r.job_type = 'fold_branch') = (d.job_type = 'fold_branch'))
+    AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = d.branch_id AND e.job_type = d.job_type
+      AND e.turn_seq < d.turn_seq AND e.state = 'queued')
+  ORDER BY d.run_at, d.id LIMIT 32)
+ORDER BY hashtextextended(encode(j.branch_id, 'hex'), (SELECT (random() * 1000000)::bigint)), j.run_at, j.id LIMIT 1
 
 -- name: select_next_due
 -- When the next job of some kinds that could be taken is due.
