@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from contextinfinity.exchange.store_migration import Progress, StoreMigration
     from contextinfinity.settings import Settings
 
+_COUNTS = ("copied", "updated", "deleted", "there_before")
+
 Source = Annotated[str, typer.Option("--from", metavar="URL", help="The ledger to read.", show_default=False)]
 Target = Annotated[str, typer.Option("--to", metavar="URL", help="The ledger to write.", show_default=False)]
 
 
 @command_for_all_users
 def migrate_store(options: CommonOptions, source: Source, target: Target) -> None:
-    """Copy everything to another ledger. The hash of each conversation is compared; run it again to continue."""
+    """Copy everything to another ledger, which may be in use meanwhile; run it again to copy what changed.
+
+    The hash of each conversation is compared.
+    """
     import asyncio
 
     from contextinfinity.cli.output import print_json, print_notice
@@ -37,11 +42,16 @@ def migrate_store(options: CommonOptions, source: Source, target: Target) -> Non
     if options.as_json:
         print_json(done)
     else:
-        print_notice(f"Copied {done.copied}, already present {done.there_before}, memories added {done.memories}.")
+        counts = (f"{name.replace('_', ' ')} {getattr(done, name)}" for name in _COUNTS)
+        print_notice(f"Conversations: {', '.join(counts)}; memories: added {done.memories}.")
+        if done.changing:
+            print_notice(f"{done.changing} changed meanwhile; run this again when nothing writes to the source.")
+        if done.only_there:
+            print_notice(f"{done.only_there} memories are only in the target: new, or forgotten in the source.")
     if done.different:
         raise InvalidInput(
             f"{len(done.different)} conversations differ in the two ledgers: {', '.join(done.different[:5])}.",
-            hint="They were continued after they were copied; delete them in the target ledger and run this again.",
+            hint="They were continued in the target ledger; delete them there and run this again.",
         )
 
 

@@ -29,13 +29,15 @@ PAGE = 200
 _UNSAFE = re.compile(r"[^\w.-]+")
 
 
-async def sessions_of(store: Store, owner: Owner) -> list[SessionId]:
-    """Return the ids of all conversations of an owner, most recently used first."""
+async def sessions_of(store: Store, owner: Owner, *, since: datetime | None = None) -> list[SessionId]:
+    """Return the ids of all conversations of an owner, most recently used first; ``since``: used since then."""
     found: list[SessionId] = []
     after: Position | None = None
     while page := await store.sessions.list(owner, limit=1000, after=after):
-        found += [session.id for session in page]
+        found += [session.id for session in page if since is None or session.updated_at >= since]
         after = page[-1].position
+        if since is not None and page[-1].updated_at < since:
+            break
     return found
 
 

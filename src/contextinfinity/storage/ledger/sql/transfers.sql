@@ -12,8 +12,9 @@ WHERE s.id = ? AND s.id NOT IN (SELECT session_id FROM deletion)
 SELECT org_id, user_id FROM session WHERE id = ?
 
 -- name: select_deleted_turns
--- The turns that were deleted from a session.
-SELECT id, seq, deleted_at FROM tombstone WHERE session_id = ? AND kind = 'turn' ORDER BY id
+-- The turns that were deleted from a session and were not restored.
+SELECT id, seq, deleted_at FROM tombstone AS d WHERE session_id = ? AND kind = 'turn'
+  AND NOT EXISTS (SELECT 1 FROM turn AS t WHERE t.id = d.id) ORDER BY id
 
 -- name: select_states_transfer
 -- States of a session with the hashes of their texts, a page of them.
@@ -98,6 +99,10 @@ VALUES (:id, :session_id, :turn_id, :step_index, :provider, :model_id, :inputs, 
 -- name: bury_turn
 -- A turn was there and was deleted.
 INSERT INTO tombstone (id, session_id, kind, seq, deleted_at) VALUES (?, ?, 'turn', ?, ?) ON CONFLICT (id) DO NOTHING
+
+-- name: select_turn_ids
+-- The turns of a session.
+SELECT id FROM turn WHERE session_id = ?
 
 -- name: select_memory_key
 -- A memory by its id.
