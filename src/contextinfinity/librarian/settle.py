@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,6 +26,9 @@ from contextinfinity.librarian.summary_vocabulary import CUES
 from contextinfinity.text.content_words import content_words, share
 from contextinfinity.text.polarity import opposed
 from contextinfinity.text.sentences import asks
+
+if TYPE_CHECKING:
+    from contextinfinity.embedders.contract import Vectors
 
 _NUMBER = re.compile(r"(?<![\w.,-])[€$£]?\d+(?:[.,:]\d+)*(?:st|nd|rd|th)?(?:\s?(?:%|€|[^\W\d_]+))?(?!\w)")
 _NAME = re.compile(r"(?<!^)\b[A-Z][\w’'-]*|\b[\w-]*\d[\w-]*|`[^`]+`|\b\w+[_/.]\w+")
@@ -53,10 +57,14 @@ _CALENDAR, _NAMES = "#calendar", "#names"
 """The types of days and names, beside the units of numbers."""
 _FAR, _RECENT = 0.17, 200
 """The minimum cosine between "SQLite instead" and the decision it replaces, and their maximum distance in turns."""
-_APART, _LEAD, _SHARED, _OTHERS, _COMPARED = 12, 0.18, 0.9, 4, 16
+_APART, _LEAD, _SHARED, _OTHERS, _COMPARED, _NEXT = 12, 0.18, 0.9, 4, 16, 0.05
 """An exchange that changes an older one is at least so many turns later, and more similar to it than to the exchange
-``_OTHERS`` places behind; similarity is the cosine and the share of common words, of the nearest ones by cosine.
+``_OTHERS`` places behind; similarity is the cosine and the share of common words, of the nearest ones by cosine. No
+other later exchange is nearer to the older one by more than ``_NEXT``: a subject that is discussed again and again does
+not change each time.
 """
+_STATEMENT = 14
+"""The maximum number of content words of a sentence that states one thing, and can be replaced as a whole."""
 _NOW = re.compile(r"\bnow\b", re.IGNORECASE)
 _NEAR = 12
 """The number of older entries that an entry is compared with: those with the most common words."""
@@ -216,6 +224,8 @@ def _other_value(newer: _Known, older: _Known) -> bool:
         return False
     if "change" not in newer.cues and newer.is_event:
         return False
+    if max(len(newer.words), len(older.words)) > _STATEMENT:
+        return False
     typed = _differing(newer, older)
     if "change" in newer.cues:
         least, back = _CHANGED if typed else _REWORDED
@@ -309,10 +319,17 @@ async def _changed_in_other_words(
         ranked = sorted(
             ((float(near[older]) + _SHARED * share, older) for older, share in common.items()), reverse=True
         )
-        if ranked and common[ranked[0][1]] and ranked[0][0] - ranked[min(_OTHERS, len(ranked) - 1)][0] >= _LEAD:
+        lead = ranked[0][0] - ranked[min(_OTHERS, len(ranked) - 1)][0] if ranked else 0.0
+        if lead >= _LEAD and common[ranked[0][1]] and _is_next(rows, turns, ranked[0][1], newer):
             replaced = _with_replaced_values([kept[at] for at in said[newer]], kept, said[ranked[0][1]])
             gone |= dict.fromkeys(replaced, turns[newer])
     return gone
+
+
+def _is_next(rows: Vectors, turns: Sequence[int], older: int, newer: int) -> bool:
+    """Return whether no other exchange after the older one is clearly more similar to it than the newer one is."""
+    near = rows[bisect_right(turns, turns[older]) :] @ rows[older]
+    return float(rows[older] @ rows[newer]) >= float(near.max()) - _NEXT
 
 
 def _states_change(each: _Known) -> bool:

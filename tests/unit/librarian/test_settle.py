@@ -171,6 +171,20 @@ async def test_events_other_things_and_additions_retire_nothing(first: str, seco
     assert both == [(first, None), (second, None)]
 
 
+@pytest.mark.req("LIBRARIAN-5")
+async def test_a_long_sentence_of_which_a_part_changed_retires_no_other_long_sentence() -> None:
+    first = (
+        "I'm trying to calculate the area of a triangle with sides 7 cm, 24 cm and 25 cm by Heron's formula, as the"
+        " base and the altitude are not given in this exercise."
+    )
+    second = (
+        "I'm trying to verify the altitude of a triangle with sides 5, 12 and 13 cm, and found that the result was"
+        " 4.5 cm, but it was corrected to 4.6 cm with Heron's formula and the area."
+    )
+    both = await left(made("fact", 1, "user", first), made("fact", 7, "user", second))
+    assert both == [(first, None), (second, None)]
+
+
 BETWEEN = ("My aunt keeps bees", "The film was far too long", "Our train had no heating", "I bought a green lamp")
 
 
@@ -203,6 +217,16 @@ async def test_an_exchange_that_changes_nothing_retires_nothing(said: str, reply
     first = "The choir rehearses in the school gym at Lindhof"
     kept = await left(*with_others((2, "user", first), (30, "user", said), (30, "assistant", reply)))
     assert all(until is None for _, until in kept)
+
+
+@pytest.mark.req("LIBRARIAN-5")
+async def test_a_subject_that_is_discussed_again_and_again_does_not_change_each_time() -> None:
+    first = "The choir rehearses in the school gym at Lindhof"
+    again = (18, "user", "Where in the school gym at Lindhof does the choir put its chairs when it rehearses?")
+    news = (30, "user", "That gym is being painted, so the choir has to sing elsewhere now")
+    reply = (30, "assistant", "The calendar now shows the chapel in Marstal for the choir.")
+    kept = await left(*with_others((2, "user", first), again, news, reply))  # type: ignore[arg-type]
+    assert (first, None) in kept
 
 
 @pytest.mark.req("LIBRARIAN-3")
