@@ -21,10 +21,11 @@ from contextinfinity.domain.memory import NewMemory
 from contextinfinity.domain.message import say
 from contextinfinity.domain.search import Embedding, Scope, packed
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.turn import NewTurn
+from contextinfinity.domain.turn import NewTurn, Phase
 from contextinfinity.errors import LedgerFailed, LedgerTooNew, SettingsError
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Connection
+from contextinfinity.storage.invariants import is_blank
 from contextinfinity.storage.ledger.memories import add_memory, owner_key, read_revision
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.postgres.connection import SCHEMA, DatabaseUrl
@@ -42,6 +43,7 @@ from contextinfinity_testing.stores.turns import TurnSuite
 from contextinfinity_testing.stores.vectors import VectorSuite
 from tests.migrations.test_schema import REFERENCE
 from tests.postgres import empty_database, server_url
+from tests.unit.storage.test_guards import CHANGES, HEADS
 
 pytestmark = [pytest.mark.xdist_group("postgres")]
 
@@ -67,6 +69,29 @@ class TestAllPromisesOnPostgres(StoreSuite):
 @pytest.mark.req("LEDGER-10")
 class TestPostgres(TurnSuite, DeletionSuite, LaneSuite, VectorSuite):
     """Turns and their fences, deletion, jobs, vectors."""
+
+
+@pytest.mark.req("LEDGER-4", "LEDGER-5", "TURN-1")
+async def test_postgresql_refuses_from_every_writer_what_sqlite_refuses(store: PostgresStore, url: str) -> None:
+    session = await store.sessions.create(NewSession(system="Be brief."))
+    turn = await answer_turn(store, session.active_branch, "What is the code word?", "It is heron.")
+    await store.chunks.index(turn.id, [slice_of("What is the code word?", "code word")])
+    phases = [f"UPDATE turn SET phase = '{phase}'" for phase in Phase if phase not in (Phase.INDEXED, Phase.DONE)]
+    with psycopg.connect(url, autocommit=True) as vandal:
+        vandal.execute(f"SET search_path = {SCHEMA}")
+        for change in (*CHANGES, *phases, *(f"UPDATE branch SET {head}" for head in HEADS)):
+            sql = change.replace("x'00'", "'\\x00'").replace("end = end - 1", '"end" = "end" - 1')
+            with pytest.raises(psycopg.Error, match=r"immutable|cannot update view|phase: a turn|head: a branch"):
+                vandal.execute(sql.encode())
+
+
+@pytest.mark.req("CHATMEM-3")
+def test_postgresql_knows_the_same_blanks(url: str) -> None:
+    codes = [code for code in range(1, 0x10000) if not 0xD800 <= code < 0xE000]
+    blank = {code for code in codes if is_blank(chr(code))}
+    with psycopg.connect(url) as connection:
+        asked = f"SELECT code FROM unnest(%s::int[]) AS code WHERE {SCHEMA}.is_blank(chr(code))".encode()
+        assert {code for (code,) in connection.execute(asked, (codes,))} == blank
 
 
 @pytest.mark.req("LEDGER-10")

@@ -37,50 +37,53 @@ async def vandal(ledger: SqliteStore, ledger_path: Path) -> apsw.Connection:
     return connect(str(ledger_path))
 
 
+CHANGES = [
+    "UPDATE message SET text = 'something else'",
+    "UPDATE message SET content_hash = x'00'",
+    "DELETE FROM message",
+    "UPDATE turn SET user_message = answer",
+    "UPDATE turn SET answer = NULL",
+    "UPDATE turn SET answer = user_message",
+    "UPDATE turn SET turn_seq = turn_seq + 1",
+    "UPDATE turn SET branch_id = x'00'",
+    "UPDATE turn SET state_after = NULL",
+    "DELETE FROM turn",
+    "UPDATE state SET covers_turn_seq = 0",
+    "UPDATE state SET summary = 1",
+    "DELETE FROM state",
+    "UPDATE step SET items = NULL",
+    "UPDATE step SET outcome = NULL",
+    "DELETE FROM step",
+    "UPDATE plan SET body = '{}'",
+    "UPDATE chunk SET end = end - 1",
+    "UPDATE text SET body = 'Be long.'",
+    "UPDATE turn SET outcome = 'failed'",
+    "UPDATE turn SET error = '{}'",
+    "UPDATE turn SET metadata = '{}'",
+    "UPDATE turn SET model = 'another'",
+    "UPDATE response SET body = x'00'",
+    "UPDATE branch SET last_turn_seq = 0, fork_seq = 0, base_state = x'00'",
+    "DELETE FROM plan",
+    "DELETE FROM branch",
+    "DELETE FROM session",
+    "UPDATE turns SET user_message_json = '{}'",
+    "UPDATE conversation_turns SET query_text = 'x'",
+]
+"""What no writer may do to a ledger, on any database."""
+REPLACEMENTS = [
+    "REPLACE INTO message SELECT key, session_id, role, 'something else', NULL, content_hash FROM message",
+    "REPLACE INTO state SELECT id, session_id, branch_id, state_seq, parent_id, turn_seq, 0, reason, 1, pins, "
+    "token_count_est, created_at, schema_version FROM state",
+    "REPLACE INTO text SELECT key, hash, 'Be long.', kept_at FROM text",
+    "REPLACE INTO plan SELECT turn_id, step_index, session_id, '{}' FROM plan",
+    "REPLACE INTO response SELECT step_id, session_id, x'00' FROM response",
+    "REPLACE INTO turn (id, session_id, branch_id, turn_seq, phase, state_before, user_message, created_at, "
+    "updated_at) SELECT id, session_id, branch_id, turn_seq, 'Done', state_before, answer, 0, 0 FROM turn",
+]
+
+
 @pytest.mark.req("LEDGER-4")
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE message SET text = 'something else'",
-        "UPDATE message SET content_hash = x'00'",
-        "DELETE FROM message",
-        "UPDATE turn SET user_message = answer",
-        "UPDATE turn SET answer = NULL",
-        "UPDATE turn SET answer = user_message",
-        "UPDATE turn SET turn_seq = turn_seq + 1",
-        "UPDATE turn SET branch_id = x'00'",
-        "UPDATE turn SET state_after = NULL",
-        "DELETE FROM turn",
-        "UPDATE state SET covers_turn_seq = 0",
-        "UPDATE state SET summary = 1",
-        "DELETE FROM state",
-        "UPDATE step SET items = NULL",
-        "UPDATE step SET outcome = NULL",
-        "DELETE FROM step",
-        "UPDATE plan SET body = '{}'",
-        "UPDATE chunk SET end = end - 1",
-        "UPDATE text SET body = 'Be long.'",
-        "UPDATE turn SET outcome = 'failed'",
-        "UPDATE turn SET error = '{}'",
-        "UPDATE turn SET metadata = '{}'",
-        "UPDATE turn SET model = 'another'",
-        "UPDATE response SET body = x'00'",
-        "UPDATE branch SET last_turn_seq = 0, fork_seq = 0, base_state = x'00'",
-        "DELETE FROM plan",
-        "DELETE FROM branch",
-        "DELETE FROM session",
-        "REPLACE INTO message SELECT key, session_id, role, 'something else', NULL, content_hash FROM message",
-        "REPLACE INTO state SELECT id, session_id, branch_id, state_seq, parent_id, turn_seq, 0, reason, 1, pins, "
-        "token_count_est, created_at, schema_version FROM state",
-        "REPLACE INTO text SELECT key, hash, 'Be long.', kept_at FROM text",
-        "REPLACE INTO plan SELECT turn_id, step_index, session_id, '{}' FROM plan",
-        "REPLACE INTO response SELECT step_id, session_id, x'00' FROM response",
-        "REPLACE INTO turn (id, session_id, branch_id, turn_seq, phase, state_before, user_message, created_at, "
-        "updated_at) SELECT id, session_id, branch_id, turn_seq, 'Done', state_before, answer, 0, 0 FROM turn",
-        "UPDATE turns SET user_message_json = '{}'",
-        "UPDATE conversation_turns SET query_text = 'x'",
-    ],
-)
+@pytest.mark.parametrize("change", [*CHANGES, *REPLACEMENTS])
 @pytest.mark.parametrize("recursive", ["ON", "OFF"], ids=["ours", "anybody"])
 def test_what_was_said_cannot_be_changed(vandal: apsw.Connection, change: str, recursive: str) -> None:
     vandal.execute(f"PRAGMA recursive_triggers = {recursive}")  # off, as it is on a connection of another program
@@ -162,11 +165,11 @@ async def test_a_turn_of_the_engine_that_ended_without_an_answer_keeps_none(
                 connection.execute(f"UPDATE turn SET answer = 1, outcome = {outcome} WHERE turn_seq = {seq}")
 
 
+HEADS = ["head_seq = head_seq + 1", "head_seq = 0", "head_state = base_state"]
+
+
 @pytest.mark.req("LEDGER-5")
-@pytest.mark.parametrize(
-    "change",
-    ["head_state = randomblob(16)", "head_seq = head_seq + 1", "head_seq = 0", "head_state = base_state"],
-)
+@pytest.mark.parametrize("change", ["head_state = randomblob(16)", *HEADS])
 def test_a_head_cannot_point_past_a_state(vandal: apsw.Connection, change: str) -> None:
     with pytest.raises(
         apsw.ConstraintError, match=r"head: a branch (points only to a state of its session|never goes)"
