@@ -20,8 +20,8 @@ import psycopg
 from benchmarks.content import Saying, content
 from benchmarks.harness import Bench, Row
 from contextinfinity.domain.session import Owner
-from contextinfinity.storage.acting_owner import act_for
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.database import act_for
 from contextinfinity.storage.postgres.silence import ServerSilence
 from contextinfinity.storage.postgres.store import PostgresStore
 from contextinfinity.storage.sqlite.store import SqliteStore

@@ -42,7 +42,7 @@ from contextinfinity.providers.sse import SseDecoder
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.storage.encryption import PLAIN
 from contextinfinity.storage.invariants import check_json, check_message
-from contextinfinity.storage.journal.entries import from_line
+from contextinfinity.storage.journal.journal_reader import from_line
 from contextinfinity.text.image_size import media_type_of, size_of
 from contextinfinity.wiring import open_client, open_engine, store_in_memory
 from contextinfinity.workspace.history_file import HistoryStore

@@ -24,9 +24,9 @@ from contextinfinity.domain.job import Job, JobResult
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.search import Embedding, NewChunk
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.database import StoreResource
 from contextinfinity.storage.encryption import protection_of
 from contextinfinity.storage.journal import Journal, JournalFolder
-from contextinfinity.storage.ledger.binding import StoreResource
 from contextinfinity.storage.ledger.jobs import Jobs
 from contextinfinity.storage.ledger.turns import Turns
 from contextinfinity.storage.sqlite.store import SqliteStore

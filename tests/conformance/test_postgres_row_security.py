@@ -18,7 +18,7 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import AccessDenied, SettingsError
 from contextinfinity.settings import Settings, Storage
-from contextinfinity.storage.acting_owner import act_for
+from contextinfinity.storage.database import act_for
 from contextinfinity.storage.postgres.connection import SCHEMA
 from contextinfinity.storage.postgres.named_sql import READS, SERVING_READS
 from contextinfinity.storage.postgres.row_security import UNSERVED

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 
 from contextinfinity.exchange.cix_format import write_cix
-from contextinfinity.storage.encryption.scratch import MEMORY
+from contextinfinity.storage.encryption.protection import MEMORY
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import final_turn, new_branch
 from tests.doors.cix import Cix

@@ -21,7 +21,7 @@ from contextinfinity.exchange.importer import import_file
 from contextinfinity.providers.failures import failure
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.encryption import PLAIN
-from contextinfinity.storage.journal.entries import from_line
+from contextinfinity.storage.journal.journal_reader import from_line
 from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.sizes import sized
 

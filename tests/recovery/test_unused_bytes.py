@@ -12,7 +12,7 @@ import pytest
 
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
-from contextinfinity.storage.sqlite.unused_bytes import FRONT_BYTES, RANGE, Layout
+from contextinfinity.storage.sqlite.secure_erase import FRONT_BYTES, RANGE, Layout
 from tests.recovery.deleting import holding
 
 TALKS = 20

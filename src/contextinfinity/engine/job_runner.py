@@ -24,8 +24,8 @@ from contextinfinity.domain.ids import BranchId, TurnId, WorkerId
 from contextinfinity.domain.job import FOLDING, PROMPT, Job, JobResult, JobType, JobTypes
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.errors import JobLost, LedgerAway, LedgerClosed, LedgerError, WorkerLost
-from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.database import maintenance_context
 from contextinfinity.storage.ledger.jobs import Jobs
 from contextinfinity.telemetry.counters import Stage, collect, timed
 

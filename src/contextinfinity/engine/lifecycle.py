@@ -41,9 +41,9 @@ from contextinfinity.engine.step import watch_for_cancels
 from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
-from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies, Journals
+from contextinfinity.storage.database import maintenance_context
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.telemetry.counters import count

@@ -51,8 +51,8 @@ from contextinfinity.engine.thread_matching import (
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import MESSAGE, as_sent_field, has_no_output, message_of, shown_turns
-from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.database import maintenance_context
 
 PAGE = 100
 MOST_KNOWN = 10_000

@@ -25,7 +25,7 @@ from contextinfinity.errors import InvalidInput, NotFound, NotYours
 from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.limits import name_of
 from contextinfinity.server.request_bodies import Body, body_of
-from contextinfinity.storage.acting_owner import act_for
+from contextinfinity.storage.database import act_for
 
 B = TypeVar("B", bound=Body)
 

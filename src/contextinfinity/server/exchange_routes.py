@@ -18,7 +18,7 @@ from contextinfinity.exchange.import_progress import Format, Imported
 from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import ActingUser, check_thread_name
 from contextinfinity.server.response_bodies import ALWAYS, WITH_BODY, answer, gives, refusals
-from contextinfinity.storage.encryption.scratch import scratch_folder
+from contextinfinity.storage.encryption.protection import scratch_folder
 
 routes = APIRouter(tags=["exchange"], default_response_class=Response)
 

@@ -18,7 +18,7 @@ from contextinfinity.server import problems
 from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.v1.vendors import is_for_vendor, request_id_of
 from contextinfinity.settings import Server
-from contextinfinity.storage.acting_owner import NO_OWNER, act_for
+from contextinfinity.storage.database import NO_OWNER, act_for
 
 log = logging.getLogger(__name__)
 

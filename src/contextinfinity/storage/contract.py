@@ -19,12 +19,14 @@ TX-B (``States.commit``) and TX-C (``Chunks.index``).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.job import StoreHealth
 from contextinfinity.domain.search import Chunk, Namespace, Scope, VectorHit
+from contextinfinity.storage.database import Database
 from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.chunks import Chunks
 from contextinfinity.storage.ledger.contents import Contents
@@ -40,7 +42,7 @@ from contextinfinity.storage.ledger.states import States
 from contextinfinity.storage.ledger.tokens import Tokens
 from contextinfinity.storage.ledger.transfers import TransferStore
 from contextinfinity.storage.ledger.turns import Turns
-from contextinfinity.storage.ledger.workers import Workers
+from contextinfinity.storage.ledger.workers import Liveness, Workers
 
 
 class Vectors(Protocol):
@@ -95,37 +97,41 @@ class Vectors(Protocol):
         ...
 
 
-class Store(Protocol):
-    """A ledger. Open it once per process and close it at the end; both are fast at any size."""
+class Store(ABC):
+    """A ledger. Open it once per process and close it at the end; both are fast at any size.
 
-    sessions: Sessions
-    branches: Branches
-    turns: Turns
-    imports: ImportStore
-    states: States
-    chunks: Chunks
-    index: Index
-    vectors: Vectors
-    memories: Memories
-    contents: Contents
-    jobs: Jobs
-    workers: Workers
-    tokens: Tokens
-    prefix_hashes: PrefixHashStore
-    replays: ReplayStore
-    deletions: Deletions
-    transfers: TransferStore
-    journals: SharedJournals | None
-    """Where journals are shared with other hosts; None: one host alone uses the ledger."""
+    A backend supplies the database, its vectors, and the liveness check for workers.
+    """
 
+    def __init__(self, database: Database, vectors: Vectors, liveness: Liveness) -> None:
+        self.sessions = Sessions(database)
+        self.branches = Branches(database)
+        self.turns = Turns(database)
+        self.imports = ImportStore(database)
+        self.states = States(database)
+        self.chunks = Chunks(database)
+        self.index = Index(database)
+        self.vectors: Vectors = vectors
+        self.memories = Memories(database)
+        self.contents = Contents(database)
+        self.jobs = Jobs(database)
+        self.workers = Workers(database, liveness)
+        self.replays = ReplayStore(database)
+        self.deletions = Deletions(database)
+        self.tokens = Tokens(database)
+        self.transfers = TransferStore(database)
+        self.prefix_hashes = PrefixHashStore(database)
+        self.journals: SharedJournals | None = None
+        """Where journals are shared with other hosts; None: one host alone uses the ledger."""
+
+    @abstractmethod
     def blocked_seconds(self, *, reading: bool = False) -> float:
         """Return for how many seconds another process has blocked writes (or reads) of this one; 0 if none does."""
-        ...
 
+    @abstractmethod
     def health(self) -> StoreHealth:
         """Return whether the ledger is available and has everything that was acknowledged."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Finish pending writes, then close the files. Closing twice does nothing."""
-        ...

@@ -25,8 +25,7 @@ from contextinfinity.errors import LedgerBusy, LedgerFailed
 from contextinfinity.storage import typed_lines
 from contextinfinity.storage.deletion_scan import DataFiles, FilesScan, scan_files
 from contextinfinity.storage.folders import is_locked, make_private, sync_folder
-from contextinfinity.storage.journal.entries import END
-from contextinfinity.storage.journal.journal_reader import open_lines
+from contextinfinity.storage.journal.journal_reader import END, open_lines
 from contextinfinity.storage.ledger.deletions import Deletions
 
 if TYPE_CHECKING:

@@ -4,16 +4,27 @@ An operation is a plain function over a ``Connection`` and named statements, wri
 backend implements ``Database`` (connections, transactions, locking), its dialect of the named statements and
 ``VectorWrites``. Every call of ``read``, ``look`` or ``write`` is one transaction.
 
+``reads``, ``looks`` and ``writes`` turn an operation into a method of a resource of the ``Store`` contract, which runs
+it in a transaction of its own.
+
+A request of a server acts for one owner (``act_for``); a backend with row-level security shows only that owner's rows.
+``NO_OWNER``, a request before its authentication, sees no rows. None, the default, is maintenance, which reaches all
+rows: jobs, recovery, cleanup, the command line. A task inherits the owner of the task that starts it.
+
 Values are what a statement's dialect binds: str, int, float, bytes, None; ids are 16 bytes, times are milliseconds,
 lists are JSON text. A statement takes its values by position or by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextvars import Context, ContextVar, copy_context
+from copy import copy
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 from contextinfinity.domain.search import Embedding
+from contextinfinity.domain.session import Owner
 
 T = TypeVar("T")
 
@@ -107,3 +118,75 @@ class Database(Protocol):
     async def is_wiped(self) -> bool:
         """Return whether the files contain no deleted text."""
         ...
+
+
+P = ParamSpec("P")
+
+
+class StoreResource:
+    """The operations of one resource on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def through(self, guard: Callable[[Database], Database]) -> Self:
+        """Return this resource on a guarded database."""
+        guarded = copy(self)
+        guarded._database = guard(self._database)
+        return guarded
+
+
+Verb = Callable[Concatenate[Connection, P], T]
+Method = Callable[Concatenate[StoreResource, P], Coroutine[Any, Any, T]]
+
+
+def reads(verb: Verb[P, T]) -> Method[P, T]:
+    """Return a method that runs an operation as a read."""
+
+    @wraps(verb)
+    async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await noun._database.read(lambda connection: verb(connection, *args, **kwargs))
+
+    return method
+
+
+def looks(verb: Verb[P, T]) -> Method[P, T]:
+    """Return a method that runs an operation as a small read."""
+
+    @wraps(verb)
+    async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await noun._database.look(lambda connection: verb(connection, *args, **kwargs))
+
+    return method
+
+
+def writes(verb: Verb[P, T], *, bulk: bool = False, wipe: bool = False) -> Method[P, T]:
+    """Return a method that runs an operation as a durable write; the options are those of ``Database.write``."""
+
+    @wraps(verb)
+    async def method(noun: StoreResource, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await noun._database.write(lambda connection: verb(connection, *args, **kwargs), bulk=bulk, wipe=wipe)
+
+    return method
+
+
+NO_OWNER = Owner(user_id="", org_id="")
+
+_acting: ContextVar[Owner | None] = ContextVar("acting_owner", default=None)
+
+
+def acting_owner() -> Owner | None:
+    """Return the owner for whom this task acts; None: maintenance."""
+    return _acting.get()
+
+
+def act_for(owner: Owner | None) -> None:
+    """Act for this owner from now on, in this task and in those that it starts."""
+    _acting.set(owner)
+
+
+def maintenance_context() -> Context:
+    """Return the context for a task that a request starts and that works for all owners."""
+    context = copy_context()
+    context.run(_acting.set, None)
+    return context

@@ -16,7 +16,7 @@ from pathlib import Path
 from contextinfinity.domain.ids import WorkerId
 from contextinfinity.errors import LedgerFailed, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.folders import make_private
-from contextinfinity.storage.journal.entries import FULL
+from contextinfinity.storage.journal.journal_reader import FULL
 
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """Errors for which creating a file in the folder is not retried."""

@@ -18,10 +18,9 @@ from contextinfinity.storage.encryption import folder_swap
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.header import HEADER, Header, write_header
 from contextinfinity.storage.encryption.protection import BESIDE, forget, protection_of, unlocked_header
-from contextinfinity.storage.sqlite.backup import back_up
+from contextinfinity.storage.sqlite.backup import back_up, copy_backup
 from contextinfinity.storage.sqlite.identity import marks_of, remembered
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
-from contextinfinity.storage.sqlite.reseal import copy_backup
 from contextinfinity.upkeep.data_dir_checks import backups, backups_folder
 from contextinfinity.upkeep.data_encryption import check_room, exclusive_data_dir, holds_conversations
 from contextinfinity.upkeep.examine import Report, code_of, silent

@@ -35,8 +35,7 @@ from contextinfinity.storage.encryption.header import (
 from contextinfinity.storage.encryption.key_sources import KeySource, remove_key
 from contextinfinity.storage.encryption.protection import Unlocked, forget, unlocked_header
 from contextinfinity.storage.folders import make_private
-from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN
-from contextinfinity.storage.sqlite.reseal import copy_database
+from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN, copy_database
 from contextinfinity.storage.standby import spool
 from contextinfinity.upkeep.data_dir_checks import backups_folder, spool_folder, streams_folder, workers_folder
 

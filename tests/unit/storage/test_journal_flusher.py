@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from contextinfinity.storage.journal.flusher import Flusher
+from contextinfinity.storage.journal.journal_writer import Flusher
 
 FAR = 3600.0
 

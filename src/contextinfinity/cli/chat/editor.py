@@ -18,7 +18,7 @@ def written_in_editor(text: str, data_dir: Path) -> str:
 
     Where the data_dir is encrypted, it is kept in memory. Raises ``InvalidInput`` if the editor cannot be started.
     """
-    from contextinfinity.storage.encryption.scratch import scratch_folder
+    from contextinfinity.storage.encryption.protection import scratch_folder
 
     command = next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi")
     descriptor, name = tempfile.mkstemp(prefix="chat_history.", suffix=".md", dir=scratch_folder(data_dir))

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from contextinfinity.errors import LedgerLost
+from contextinfinity.errors import LedgerLost, Refused
 from contextinfinity.storage.encryption import folder_swap
 from contextinfinity.storage.encryption.cipher import PLAIN, Cipher, Protection
 from contextinfinity.storage.encryption.header import HEADER, Header, read_header, unwrap, write_header
@@ -107,3 +107,22 @@ def _open(path: str, stamp: tuple[int, int]) -> Unlocked:
             made = Unlocked(stamp, header, data_key, Cipher(data_key, header.database_cipher))
         _unlocked[path] = made
     return made
+
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory; files there are created with mode 0600
+"""The file system in memory of this machine."""
+
+
+def scratch_folder(data_dir: Path) -> Path:
+    """Return the folder for temporary files with conversations.
+
+    ``Refused`` when the data_dir is encrypted and this machine has no file system in memory.
+    """
+    if not protection_of(data_dir / HEADER).is_on:
+        return data_dir
+    if not MEMORY.is_dir():
+        raise Refused(
+            f"{data_dir} is encrypted, and without {MEMORY} this would be written to a disk in plain text.",
+            hint="`cix import FILE` on this machine reads a file where it is.",
+        )
+    return MEMORY

@@ -7,8 +7,15 @@ truncated before anything is appended.
 
 from __future__ import annotations
 
-from contextinfinity.storage.journal.entries import CALL_PIECE, END, REASONING, JournalEntry, event_id, parse_event_id
 from contextinfinity.storage.journal.folder import JournalFolder
+from contextinfinity.storage.journal.journal_reader import (
+    CALL_PIECE,
+    END,
+    REASONING,
+    JournalEntry,
+    event_id,
+    parse_event_id,
+)
 from contextinfinity.storage.journal.journal_writer import Journal
 
 __all__ = ["CALL_PIECE", "END", "REASONING", "Journal", "JournalEntry", "JournalFolder", "event_id", "parse_event_id"]

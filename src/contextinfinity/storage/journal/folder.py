@@ -23,10 +23,15 @@ from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import NewNames, make_private
-from contextinfinity.storage.journal.entries import END, JournalEntry, to_line, translate
-from contextinfinity.storage.journal.flusher import Flusher
-from contextinfinity.storage.journal.journal_reader import ChangeSignal, open_lines
-from contextinfinity.storage.journal.journal_writer import FlushPolicy, Journal
+from contextinfinity.storage.journal.journal_reader import (
+    END,
+    ChangeSignal,
+    JournalEntry,
+    open_lines,
+    to_line,
+    translate,
+)
+from contextinfinity.storage.journal.journal_writer import Flusher, FlushPolicy, Journal
 from contextinfinity.storage.journal.shared import JournalPublisher, SharedJournals
 
 POLL_SECONDS = 0.02

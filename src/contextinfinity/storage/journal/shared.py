@@ -16,8 +16,7 @@ from typing import NamedTuple, Protocol
 
 from contextinfinity.domain.ids import StepId
 from contextinfinity.errors import LedgerError
-from contextinfinity.storage.journal.entries import JournalEntry
-from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalReader, open_lines
+from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalEntry, JournalReader, open_lines
 
 log = logging.getLogger(__name__)
 

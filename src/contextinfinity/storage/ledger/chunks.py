@@ -10,9 +10,8 @@ from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_mil
 from contextinfinity.domain.search import Chunk, ChunkSide, Embedding, NewChunk
 from contextinfinity.domain.search import chunk_id as id_of
 from contextinfinity.domain.turn import Phase, Turn, side_text
-from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.database import Connection, Row, StoreResource, reads
 from contextinfinity.storage.invariants import ENDED, INDEXABLE, check_phase, check_span, texts_of
-from contextinfinity.storage.ledger.binding import StoreResource, reads
 from contextinfinity.storage.ledger.keyword_index import index_again, index_missing, index_sides
 from contextinfinity.storage.ledger.rows import pack, to_message, unpack
 from contextinfinity.storage.ledger.turns import existing_turn, turn_and_keys

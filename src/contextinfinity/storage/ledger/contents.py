@@ -19,8 +19,7 @@ from contextinfinity.domain.ids import TurnId, now, to_millis
 from contextinfinity.domain.message import Json, Message, blobs_of
 from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.database import Connection, Values
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
+from contextinfinity.storage.database import Connection, StoreResource, Values, looks, reads, writes
 from contextinfinity.storage.ledger.keyword_index import asked_by_index, index_messages
 from contextinfinity.storage.ledger.rows import message_columns, pack, pack_hash
 

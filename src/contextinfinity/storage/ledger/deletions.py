@@ -29,15 +29,13 @@ from contextinfinity.domain.session import Lineage, Removed
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import AS_SENT, Phase
 from contextinfinity.errors import BranchBusy
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, StoreResource, looks, reads, writes
 from contextinfinity.storage.invariants import LAST_PLACE, drafted_state, row_limit, ttl_millis
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.contents import metadata_column
-from contextinfinity.storage.ledger.idempotency import forget_requests
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM, forget_session_words, forget_words
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, to_branch, to_message, unpack
-from contextinfinity.storage.ledger.sessions import lineage_of
+from contextinfinity.storage.ledger.sessions import forget_requests, lineage_of
 from contextinfinity.storage.ledger.states import append_state, head_of
 
 BATCH = 200

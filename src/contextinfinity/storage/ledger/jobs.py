@@ -12,9 +12,8 @@ import msgspec
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
 from contextinfinity.domain.job import Backlog, Job, JobResult, JobType, JobTypes, Took
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
-from contextinfinity.storage.database import Connection, Database, Row
+from contextinfinity.storage.database import Connection, Database, Row, StoreResource, looks, reads, writes
 from contextinfinity.storage.invariants import check_wait, row_limit
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, maybe_unpack, pack, unpack
 
 SMALL_SECONDS = 0.002

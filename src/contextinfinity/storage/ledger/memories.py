@@ -30,9 +30,8 @@ from contextinfinity.domain.memory import (
 from contextinfinity.domain.search import Embedding
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import InvalidInput, NotFound
-from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.database import Connection, Row, StoreResource, looks, reads, writes
 from contextinfinity.storage.invariants import check_id, row_limit
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import maybe_unpack, pack, unpack
 from contextinfinity.text.keywords import terms
 

@@ -16,8 +16,7 @@ from contextinfinity.domain.prefix_hash import HashedPrefix, PrefixHashEnd, afte
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase, PrefixHashes, Turn
 from contextinfinity.errors import BranchBusy, NotFound
-from contextinfinity.storage.database import Connection, Row, Values
-from contextinfinity.storage.ledger.binding import StoreResource, looks, writes
+from contextinfinity.storage.database import Connection, Row, StoreResource, Values, looks, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of, lineage_ranges
 

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import TurnId, WorkerId, now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, NewTurn, Phase, Turn, TurnEnd
 from contextinfinity.errors import Gone, NotFound
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, StoreResource, writes
 from contextinfinity.storage.invariants import check_finalising, check_new_step, check_new_turn, check_turn_end
-from contextinfinity.storage.ledger.binding import StoreResource, writes
-from contextinfinity.storage.ledger.idempotency import made_before
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
 from contextinfinity.storage.ledger.rows import message_columns, pack, unpack
+from contextinfinity.storage.ledger.sessions import made_before
 from contextinfinity.storage.ledger.turns import begin_turn, end_turn, find_turn, insert_turn, open_step
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId, new_id, now, to_millis
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
+from contextinfinity.domain.session import Branch, IdempotencyKey, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import SCHEMA_VERSION
 from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, StoreResource, looks, reads, writes
 from contextinfinity.storage.invariants import (
     LAST_PLACE,
     check_json,
@@ -17,14 +17,13 @@ from contextinfinity.storage.invariants import (
     check_new_session,
     check_place,
     check_rollback,
+    check_same_request,
     check_ttl,
     row_limit,
     ttl_millis,
 )
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.contents import keep_text, metadata_column
-from contextinfinity.storage.ledger.idempotency import made_before, note_request
-from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, to_branch, to_session, unpack
+from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, pack_hash, to_branch, to_session, unpack
 from contextinfinity.storage.ledger.states import carry_pins, insert_state, newest_state, numbered_state
 
 
@@ -313,3 +312,23 @@ class Branches(StoreResource):
     lineage = looks(read_lineage)
     fork = writes(fork_branch)
     rollback = writes(rollback_branch)
+
+
+def made_before(connection: Connection, once: IdempotencyKey | None) -> tuple[bytes, bytes | None] | None:
+    """Return the (session, turn) that the request with this key created; None if the key is new or missing."""
+    row = None if once is None else connection.one("select_request", (pack_hash(once.key),))
+    if once is None or row is None:
+        return None
+    check_same_request(once, row[0].hex())
+    return row[1], row[2]
+
+
+def note_request(connection: Connection, once: IdempotencyKey | None, session_id: bytes, turn_id: bytes | None) -> None:
+    """Store what the request with this key created."""
+    if once is not None:
+        connection.execute("insert_request", (pack_hash(once.key), pack_hash(once.asked), session_id, turn_id))
+
+
+def forget_requests(connection: Connection, session_id: bytes) -> None:
+    """Delete the keys of a session that is being deleted."""
+    connection.execute("delete_requests", (session_id,))

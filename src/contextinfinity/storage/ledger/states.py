@@ -14,7 +14,7 @@ from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason, summary_hash
 from contextinfinity.domain.turn import Phase, Usage
 from contextinfinity.errors import Refused
-from contextinfinity.storage.database import Connection, Row, Values
+from contextinfinity.storage.database import Connection, Row, StoreResource, Values, looks, reads, writes
 from contextinfinity.storage.invariants import (
     LAST_PLACE,
     check_branch_of,
@@ -30,7 +30,6 @@ from contextinfinity.storage.invariants import (
     remove_pin,
     row_limit,
 )
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.contents import keep_text
 from contextinfinity.storage.ledger.jobs import complete_job, enqueue
 from contextinfinity.storage.ledger.rows import must, pack, to_state, unpack

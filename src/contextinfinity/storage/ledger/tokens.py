@@ -8,9 +8,8 @@ from contextinfinity.domain.ids import from_millis, new_id, now, to_millis
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
 from contextinfinity.errors import AlreadyExists
-from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.database import Connection, Row, StoreResource, looks, reads, writes
 from contextinfinity.storage.invariants import check_hash, check_name, check_one_of, row_limit
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, unpack
 
 

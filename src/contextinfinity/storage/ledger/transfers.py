@@ -32,8 +32,7 @@ from contextinfinity.domain.transfer import (
 )
 from contextinfinity.domain.turn import UNFINISHED
 from contextinfinity.errors import InvalidInput, LedgerFailed
-from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.binding import StoreResource, reads
+from contextinfinity.storage.database import Connection, Row, StoreResource, reads
 from contextinfinity.storage.ledger.memories import find_owner
 from contextinfinity.storage.ledger.restoring import (
     replace_memories,

@@ -30,7 +30,7 @@ from contextinfinity.domain.turn import (
     TurnEnd,
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WorkerLost, WrongPhase
-from contextinfinity.storage.database import Connection, Database, Row, Values
+from contextinfinity.storage.database import Connection, Database, Row, StoreResource, Values, looks, writes
 from contextinfinity.storage.invariants import (
     check_finalising,
     check_new_step,
@@ -41,7 +41,6 @@ from contextinfinity.storage.invariants import (
     end_place,
     row_limit,
 )
-from contextinfinity.storage.ledger.binding import StoreResource, looks, writes
 from contextinfinity.storage.ledger.contents import (
     MessageColumns,
     insert_message,
@@ -50,7 +49,6 @@ from contextinfinity.storage.ledger.contents import (
     metadata_column,
     prefetch_message,
 )
-from contextinfinity.storage.ledger.idempotency import made_before, note_request
 from contextinfinity.storage.ledger.jobs import enqueue, enqueue_claimed
 from contextinfinity.storage.ledger.prefix_hashes import asked_by_answer, check_place, note_answered, note_asked
 from contextinfinity.storage.ledger.recording import log, record
@@ -67,7 +65,13 @@ from contextinfinity.storage.ledger.rows import (
     to_usage,
     unpack,
 )
-from contextinfinity.storage.ledger.sessions import create_session, find_session, lineage_ranges
+from contextinfinity.storage.ledger.sessions import (
+    create_session,
+    find_session,
+    lineage_ranges,
+    made_before,
+    note_request,
+)
 from contextinfinity.storage.ledger.states import head_of
 
 _FIRST_DAY = date(1970, 1, 1).toordinal()

@@ -9,8 +9,7 @@ from typing import Protocol
 from contextinfinity.domain.ids import WorkerId, from_millis, new_id, now, to_millis
 from contextinfinity.domain.job import TakenOver, Worker
 from contextinfinity.errors import WorkerLost
-from contextinfinity.storage.database import Connection, Database
-from contextinfinity.storage.ledger.binding import StoreResource, reads
+from contextinfinity.storage.database import Connection, Database, StoreResource, reads
 from contextinfinity.storage.ledger.prefix_hashes import note_dead
 from contextinfinity.storage.ledger.rows import unpack
 

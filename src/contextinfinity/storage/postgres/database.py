@@ -7,7 +7,7 @@ a new snapshot. Writes of this process that extend the same branch follow each o
 An advisory lock orders those of several processes. A snapshot from before the lock is useless, so a write that met
 another one takes the lock on a second connection before it begins again.
 
-With a serving role, transactions that act for an owner (``storage/acting_owner.py``) use that role's connections and
+With a serving role, transactions that act for an owner (``storage/database.py``) use that role's connections and
 name the owner's tenant; all others, and those of ``maintenance``, use the role that owns the ledger.
 """
 
@@ -30,7 +30,7 @@ from psycopg.errors import UniqueViolation
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError, LedgerFailed, LedgerReadOnly
-from contextinfinity.storage.acting_owner import NO_OWNER, acting_owner
+from contextinfinity.storage.database import NO_OWNER, acting_owner
 from contextinfinity.storage.postgres.connection import (
     LOCK_SECONDS,
     RETRIED,

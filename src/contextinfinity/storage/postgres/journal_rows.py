@@ -14,8 +14,7 @@ import psycopg
 
 from contextinfinity.domain.ids import StepId
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.journal.entries import JournalEntry
-from contextinfinity.storage.journal.journal_reader import ChangeSignal
+from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalEntry
 from contextinfinity.storage.journal.shared import WrittenEntries
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.postgres.connection import connect

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from contextinfinity.domain.ids import WorkerId
 from contextinfinity.domain.job import StoreHealth
+from contextinfinity.storage.contract import Store
 from contextinfinity.storage.database import Connection, Database
 from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.jobs import Jobs
 from contextinfinity.storage.ledger.replay import ReplayStore
-from contextinfinity.storage.ledger.store import LedgerStore
 from contextinfinity.storage.ledger.tokens import Tokens
 from contextinfinity.storage.ledger.workers import Workers, known_workers
 from contextinfinity.storage.postgres.database import PostgresDatabase
@@ -44,7 +44,7 @@ class LeasedWorkers(Workers):
         return tuple(sorted(name for name in known if name not in live or self._files.is_abandoned(name)))
 
 
-class PostgresStore(LedgerStore):
+class PostgresStore(Store):
     """``Store`` on a PostgreSQL database; ``data_dir`` is where this host keeps its workers' lock files.
 
     With ``serving_url``, what acts for an owner runs as that role, under row-level security. Jobs, workers, tokens and

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import HEAD, Scope, VectorHit
-from contextinfinity.storage.database import Connection
+from contextinfinity.storage.database import Connection, StoreResource, looks, reads, writes
 from contextinfinity.storage.invariants import check_vector, row_limit
-from contextinfinity.storage.ledger.binding import StoreResource, looks, reads, writes
 from contextinfinity.storage.ledger.namespaces import (
     Space,
     find_space,

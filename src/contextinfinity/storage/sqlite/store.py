@@ -9,17 +9,16 @@ from pathlib import Path
 
 from contextinfinity.domain.job import StoreHealth
 from contextinfinity.errors import LedgerError
+from contextinfinity.storage.contract import Store
 from contextinfinity.storage.encryption.folder_swap import lock_shared
 from contextinfinity.storage.folders import make_private
-from contextinfinity.storage.ledger.store import LedgerStore
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
-from contextinfinity.storage.sqlite.database import SqliteDatabase
-from contextinfinity.storage.sqlite.in_memory import MemoryDatabase
+from contextinfinity.storage.sqlite.database import MemoryDatabase, SqliteDatabase
 from contextinfinity.storage.sqlite.vector_table import SqliteVectors
 from contextinfinity.storage.worker_locks import ProcessLocks, WorkerLocks
 
 
-class SqliteStore(LedgerStore):
+class SqliteStore(Store):
     """``Store`` on a SQLite file; without a path in memory, for this process and until it is closed.
 
     ``vfs`` names a SQLite VFS; tests use it to inject disk faults. ``patience`` is the lock timeout in seconds, after

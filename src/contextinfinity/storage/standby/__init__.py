@@ -2,8 +2,7 @@
 
 breaker         the circuit breaker in front of a database: notices an outage, and keeps requests from waiting for it
 recent          a cache of recently used conversations, for when the ledger cannot even be read
-spool           the durable file of a process, a journal
-old_spool       reads spools of the first release
+spool           the durable file of a process, a journal; reads those of the first release too
 held_branch     one branch that continues without the ledger
 held_branches   all of them
 spool_replay    writes the spools of all processes into the ledger

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
@@ -29,12 +31,9 @@ from contextinfinity.errors import InvalidInput, LedgerError
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import NewNames, make_private, sync_file, sync_folder
-from contextinfinity.storage.journal.entries import JournalEntry, to_line, translate
-from contextinfinity.storage.journal.flusher import Flusher
-from contextinfinity.storage.journal.journal_reader import open_lines
-from contextinfinity.storage.journal.journal_writer import FlushPolicy, Journal
+from contextinfinity.storage.journal.journal_reader import JournalEntry, open_lines, to_line, translate
+from contextinfinity.storage.journal.journal_writer import Flusher, FlushPolicy, Journal
 from contextinfinity.storage.ledger.replay import ReplayedTurn
-from contextinfinity.storage.standby import old_spool
 from contextinfinity.storage.worker_locks import is_at, locked
 
 SUFFIX = ".spool"
@@ -198,7 +197,7 @@ def whole_lines(path: Path, protection: Protection) -> Iterator[bytes]:
     """Read the lines of a file; one that cannot be opened is returned as it is, one torn by a crash is left out."""
     data = path.read_bytes()
     if not protection.is_on and path.suffix == SUFFIX and not data.startswith(b'{"ts":'):
-        yield from old_spool.lines(data)
+        yield from old_lines(data)
         return
     for line in data.split(b"\n")[:-1]:
         try:
@@ -294,3 +293,30 @@ def _line(kind: str, body: bytes, seq: int, protection: Protection) -> bytes:
 
 def _raw(body: bytes) -> Any:
     return msgspec.Raw(body)
+
+
+_FRAME = struct.Struct("<II")
+
+
+def old_lines(data: bytes) -> Iterator[bytes]:
+    """Return its records as lines of the present form, up to the first that is torn; a damaged one as an empty line."""
+    place = 0
+    while place + _FRAME.size <= len(data):
+        length, checksum = _FRAME.unpack_from(data, place)
+        record = data[place + _FRAME.size : place + _FRAME.size + length]
+        place += _FRAME.size + length
+        if not 0 < length == len(record):
+            return
+        yield _old_line(msgspec.json.decode(record)) if crc32(record) == checksum else b""
+
+
+def _old_line(form: dict[str, Any]) -> bytes:
+    body = form["is"]
+    kind = body.pop("type")
+    if kind in ("session", "text"):
+        body = body["new" if kind == "session" else "body"]
+    elif kind != "exchange":
+        turn_id = body.pop("turn_id", None) or body["new"]["id"]
+        body = {"turn_id": turn_id, **body} if kind != "step" else {"turn_id": turn_id, "steps": [body["step"]]}
+        kind = "turn"
+    return msgspec.json.encode({"event_type": kind, "payload": {**form, "is": body}})

@@ -11,9 +11,8 @@ from pathlib import Path
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.job import StoreHealth
 from contextinfinity.errors import LedgerFailed
-from contextinfinity.storage.acting_owner import maintenance_context
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.ledger.store import LedgerStore
+from contextinfinity.storage.database import maintenance_context
 from contextinfinity.storage.standby.away_operations import away_operations, left_spools
 from contextinfinity.storage.standby.held_branches import Bounds, HeldBranches
 from contextinfinity.storage.standby.spool_replay import NOT_NOW
@@ -21,7 +20,7 @@ from contextinfinity.storage.standby.spool_replay import NOT_NOW
 log = logging.getLogger(__name__)
 
 
-class StandbyStore(LedgerStore):
+class StandbyStore(Store):
     """A ``Store`` in front of another, which it closes when it is closed; ``folder`` is where spools are kept.
 
     It is used on one event loop.
@@ -34,7 +33,7 @@ class StandbyStore(LedgerStore):
         self._closed = self._alerted = False
         self._kept_away: LedgerFailed | None = None
         self._held = HeldBranches(ledger, folder, self._bounds, self._reconnect)
-        for name in Store.__annotations__:
+        for name in (name for name in vars(self._held.ledger) if not name.startswith("_")):
             setattr(self, name, away_operations(self._held, name, ledger, self))
 
     def blocked_seconds(self, *, reading: bool = False) -> float:
