@@ -26,6 +26,17 @@ def clipboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return taken
 
 
+def test_a_measurement_of_this_machine_leaves_nothing_behind(cix: Cix, tmp_path: Path) -> None:
+    figures = cix.json("bench", "--turns", "20")
+    assert figures["turns"] == 20
+    assert figures["bytes_a_turn"] > 0
+    for measured in ("sync", "exchange", "context", "load", "search"):
+        assert 0 < figures[measured]["median_ms"] <= figures[measured]["p95_ms"], measured
+    assert figures["context"]["median_ms"] <= figures["exchange"]["median_ms"]
+    assert not list(tmp_path.rglob(".cix-bench-*"))
+    assert not list(tmp_path.rglob("ledger.db"))
+
+
 @pytest.mark.req("CLI-1")
 def test_an_answer_is_copied_to_the_clipboard(cix: Cix, clipboard: Path) -> None:
     cix.ask("first ✓")

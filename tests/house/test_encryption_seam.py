@@ -33,6 +33,7 @@ SEALED = {
 }
 """What these write is sealed where the folder is encrypted, or is the key itself."""
 HARMLESS = {
+    "cli/bench_command.py",
     "cli/clipboard.py",
     "cli/demo/demo_command.py",
     "cli/demo/demo_player.py",

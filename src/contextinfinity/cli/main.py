@@ -14,6 +14,7 @@ import typer
 
 from contextinfinity.cli.ask import ask
 from contextinfinity.cli.backup_command import backup
+from contextinfinity.cli.bench_command import bench
 from contextinfinity.cli.branches import branches, commit, fork, rollback, switch
 from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.command_options import Config, DataDir, Json, Server, apply_global_options
@@ -59,7 +60,7 @@ app.command("migrate-store")(migrate_store)
 app.command("shadow-report")(shadow_report)
 for command in (setup, serve, mcp, delete, retention, cleanup):
     app.command()(command)
-for command in (remember, forget, reindex, rebuild, config, doctor, demo, completion):
+for command in (remember, forget, reindex, rebuild, config, doctor, demo, bench, completion):
     app.command()(command)
 for command in (encrypt, decrypt, rekey):
     app.command()(command)
