@@ -74,13 +74,39 @@ def test_the_chat_copies_through_the_terminal_and_saves_the_conversation(
 
 
 @pytest.mark.req("CLI-2")
-def test_a_shell_completes_commands(cix: Cix, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "_CIX_COMPLETE" in cix("completion", "bash").stdout
+@pytest.mark.parametrize(
+    ("shell", "asked"),
+    [
+        ("bash", {"COMP_WORDS": "cix res", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "cix res"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "cix res", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_a_shell_completes_commands(
+    cix: Cix, monkeypatch: pytest.MonkeyPatch, shell: str, asked: dict[str, str]
+) -> None:
+    script = cix("completion", shell).stdout
+    assert all(word in script for word in (f"_CIX_COMPLETE=complete_{shell}", *asked))
     assert cix("completion", "tcsh").exit_code == 2
-    for name, value in (("_CIX_COMPLETE", "complete_bash"), ("COMP_WORDS", "cix res"), ("COMP_CWORD", "1")):
+    for name, value in {"_CIX_COMPLETE": f"complete_{shell}", **asked}.items():
         monkeypatch.setenv(name, value)
     with cix.start() as process:
-        assert process.end()[1].split() == ["restore"]
+        told = process.end()[1]
+    assert ("restore" in told, "reindex" in told) == (True, False)
+
+
+@pytest.mark.req("CLI-2")
+def test_a_chat_from_a_pipe_takes_images_files_and_instructions(cix: Cix, tmp_path: Path) -> None:
+    (image := tmp_path / "heron.png").write_bytes(PIXEL)
+    (notes := tmp_path / "notes.txt").write_text("the gnomon", "utf-8")
+    attached = ("--image", str(image), "--file", str(notes), "--system", "Be brief.")
+    assert cix("chat", *attached, stdin="what is this\nand then\n").exit_code == 0
+    first, second = cix.turns()
+    assert [first["user"], second["user"]] == ["what is this\n\nnotes.txt:\nthe gnomon", "and then"]
+    sent = str(cix.json("context", first["turn_id"]))
+    assert "image/png" in sent
+    assert "Be brief." in sent
+    assert first["thread_id"] in cix("sessions").stdout, "a pipe gets whole ids"
 
 
 @pytest.mark.req("CLI-2")

@@ -20,6 +20,9 @@ TIGHT = """\
 [models.tight]
 provider = "scripted"
 path = "tight.json"
+[models.paid]
+provider = "scripted"
+path = "paid.json"
 [librarian]
 model = "offline"
 """
@@ -32,6 +35,7 @@ def counting(tmp_path: Path) -> Iterator[Server]:
     """A server of one's own: it has counted nothing yet."""
     too_much = {"error": {"code": "size", "message": "Too long.", "hint": "Send less."}}
     (tmp_path / "tight.json").write_text(json.dumps([too_much, "It fits now."]))
+    (tmp_path / "paid.json").write_text(json.dumps([{"text": "Fine.", "usage": {"cost": 0.4}}]))
     made = Server(tmp_path, TIGHT)
     yield made
     made.stop()
@@ -77,7 +81,9 @@ def test_a_turn_counts_once_whoever_listens(counting: Server) -> None:
     assert told['tokens_total{kind="estimated",model="echo"}'] == sum(each["tokens"] for each in plan["sections"])
     shown = its["steps"][0]["displayed_bytes"] + len("one two three")
     assert told['step_bytes_total{kind="displayed"}'] == shown
-    assert told['step_bytes_total{kind="durable"}'] <= shown
+    assert its["steps"][0]["displayed_bytes"] <= told['step_bytes_total{kind="durable"}'] <= shown
+    assert counting.ask("What does it cost?", model="paid")["usage"]["cost"] == 0.4
+    assert figures(counting)['cost_dollars_total{model="paid"}'] == 0.4
 
 
 @pytest.mark.req("METRICS-1", "METRICS-2")

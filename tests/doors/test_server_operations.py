@@ -145,7 +145,9 @@ def test_figures_are_told_after_a_ledger_was_away_and_came_back() -> None:
 def test_a_turn_tells_of_its_requests(server: Server) -> None:
     turn = server.ask("Hello")
     (step,) = server.http.get(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}").json()["steps"]
-    assert (step["outcome"], step["displayed_bytes"]) == ({"type": "completed"}, len(turn["text"].encode()))
+    shown = len(turn["text"].encode())
+    assert (step["outcome"], step["displayed_bytes"]) == ({"type": "completed"}, shown)
+    assert step["durable_bytes"] == shown, "an answer is told to be final once it is on the disk"
     failed = server.ask("Hello", model="fails")
     (step,) = server.http.get(f"/threads/{failed['thread_id']}/turns/{failed['turn_id']}").json()["steps"]
     assert step["outcome"] == {"type": "failed", "code": "quota", "message": "Out of credit."}

@@ -267,7 +267,6 @@ async def test_a_file_that_disappears_is_named_and_a_page_can_be_dropped(tmp_pat
         assert heard == ["No longer in the context: src/ships.py. The file is gone or can no longer be read."]
 
 
-@pytest.mark.req("HISTORY-2")
 async def test_what_a_conversation_writes_into_the_repository_is_private(tmp_path: Path, repo: Path) -> None:
     async with opened(tmp_path) as client:
         there = client.open_workspace(repo)

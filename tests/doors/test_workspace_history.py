@@ -141,7 +141,7 @@ async def test_answers_of_two_sessions_at_once_are_kept_in_their_own(tmp_path: P
             assert all(word in message["content"] for message in kept)
 
 
-@pytest.mark.req("FILES-1", "HISTORY-6")
+@pytest.mark.req("HISTORY-6")
 async def test_a_repository_that_cannot_be_written_can_be_talked_about(tmp_path: Path, repo: Path) -> None:
     (repo / ".contextinfinity").write_text("no folder can be made here")
     async with machine(tmp_path / "data") as client:
@@ -215,6 +215,8 @@ def test_an_answer_that_a_kill_cut_reaches_the_file_before_the_next_one(cix: Cix
     cix.script({"pieces": ["one", " two"], "hang": True})
     with cix.start("ask", "first", "--workspace", str(repo), piped=False) as asking:
         asking.until("one two")
+        (running,) = HistoryStore(repo / ".contextinfinity").search("first")
+        assert running["role"] == "user", "it is in the file while the model answers"
     cix.echo()
     assert cix.ask("second", "--workspace", str(repo), "--session", "last")["outcome"] == "completed"
     (session,) = HistoryStore(repo / ".contextinfinity").list_sessions()

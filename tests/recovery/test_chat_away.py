@@ -102,7 +102,7 @@ async def test_a_session_whose_owner_cannot_be_looked_up_is_never_opened_for_a_t
         assert "Let me in" not in await desk.asked(mine)
 
 
-@pytest.mark.req("CHATMEM-6", "TURN-13", "METRICS-3")
+@pytest.mark.req("CHATMEM-6", "TURN-13")
 async def test_two_users_who_begin_a_session_under_one_id_in_two_processes_both_keep_their_words(
     tmp_path: Path, disk: FailingDisk
 ) -> None:

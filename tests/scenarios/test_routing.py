@@ -91,7 +91,7 @@ async def test_people_and_organisations_have_their_models(vendors: FakeVendors, 
     assert [turn.model for turn in turns] == [CLAUDE, CLAUDE, LLAMA, GPT]
 
 
-@pytest.mark.req("PROVIDER-6", "PROVIDER-8")
+@pytest.mark.req("PROVIDER-6")
 async def test_the_next_model_answers_when_one_fails_and_the_turn_says_why(
     vendors: FakeVendors, tmp_path: Path
 ) -> None:

@@ -33,7 +33,6 @@ def log() -> tuple[logging.Logger, Lines]:
     return logger, lines
 
 
-@pytest.mark.req("METRICS-3")
 def test_an_error_that_repeats_is_written_a_few_times_and_then_counted(log: tuple[logging.Logger, Lines]) -> None:
     logger, lines = log
     for number in range(10_000):
@@ -55,7 +54,6 @@ def test_lines_that_are_no_trouble_all_pass(log: tuple[logging.Logger, Lines]) -
     assert len(lines.lines) == 1000
 
 
-@pytest.mark.req("METRICS-3")
 def test_a_server_without_descriptors_does_not_fill_the_disk_with_its_log() -> None:
     program = (
         'import logging; from contextinfinity.server.logs import log_as; log_as("json")\n'

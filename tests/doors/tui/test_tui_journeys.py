@@ -313,7 +313,6 @@ def test_commit_says_where_the_head_is(own_example: Path) -> None:
     assert committed["state"] > 0
 
 
-@pytest.mark.req("TUI-1")
 async def test_a_terminating_signal_leaves_the_workbench(own_example: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
     async with workbench(own_example, session="new") as bench:

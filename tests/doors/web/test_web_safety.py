@@ -147,7 +147,7 @@ def drop(web: WebPage, name: str, text: str) -> None:
     expect(web.page.locator(".toast", has_text=name)).to_contain_text("messages added")
 
 
-@pytest.mark.req("SAFE-10")
+@pytest.mark.req("CLI-3")
 @pytest.mark.parametrize(("vendor", "title"), [("chatgpt", "title"), ("claude", "name")])
 def test_an_export_dropped_on_the_page_is_imported_and_its_title_is_text(
     web: WebPage, served: Server, vendor: str, title: str
@@ -194,7 +194,6 @@ INJECTED = """() => [...document.querySelectorAll("body *")].filter((one) =>
 """Find elements that no script of the page makes."""
 
 
-@pytest.mark.req("SAFE-10")
 def test_hostile_content_stays_text_everywhere(web: WebPage, served: Server) -> None:
     requests: list[str] = []
     web.page.on("request", lambda request: requests.append(request.url))

@@ -61,7 +61,6 @@ def test_a_line_of_marks_waits_for_what_they_mean(text: str, shown: str) -> None
     assert without_bare_marks(text) == shown
 
 
-@pytest.mark.req("TUI-1")
 def test_a_plain_answer_has_no_frames() -> None:
     text = "# Title\n\n> quoted\n\n- point\n\n---\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n"
     framed, plain = ("\n".join(lines_in(text, plain=plain)) for plain in (False, True))
