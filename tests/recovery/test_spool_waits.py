@@ -11,9 +11,11 @@ import pytest
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import Phase
+from contextinfinity.domain.turn import Phase, TurnEnd
+from contextinfinity.engine import lifecycle
 from contextinfinity.engine.recovery import recover
-from contextinfinity.errors import LedgerBusy
+from contextinfinity.engine.step import INTERRUPTED
+from contextinfinity.errors import LedgerAway, LedgerBusy
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.ledger.sessions import Sessions
 from contextinfinity.storage.standby.breaker import CircuitBreaker, guarded
@@ -22,7 +24,7 @@ from contextinfinity.storage.standby.spool import Spool, Spooled, written
 from contextinfinity.storage.standby.spool_replay import Replay
 from contextinfinity_testing.builders import new_branch, new_step, new_turn, turn_end
 from tests.ledgers import open_store
-from tests.recovery.outages import engine_on, locked
+from tests.recovery.outages import engine_on, locked, until
 
 T = TypeVar("T")
 
@@ -71,6 +73,50 @@ async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the
             ("two", "failed"),
             ("three", "completed"),
         ]
+
+
+@pytest.mark.req("TURN-13", "CHATMEM-6", "TURN-2")
+async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_ledger_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its death is noticed once, during the outage."""
+    monkeypatch.setattr(lifecycle, "RECOVERY_SECONDS", 0.05)
+    async with engine_on(tmp_path) as engine:
+        asked = await engine.ask("thread", "one")
+        other = open_store(tmp_path / "ledger.db")
+        dies = await other.workers.enter()
+        running = await other.turns.accept(new_turn(asked.branch_id, "two", dies.id))
+        await other.turns.prepare(running.id, dies.id)
+        spool = Spool(tmp_path / "ledger.db-spool", dies.id)
+        held = ReplayedTurn(turn_id=new_id(), new=new_turn(asked.branch_id, "three", dies.id))
+        await spool.append([written(held)])
+        spool.close()
+        with locked(tmp_path), engine.store.kept_away():  # type: ignore[attr-defined]
+            await other.close()
+            engine.worker_lease.found_dead.set()
+            await until(lambda: not engine.worker_lease.found_dead.is_set())
+        async with asyncio.timeout(30):
+            outcomes: list[str | None] = []
+            while outcomes != ["completed", "failed", "failed"]:
+                await asyncio.sleep(0.01)
+                outcomes = [turn.outcome for turn in await engine.store.turns.history(asked.branch_id)]
+
+
+@pytest.mark.req("CHATMEM-6", "TURN-2")
+async def test_steps_that_cannot_be_read_are_not_reported_as_none(tmp_path: Path) -> None:
+    """Otherwise recovery would end an interrupted turn without the text in the journal of its step."""
+    async with engine_on(tmp_path) as engine:
+        asked = await engine.ask("thread", "one")
+        other, mine = open_store(tmp_path / "ledger.db"), engine.worker_lease.worker.id
+        taken = await other.turns.accept(new_turn(asked.branch_id, "two", mine))
+        await other.turns.prepare(taken.id, mine)
+        await other.turns.open_step(taken.id, mine, new_step())
+        with locked(tmp_path):
+            await engine.accept(asked.thread_id, "three")
+            with engine.store.kept_away(), pytest.raises(LedgerAway):  # type: ignore[attr-defined]
+                await engine.store.turns.steps(taken.id)
+        await other.turns.fail(taken.id, mine, TurnEnd(outcome="failed", error=INTERRUPTED))
+        await other.close()
 
 
 @pytest.mark.req("TURN-13", "CHATMEM-6")

@@ -141,8 +141,8 @@ log = logging.getLogger(__name__)
 QUEUE_LIMIT = 16
 """The maximum number of messages that wait on a branch."""
 HOUSEKEEPING_SECONDS = 60.0
-RECOVERY_SECONDS = 1.0
-"""The interval for trying again to end turns of dead workers; while they are open, their branches cannot go on."""
+RECOVERY_SECONDS = 2.0
+"""The interval for repeating a failed recovery; while turns of dead workers are open, their branches cannot go on."""
 INDEX_SECONDS = 2.0
 """The first interval between indexing runs, which doubles up to a minute; a short command ends before the first run."""
 LONGEST_SWEEP_SECONDS = 600.0
@@ -326,27 +326,30 @@ class Lifecycle:
     async def _run_periodic_cleanup(self) -> None:
         """Every minute, and when a worker died, remove expired journals and recover the turns of dead workers.
 
-        A journal is needed until its turn is settled, so none is removed after a failed recovery. If this
-        worker was declared dead, it registers again as a new one.
+        A recovery that could not end all of them, as the ledger was unavailable, is repeated soon. A journal is needed
+        until its turn is settled, so none is removed before. If this worker was declared dead, it registers again as
+        a new one.
         """
-        settled = True  # recovered at start
+        is_open = False  # all was recovered at the start
         while True:
             try:
-                if settled:
+                if not is_open:
                     await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
-                settled = False
                 self._parts.caches.drop_idle()
                 lease = self.worker_lease
-                seconds = RECOVERY_SECONDS if self._parts.taken_over else HOUSEKEEPING_SECONDS
+                seconds = RECOVERY_SECONDS if is_open or self._parts.taken_over else HOUSEKEEPING_SECONDS
+                is_open = True
                 await wait_for_any(lease.lost, lease.found_dead, seconds=seconds)
                 lease.found_dead.clear()
-                if self.worker_lease.lost.is_set():
+                if lease.lost.is_set():
                     await self._enter_again()
-                await recover(self._parts, await self.worker_lease.find_dead())
-                settled = True
+                dead = await self.worker_lease.find_dead()
+                await recover(self._parts, dead)
+                is_open = bool(self._parts.taken_over or (dead and await self.worker_lease.find_dead()))
             except Exception as error:  # housekeeping must go on after any failure
                 _warn("housekeeping", error)
-                await asyncio.sleep(HOUSEKEEPING_SECONDS)
+                if not isinstance(error, LedgerError):
+                    await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
     async def _keep_index(self) -> None:
         """Periodically index what is missing: imports, data of older releases, gaps after a crash."""

@@ -20,7 +20,7 @@ from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Removed, Session
 from contextinfinity.domain.state import BranchTail, KnownTurns, State
-from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
+from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Phase, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.contract import Store
@@ -302,9 +302,14 @@ class TurnOperations(Operations[Turns]):
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls."""
-        return await self._read_of(
-            turn_id, lambda held: held.steps(turn_id, first), lambda: self._ledger.steps(turn_id, first=first)
-        )
+
+        def from_held(held: HeldBranch) -> tuple[Step, ...]:
+            found = held.steps(turn_id, first)
+            if not found and not first and held.turns[turn_id].phase is Phase.RESPONDING:  # recovery needs its step
+                raise LedgerAway(f"The steps of turn {turn_id} are unknown while the ledger cannot be read.")
+            return found
+
+        return await self._read_of(turn_id, from_held, lambda: self._ledger.steps(turn_id, first=first))
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
         """Return the plan of a turn's last request."""
