@@ -8,7 +8,7 @@ crash of the server depends on its persistence: if nothing may be lost, use the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -92,14 +92,19 @@ class RedisThreads:
 
     def add(self, thread_id: str, turn: Turn) -> None:
         """Append one turn; create the thread if there is none."""
-        entry = msgspec.json.encode(_StoredTurn(turn.role, turn.content))
         with self._translated():
-            self._append(keys=[self._key(thread_id)], args=[_opening(), entry])
+            self._append(keys=[self._key(thread_id)], args=[_opening(), _entry(turn)])
 
     def clear(self, thread_id: str) -> None:
         """Remove all turns; the thread stays."""
         with self._translated():
             self._client.ltrim(self._key(thread_id), 0, 0)
+
+    def remove(self, thread_id: str, turns: Sequence[Turn]) -> None:
+        """Remove one turn for each of these; what is not there is ignored."""
+        with self._translated():
+            for turn in turns:
+                self._client.lrem(self._key(thread_id), 1, _entry(turn))
 
     def identity(self, thread_id: str) -> str | None:
         """Return the identity of the stored list; None if there is no such thread."""
@@ -148,6 +153,10 @@ _HINT = "Check that the server runs and that storage.redis_url is right, then tr
 
 def _opening() -> bytes:
     return msgspec.json.encode(_Opening(FORM, new_id()))
+
+
+def _entry(turn: Turn) -> bytes:
+    return msgspec.json.encode(_StoredTurn(turn.role, turn.content))
 
 
 def _turn(entry: bytes) -> Turn:

@@ -147,6 +147,18 @@ class InProcessThreads:
                 self._empty[thread_id] = None
                 self._empty.move_to_end(thread_id)
 
+    def remove(self, thread_id: str, turns: Sequence[Turn]) -> None:
+        """Remove one turn for each of these; what is not there is ignored."""
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            left = [] if thread is None else [*thread.turns]
+            for turn in turns:
+                if turn in left:
+                    left.remove(turn)
+            self.clear(thread_id)
+            for turn in left:
+                self.add(thread_id, turn)
+
     def identity(self, thread_id: str) -> str | None:
         """Return the identity of the thread object; None if there is no such thread."""
         thread = self.get(thread_id)

@@ -71,6 +71,7 @@ class Cleaner:
 
     async def delete(self, session_id: SessionId) -> int:
         """Delete a conversation with all its data and return the number of its turns."""
+        await self._clear_thread(session_id)
         await self._store.deletions.begin(session_id)
         await self._copies.clear(self._store.deletions, (session_id,))
         turns = 0
@@ -90,10 +91,18 @@ class Cleaner:
         """
         deletions = self._store.deletions
         await self._store.memories.replace_extracted(turn.id, ())
+        await self._clear_thread(turn.session_id, turn)
         await self._copies.clear_turn(turn)
         _counted(await deletions.delete_turn(turn.id))
         await self._copies.clear(deletions)
         await self.sweep()
+
+    async def _clear_thread(self, session_id: SessionId, turn: Turn | None = None) -> None:
+        """Clear the copy in another backend of threads, first: a deletion that has begun has lost the thread's name."""
+        if self._copies.threads is not None:
+            session = await self._store.sessions.get(session_id)
+            if session is not None:
+                await self._copies.threads.clear(session, turn)
 
     async def scan(
         self, samples: Sequence[str] | None, sessions: Sequence[SessionId], turns: Sequence[TurnId] = ()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from contextinfinity.domain.ids import SessionId, StepId, is_id
+from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import LedgerBusy, LedgerFailed
 from contextinfinity.storage import typed_lines
@@ -61,12 +62,26 @@ class Copy(Protocol):
         ...
 
 
+class ThreadCopy(Protocol):
+    """The threads that a second backend keeps beside the ledger (``storage.threads_shadow``)."""
+
+    async def clear(self, session: Session, turn: Turn | None = None) -> None:
+        """Remove the thread of a session, or what one turn says; raises ``LedgerError`` if that is not possible now."""
+        ...
+
+
 class Copies:
     """All copies, in the order in which they are cleared; ``backups`` and ``spools`` are folders in the data_dir."""
 
     def __init__(
-        self, *kinds: Copy, backups: Path | None = None, spools: Path | None = None, scanned: DataFiles | None = None
+        self,
+        *kinds: Copy,
+        backups: Path | None = None,
+        spools: Path | None = None,
+        scanned: DataFiles | None = None,
+        threads: ThreadCopy | None = None,
     ) -> None:
+        self.threads = threads
         self._kinds = kinds
         self._backups = backups
         self._spools = spools
@@ -113,7 +128,7 @@ class Copies:
         return [*found, *(log.with_name(log.name.removesuffix("-wal")) for log in logs)]
 
 
-def copies_of(data_dir: Path, ledger: Path, *others: Copy) -> Copies:
+def copies_of(data_dir: Path, ledger: Path, *others: Copy, threads: ThreadCopy | None = None) -> Copies:
     """List the copies that belong to a data_dir and its ledger, and ``others`` outside of it."""
     spools, backups = ledger.with_name(f"{ledger.name}-spool"), data_dir / "backups"
     return Copies(
@@ -127,6 +142,7 @@ def copies_of(data_dir: Path, ledger: Path, *others: Copy) -> Copies:
         backups=backups,
         spools=spools,
         scanned=DataFiles(data_dir=data_dir, ledger=ledger, spools=spools, backups=backups),
+        threads=threads,
     )
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from contextinfinity.client.local import LocalClient
-    from contextinfinity.compat.thread_log import ThreadLog
+    from contextinfinity.compat.redis_threads import RedisThreads
+    from contextinfinity.compat.thread_log import InProcessThreads, ThreadLog
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.engine_setup import FindBoundary, Remembering, Rewriting, Setup
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from contextinfinity.providers.factory import ProviderFactory
     from contextinfinity.settings import ModelSettings, Settings
     from contextinfinity.storage.contract import Store
-    from contextinfinity.storage.copies import Copies
+    from contextinfinity.storage.copies import Copies, ThreadCopy
     from contextinfinity.storage.standby.store import StandbyStore
     from contextinfinity.tools.toolbox import Toolbox
 
@@ -188,7 +189,19 @@ def copies_in(settings: Settings) -> Copies:
 
     if settings.ledger_path is None:
         return Copies()
-    return copies_of(settings.data_dir, settings.ledger_path, WorkspaceHistories(settings.data_dir))
+    histories = WorkspaceHistories(settings.data_dir)
+    return copies_of(settings.data_dir, settings.ledger_path, histories, threads=_copied_threads(settings))
+
+
+def _copied_threads(settings: Settings) -> ThreadCopy | None:
+    """Return where the threads of the ledger are kept a second time; None: nowhere."""
+    backends = {settings.storage.threads, settings.storage.threads_shadow} - {"off"}
+    if "ledger" not in backends or len(backends) == 1:
+        return None
+    from contextinfinity.compat.thread_copies import CopiedThreads
+
+    (other,) = backends - {"ledger"}
+    return CopiedThreads(lambda: _erasable_threads(other, settings))
 
 
 def store_in_memory() -> Store:
@@ -244,12 +257,15 @@ def open_threads(settings: Settings | None = None) -> ThreadLog:
 
 def _threads_in(backend: str, settings: Settings) -> ThreadLog:
     from contextinfinity.compat.ledger_threads import LedgerThreads
+
+    return LedgerThreads(open_store(settings)) if backend == "ledger" else _erasable_threads(backend, settings)
+
+
+def _erasable_threads(backend: str, settings: Settings) -> InProcessThreads | RedisThreads:
     from contextinfinity.compat.thread_log import IN_PROCESS
 
     if backend == "in_process":
         return IN_PROCESS
-    if backend == "ledger":
-        return LedgerThreads(open_store(settings))
     try:
         from contextinfinity.compat.redis_threads import RedisThreads
     except ImportError as error:

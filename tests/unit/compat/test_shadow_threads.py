@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 import redis
+from msgspec import convert
 
+import contextinfinity
 from contextinfinity import threads
 from contextinfinity.cli.main import app
 from contextinfinity.compat.redis_threads import RedisThreads
 from contextinfinity.compat.shadow_threads import read_report
+from contextinfinity.compat.thread_log import IN_PROCESS
 from contextinfinity.errors import LedgerCorrupt
 from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.threads import Turn
@@ -51,6 +54,29 @@ def test_a_turn_that_only_one_has_is_reported_without_its_words(report: Path) ->
     assert (difference.verb, difference.thread_id) == ("history", name)
     assert (difference.turns, difference.shadow_turns, difference.first_difference) == (1, 2, 1)
     assert "reeds" not in report.read_text()
+
+
+@pytest.mark.req("SAFE-4")
+@pytest.mark.parametrize(("main", "other"), [("ledger", "redis"), ("redis", "ledger"), ("in_process", "ledger")])
+async def test_a_deletion_reaches_the_copy_in_the_other_backend(tmp_path: Path, main: str, other: str) -> None:
+    storage = convert({"threads": main, "threads_shadow": other, "redis_url": valkey_url()}, Storage)
+    settings = Settings(general=General(data_dir=str(tmp_path)), storage=storage)
+    name, kept = unused(), unused()
+    threads.use(settings)
+    try:
+        for turn in (Q, A, Turn("user", "And in winter?")):
+            threads.add_turn(name, turn)
+        threads.add_turn(kept, Q)
+        copy = IN_PROCESS if main == "in_process" else RedisThreads(valkey_url())
+        async with contextinfinity.open(settings) as engine:
+            session = await engine.session(name)
+            (first, _) = await engine.store.turns.history(session.active_branch)
+            await engine.deleting.turn(first)
+            assert copy.history(name, 20) == [Turn("user", "And in winter?")]
+            await engine.delete(name)
+        assert (copy.history(name, 20), copy.history(kept, 20)) == ([], [Q])
+    finally:
+        threads.use(None)
 
 
 def test_the_report_command_shows_the_differences_and_fails(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
