@@ -57,9 +57,10 @@ torture: .venv/.setup ## kill a working process 10,000 times and look at what it
 fuzz: .venv/.setup ## damaged inputs for every parser and every door of a server; takes about an hour
 	$(BIN)/python -m benchmarks.fuzz --seconds 60
 
-storm: .venv/.setup ## 200 streams at servers that are killed, of one worker and of two: is every message there, once?
+storm: .venv/.setup ## 200 streams at servers that are killed, of one worker, of two, of two hosts on PostgreSQL: is every message there, once?
 	$(BIN)/python -m benchmarks.storm --streams 200
 	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2
+	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2 --hosts 2
 
 endurance: .venv/.setup ## 10,000 turns in one process: does memory stay flat? 3,000 resent ones: is a small window ever passed?
 	$(BIN)/python -m benchmarks.endurance

@@ -40,6 +40,14 @@ def test_two_workers_on_one_ledger_lose_and_double_nothing_when_they_are_killed(
     assert outcome.counts["read back"] > 0, "over connections that either worker took"
 
 
+@pytest.mark.proof
+@pytest.mark.xdist_group("postgres")
+@pytest.mark.req("THREAD-4", "API-6", "API-15", "TURN-9")
+def test_two_hosts_on_postgresql_lose_and_double_nothing_when_they_are_killed(tmp_path: Path) -> None:
+    options = StormOptions(streams=40, messages=5, kills=4, workers=2, hosts=2, seed=random.randrange(2**32))
+    assert storm(tmp_path, options).faults == [], options
+
+
 async def test_workers_whose_parent_is_killed_end_by_themselves_and_free_the_port(tmp_path: Path) -> None:
     server = CixServer(tmp_path, workers=2)
     line = server.line()
