@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import contextinfinity
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn
 from contextinfinity.storage.postgres.store import PostgresStore
@@ -93,6 +94,26 @@ async def test_a_server_that_is_away_holds_up_the_first_message_only_and_gets_al
     assert [turn.user_message.rendered_text for turn in turns] == ["before", "first", "second", "third"]
     assert first < 2
     assert max(later) < 0.5
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_answers_go_on_without_memories_and_retrieval_while_nothing_reaches_the_server(
+    tmp_path: Path, between: Network
+) -> None:
+    empty_database()
+    (tmp_path / "script.json").write_text('{"replies": ["Yes."], "loop": true}')
+    (tmp_path / "config.toml").write_text(
+        '[general]\ndefault_model = "script"\n[models.script]\nprovider = "scripted"\npath = "script.json"\n'
+        f'[storage]\nurl = "{between.url}"\n'
+    )
+    async with contextinfinity.open(data_dir=tmp_path) as engine:
+        thread = (await engine.ask("new", "My heron is called Ada.")).thread_id
+        with between.silent():
+            for _ in range(2):
+                async with asyncio.timeout(20):
+                    assert (await engine.ask(thread, "Is she well?")).text == "Yes."
+        await until(lambda: engine.health().status == "ready")
+        assert (await engine.ask(thread, "And now?")).turn_seq == 4
 
 
 @pytest.mark.req("CHATMEM-6")

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import HEAD, Scope, VectorHit
@@ -91,7 +91,7 @@ class PostgresVectors(StoreResource):
     place = writes(place_vectors, bulk=True)
     switch = writes(switch_to)
 
-    def __init__(self, database: PostgresDatabase, *, least: int = 50_000) -> None:
+    def __init__(self, database: PostgresDatabase, *, least: int = 100_000) -> None:
         super().__init__(database)
         self._postgres = database
         self._least = least
@@ -107,17 +107,17 @@ class PostgresVectors(StoreResource):
     async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[VectorHit, ...]:
         """Find the chunks whose vectors are nearest."""
 
-        def find(connection: PostgresConnection) -> tuple[VectorHit, ...]:
+        def find(connection: Connection) -> tuple[VectorHit, ...]:
             space = find_space(connection, namespace)
             if space is None:
                 return ()
             check_vector(namespace, space.dim, vector)
             return self._near(connection, vector, space, scope, row_limit(most))
 
-        return await self._postgres.read(find)
+        return await self._database.read(find)
 
     def _near(
-        self, connection: PostgresConnection, vector: bytes, space: Space, scope: Scope, most: int
+        self, connection: Connection, vector: bytes, space: Space, scope: Scope, most: int
     ) -> tuple[VectorHit, ...]:
         import numpy as np
 
@@ -130,7 +130,9 @@ class PostgresVectors(StoreResource):
         self._matrices = self._matrices or Matrices(newer)
         query = np.frombuffer(vector, np.int8, offset=HEAD)
         owner = scope.owner if asked.session_id is None else None
-        source = None if owner is None else self._indexes().source(connection, space, owner, query)
+        source = (
+            None if owner is None else self._indexes().source(cast(PostgresConnection, connection), space, owner, query)
+        )
         whose = MatrixOwner(space.key, space.dim, session_id=asked.session_id, owner=owner)
         source = source or scanned(self._matrices.rows(connection, whose), query)
         hits, gone = nearest_in_scope(connection, asked, source, most)

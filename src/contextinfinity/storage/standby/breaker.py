@@ -27,11 +27,14 @@ T = TypeVar("T")
 PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
 """Failures that may be temporary. A full disk and a damaged or foreign file are raised unchanged."""
 
+SHORTEST_LOOK = 0.002
+"""Interval in seconds at which a breaker looks whether a wait grows that has lasted for its patience."""
+
 GUARDED = (
     *("sessions", "branches", "turns", "states", "contents", "jobs", "workers"),
-    *("prefix_hashes", "replays", "deletions"),
+    *("prefix_hashes", "replays", "deletions", "chunks", "index", "vectors", "memories"),
 )
-"""The resources that use the breakers. The others wait for the ledger, and raise its own errors."""
+"""The resources that use the breakers. Those for imports, transfers and tokens wait, and raise the ledger's errors."""
 
 
 class CircuitBreaker:
@@ -92,24 +95,28 @@ class CircuitBreaker:
         return LedgerAway(f"The ledger is unavailable: {self.reason}", hint=self._hint)
 
     def _watch(self, limit: asyncio.Timeout) -> None:
-        """Check ten times within the patience whether another process holds the ledger, while a request waits."""
+        """Check ten times within the patience, and at its end, whether the ledger is held, while a request waits."""
         self._waiting.add(limit)
         if self._look is None:
             self._waited = self._held_up()
-            self._look = asyncio.get_running_loop().call_later(self._patience / 10, self._look_up)
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        rest = max(self._patience - self._waited, SHORTEST_LOOK)
+        self._look = asyncio.get_running_loop().call_later(min(self._patience / 10, rest), self._look_up)
 
     def _look_up(self) -> None:
         self._look = None
         if not self._waiting:
             return
-        loop = asyncio.get_running_loop()
         before, self._waited = self._waited, self._held_up()
         if self._waited > before and self._waited >= self._patience:  # it grows: the wait is not one that is over
+            present = asyncio.get_running_loop().time()
             for limit in self._waiting:
-                limit.reschedule(loop.time())
+                limit.reschedule(present)
             self._waiting.clear()
         else:
-            self._look = loop.call_later(self._patience / 10, self._look_up)
+            self._look_soon()
 
 
 class GuardedDatabase:
@@ -147,7 +154,7 @@ class GuardedDatabase:
 
 
 def guarded(ledger: Store, reads: CircuitBreaker, writes: CircuitBreaker) -> Store:
-    """Return a ledger whose conversations, jobs and workers use the breakers."""
+    """Return a ledger whose ``GUARDED`` resources use the breakers."""
     behind = copy(ledger)
     for name in GUARDED:
         resource = getattr(ledger, name)
