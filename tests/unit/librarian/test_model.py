@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -339,6 +340,18 @@ async def test_notes_that_stay_too_long_are_trimmed_and_lose_nothing_that_counts
     assert count(made.text) <= 200
     for words in ("Kafka for events", "4,200 €", "card numbers", "src/app/events.py"):
         assert words in made.text
+
+
+@pytest.mark.req("LIBRARIAN-6")
+async def test_a_third_of_the_budget_tells_what_was_talked_about() -> None:
+    said = [TranscriptMessage(turn_seq=seq, role="user", text=" ".join(BIRDS)) for seq in range(6, 46)]
+    topics = [(f"they compared {BIRDS[seq]} and {BIRDS[seq + 1]}", seq) for seq in range(4, 44, 2)]
+    made = await summarise(
+        Model(answer(**{**TOO_MUCH, "topics": topics})), Task(said=(*LONG.said, *said), budget=(budget := 450))
+    )
+    lines = [line for line in made.text.splitlines() if re.match(r"#\d+–\d+ ", line)]
+    assert (made.by, count(made.text) <= budget) == ("m", True)
+    assert budget / 4 < count("\n".join(lines)) <= budget / 3
 
 
 async def test_a_long_transcript_goes_in_pieces_that_fit_the_window() -> None:
