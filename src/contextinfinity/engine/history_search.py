@@ -365,7 +365,7 @@ async def search_passages(
         count=encoding(ENCODING).count,
         recency=parts.setup.retrieval.recency_boost if parts.setup.retrieval else 0,
     )
-    ranked = await asyncio.to_thread(rank, question, found, means, most=4 * turns)
+    ranked = await asyncio.to_thread(rank, question, found, means, most=2 * turns)
     fitting = (
         one
         for one in ranked

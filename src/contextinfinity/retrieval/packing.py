@@ -161,10 +161,11 @@ def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[L
 
     nowhere = np.zeros(len(next(iter(vectors.values()))) if vectors else 1, dtype=np.float32)
     rows = np.array([nowhere if not vectors else vectors.get(each.chunk.id, nowhere) for each in wanted])
-    sittings = np.array([f"{each.chunk.session_id} {each.said_at.date()}" for each in wanted])
+    lists = wanted[0].lists
+    sittings = np.array([f"{each.chunk.session_id} {each.said_at.date()}" for each in wanted if lists])
     worth = np.array([each.score + each.exact for each in wanted])  # exact words come first
     near = np.zeros(len(wanted))
-    fresh = np.full(len(wanted), SPREAD if wanted[0].lists else 0.0)
+    fresh = np.full(len(wanted), SPREAD if lists else 0.0)
     for _ in wanted:
         place = int(np.argmax(worth + fresh - DIVERSITY * near))
         worth[place] = _TAKEN
@@ -173,7 +174,8 @@ def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[L
             continue
         yield wanted[place]
         near = np.maximum(near, rows @ rows[place])
-        fresh[sittings == sittings[place]] = 0
+        if lists:
+            fresh[sittings == sittings[place]] = 0
 
 
 class _Packing:

@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.domain.ids import ChunkId
@@ -60,7 +60,7 @@ class _Exchange:
 def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) -> dict[Key, Candidate]:
     """Return for each superseded passage the newest one that supersedes it."""
     turns: dict[tuple[str, str, int], list[Candidate]] = {}
-    for each in [each for each in candidates if _is_statement(each)][:MOST]:
+    for each in islice(filter(_is_statement, candidates), MOST):
         turns.setdefault((each.chunk.session_id, each.speaker, each.turn_seq), []).append(each)
     newest = sorted(map(_Exchange, turns.values()), key=lambda exchange: exchange.turn_seq, reverse=True)
     held = Counter(word for exchange in newest for word in exchange.words)
