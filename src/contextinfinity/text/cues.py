@@ -69,16 +69,6 @@ _LEAVING = re.compile(
     """,
     re.X | re.I,
 )
-_TURNING_ASIDE = re.compile(
-    r"""
-    \b(?:by\ the\ way | btw | never\ ?mind | another\ (?:thing|question) | quick\ question | now\ let['’]?s | instead
-    | while\ (?:we|i)['’]?\w{0,4}\ at\ it | oh\ and | i\ (?:also\ )?(?:have|had|got)\ (?:a|another)\ question | next\ up
-    | übrigens | apropos | nebenbei | au\ fait | sinon | d['’]ailleurs | por\ cierto | a\ propósito | aliás
-    | a\ proposito | trouwens )\b
-    | кстати | 顺便 | 順便 | 另外 | ところで | ちなみに
-    """,
-    re.X | re.I,
-)
 _GOING_ON = re.compile(
     r"""
     ^\W{0,9}(?:(?:ok(?:ay)?|yes|no|yeah|hm{1,9}|great|thanks)\W{1,9}){0,2}
@@ -126,13 +116,6 @@ def leaves_topic(text: str) -> str | None:
     """Return the phrase at the start of a message that announces a new topic, or None."""
     found = _LEAVING.search(own_words(text)[:OPENING]) if _LEAVING.search(text[:OPENING]) else None
     return found.group().strip() if found else None
-
-
-def turns_aside(text: str) -> bool:
-    """Return whether a message starts with an aside ("by the way"): often a new topic, not always."""
-    return _TURNING_ASIDE.search(text[:OPENING]) is not None and (
-        _TURNING_ASIDE.search(own_words(text)[:OPENING]) is not None
-    )
 
 
 def starts_like_follow_up(text: str) -> bool:

@@ -18,9 +18,6 @@ Kind: TypeAlias = Literal["url", "email", "path", "id", "symbol", "date", "numbe
 HARD: frozenset[Kind] = frozenset({"url", "email", "path", "id", "symbol", "date", "number"})
 """Kinds that must be preserved character by character; a name can be paraphrased."""
 
-ARTIFACTS: frozenset[Kind] = frozenset({"url", "email", "path", "id", "symbol"})
-"""Kinds that refer to a resource."""
-
 
 class Entity(Struct, frozen=True):
     """An entity with its position and text."""
@@ -97,8 +94,6 @@ _SYMBOL = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|#)[A-Za-z_$][\w$]*)*(?:\(\
 _SETTING = re.compile(r"[A-Za-z][\w.-]{1,60}=[^\s=]{1,100}\Z")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@+~%$:\\/*{}\[\]-]+\Z")
-_MAY_REFER = re.compile(r"[\d_/\\@#=]|\w[.:]\w|\(\)|->|--|[a-z][A-Z]|www")
-"""What every word of one of ``ARTIFACTS`` contains."""
 _DOTTED_QUAD = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\Z")
 _EASTERN_DATE = re.compile(r"\d{4}[年년]\s?(?:\d{1,2}[月월]\s?)?(?:\d{1,2}[日号일])?|\d{1,2}[月월]\s?\d{1,2}[日号일]")
 
@@ -109,14 +104,6 @@ def entities(text: str) -> tuple[Entity, ...]:
     if any(sign in text for sign in "年月년월"):
         found = _with_eastern_dates(text, found)
     return tuple(found)
-
-
-def artifacts(text: str) -> frozenset[str]:
-    """Return the URLs, addresses, paths, identifiers and symbols of a text, in lower case."""
-    if not _MAY_REFER.search(text):
-        return frozenset()
-    bare = (_without_punctuation(raw)[1] for raw in _WORD.findall(text) if _MAY_REFER.search(raw))
-    return frozenset(word.lower() for word in bare if word and _kind(word) in ARTIFACTS)
 
 
 class _Word(Struct):

@@ -1,8 +1,8 @@
 """Detect topic changes in a conversation.
 
 The input is the messages and their vectors; the result is for each message the probability that it opens a new topic,
-with 0.5 as the threshold. A message is compared with those before and after it by vectors, words, names of files and
-symbols, questions and opening phrases.
+with 0.5 as the threshold. A message is compared with those before and after it by vectors, words, questions and opening
+phrases.
 
 There are two kinds of conversation. In work with an assistant, only the user opens topics, and a question is one unit
 with its answer. In a conversation of equals, each message is a unit, and anyone may open a topic. Both use the same
@@ -19,7 +19,6 @@ from math import exp, log1p, log10
 from typing import TYPE_CHECKING
 
 from contextinfinity.text import cues
-from contextinfinity.text.entities import artifacts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,10 +105,7 @@ there and are set by hand. Trained on half of the dialogues, F1 on the other hal
 
 # Set by hand for lack of data, in log-odds.
 LEAVES_TOPIC = 4.0
-TURNS_ASIDE = 1.5
 GOES_ON = -1.0
-SAME_NAMES = -1.5
-OTHER_NAMES = 1.0
 
 _BRIEF = 30
 """The maximum average number of words of a casual partner's answers."""
@@ -190,11 +186,6 @@ class _Said:
         return list(zip(starts, [*starts, len(self.texts)][1:], strict=True))
 
     @cached_property
-    def names(self) -> list[frozenset[str]]:
-        """The files, symbols and URLs that each message names."""
-        return [artifacts(text) for text in self.texts]
-
-    @cached_property
     def steps(self) -> list[float]:
         """The similarity of each unit to the previous one."""
         whole = [_direction(self.vectors[start:end]) for start, end in self.units]
@@ -226,23 +217,11 @@ class _Said:
         return sum(around) / len(around) - self.steps[unit] if around else 0.0
 
     def cue_weight(self, unit: int) -> float:
-        """Return the weight of the opening phrase and of the files and symbols named."""
+        """Return the weight of the opening phrase."""
         text = self.texts[self.units[unit][0]]
         if cues.leaves_topic(text):
-            odds = LEAVES_TOPIC
-        elif cues.turns_aside(text):
-            odds = TURNS_ASIDE
-        else:
-            odds = GOES_ON if self.is_work and cues.starts_like_follow_up(text) else 0.0
-        return odds + self._evidence_of_names(unit) if self.is_work else odds
-
-    def _evidence_of_names(self, unit: int) -> float:
-        start, end = self.units[unit]
-        first = self.units[max(0, unit - BEFORE)][0]
-        before = frozenset[str]().union(*self.names[first:start])
-        if before & frozenset[str]().union(*self.names[start:end]):
-            return SAME_NAMES
-        return OTHER_NAMES if before and self.names[start] else 0.0
+            return LEAVES_TOPIC
+        return GOES_ON if self.is_work and cues.starts_like_follow_up(text) else 0.0
 
 
 def _direction(rows: Matrix) -> Matrix:
