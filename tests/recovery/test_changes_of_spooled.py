@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -14,7 +15,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import LedgerAway, Refused
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.standby.held_branches import Bounds
-from tests.recovery.outages import engine_on, locked, said
+from tests.recovery.outages import SOON, engine_on, locked, said, until
 from tests.recovery.speaker import script
 
 T = TypeVar("T")
@@ -99,3 +100,20 @@ async def test_a_pin_on_a_spooled_conversation_is_in_the_next_request(tmp_path: 
         await done(lambda: engine.pin(made.thread_id, "The sky is blue."), engine)
         head = await engine.store.states.head((await engine.session(made.thread_id)).active_branch)
         assert head.pinned_facts == ("The sky is blue.",)
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_what_nothing_can_replace_waits_for_another_process(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        asked = await engine.ask("thread", "one")
+        with locked(tmp_path):
+            waiting = [
+                asyncio.ensure_future(each)
+                for each in (
+                    engine.pin(asked.thread_id, "The sky is blue."),
+                    engine.store.contents.keep_blob(b"a picture", "image/png"),
+                    engine.store.prefix_hashes.note_broken(asked.turn_id),
+                )
+            ]
+            await until(lambda: engine.store.blocked_seconds() > 4 * SOON.patience)
+        await asyncio.gather(*waiting)

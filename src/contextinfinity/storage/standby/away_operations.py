@@ -70,6 +70,10 @@ class Operations(Generic[Resource]):
         await self._held.replay_all()
         self._held.refuse_held(name)
 
+    async def _waited_for(self, verb: str, *given: Any, **named: Any) -> Any:
+        """Wait for the ledger: nothing replaces this."""
+        return await getattr(self._waiting, verb)(*given, **named)
+
     async def _replayed(self, verb: str, *given: Any, **named: Any) -> Any:
         """Replay the spools first, if that is possible: what a request continues may be in one of them."""
         with suppress(LedgerError):
@@ -453,9 +457,9 @@ class DeletionOperations(Operations[Deletions]):
 SPECIAL: dict[str, dict[str, tuple[str, ...]]] = {
     "sessions": {"_landed": ("rename", "retain", "note", "activate")},
     "branches": {"_landed": ("fork", "rollback")},
-    "turns": {"_of_turn": ("prepare", "open_step", "finalise", "fail", "cancel")},
-    "states": {"_landed": ("pin", "unpin", "fold", "unfold", "propose")},
-    "contents": {"_optional": ("text", "blob")},
+    "turns": {"_of_turn": ("prepare", "open_step", "finalise", "fail", "cancel"), "_waited_for": ("log",)},
+    "states": {"_landed": ("pin", "unpin", "fold", "unfold", "propose"), "_waited_for": ("commit",)},
+    "contents": {"_optional": ("text", "blob"), "_waited_for": ("keep_blob",)},
     "imports": {"_landed": ("add", "add_turns")},
     "prefix_hashes": {"_replayed": ("end", "walked")},  # the first look-up for a request with a history, or a key
 }

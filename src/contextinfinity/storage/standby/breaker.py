@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from copy import copy
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from contextinfinity.domain.ids import now
@@ -30,11 +31,10 @@ PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
 SHORTEST_LOOK = 0.002
 """Interval in seconds at which a breaker looks whether a wait grows that has lasted for its patience."""
 
-GUARDED = (
-    *("sessions", "branches", "turns", "states", "contents", "jobs", "workers"),
-    *("prefix_hashes", "replays", "deletions", "chunks", "index", "vectors", "memories"),
-)
-"""The resources that use the breakers. Those for imports, transfers and tokens wait, and raise the ledger's errors."""
+GUARDED = ("sessions", "branches", "turns", "states", "contents", "jobs", "workers", "replays", "deletions")
+"""The resources whose reads and writes use the breakers."""
+READ_GUARDED = ("prefix_hashes", "chunks", "index", "vectors", "memories")
+"""Those of which only the reads do: their writes, as those of all others, wait, and raise the ledger's own errors."""
 
 
 class CircuitBreaker:
@@ -120,9 +120,9 @@ class CircuitBreaker:
 
 
 class GuardedDatabase:
-    """A ``Database`` whose reads and writes fail with ``LedgerAway`` while its breaker for them is open."""
+    """A ``Database`` whose reads and writes fail with ``LedgerAway`` while its breaker for them, if any, is open."""
 
-    def __init__(self, database: Database, reads: CircuitBreaker, writes: CircuitBreaker) -> None:
+    def __init__(self, database: Database, reads: CircuitBreaker, writes: CircuitBreaker | None) -> None:
         self._database = database
         self._reads = reads
         self._writes = writes
@@ -130,7 +130,7 @@ class GuardedDatabase:
     @property
     def rejects_writes(self) -> bool:
         """Whether writes fail without reaching the ledger."""
-        return self._writes.is_open
+        return self._writes is not None and self._writes.is_open
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run a read."""
@@ -142,21 +142,24 @@ class GuardedDatabase:
 
     async def write(self, work: Callable[[Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a write. After ``LedgerAway`` because another process held the ledger, nothing is written later."""
-        return await self._writes.through(lambda: self._database.write(work, bulk=bulk, wipe=wipe))
+        return await self._written(lambda: self._database.write(work, bulk=bulk, wipe=wipe))
 
     async def sweep(self, steps: int) -> bool:
         """Erase the remains of deleted rows."""
-        return await self._writes.through(lambda: self._database.sweep(steps))
+        return await self._written(lambda: self._database.sweep(steps))
 
     async def is_wiped(self) -> bool:
         """Return whether the files contain no deleted text."""
         return await self._reads.through(self._database.is_wiped)
 
+    async def _written(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return await (ask() if self._writes is None else self._writes.through(ask))
+
 
 def guarded(ledger: Store, reads: CircuitBreaker, writes: CircuitBreaker) -> Store:
     """Return a ledger whose ``GUARDED`` resources use the breakers."""
     behind = copy(ledger)
-    for name in GUARDED:
-        resource = getattr(ledger, name)
-        setattr(behind, name, resource.through(lambda database: GuardedDatabase(database, reads, writes)))
+    for name in (*GUARDED, *READ_GUARDED):
+        guard = partial(GuardedDatabase, reads=reads, writes=writes if name in GUARDED else None)
+        setattr(behind, name, getattr(ledger, name).through(guard))
     return behind
