@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.cli.chat import notices
 from contextinfinity.cli.chat.notices import print_fold_notices
 from contextinfinity.domain.events import CompactionCompleted, CompactionEvent, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import new_id
@@ -42,13 +41,3 @@ async def test_the_end_of_a_fold_is_told_and_one_without_effect_is_not(
     printed = capsys.readouterr()
     assert (words in printed.err, bool(printed.out + printed.err)) == (True, bool(words))
     assert len(shown) == bool(words)
-
-
-@pytest.mark.req("COMPACT-4")
-async def test_a_fold_that_takes_long_is_announced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(notices, "SOON", 0)
-    await print_fold_notices(stream(STARTED))
-    await asyncio.sleep(0)
-    assert "go on" in capsys.readouterr().err, "typing goes on meanwhile"
