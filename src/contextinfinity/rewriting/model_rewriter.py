@@ -57,7 +57,7 @@ class ModelRewriter:
         if words_alone.is_ambiguous or not follow_up.recent_history or len(message) > LONGEST:
             return words_alone
         message = self._hide(message)
-        shown = [(role, self._hide(text)) for role, text in _conversation_lines(follow_up)]
+        shown = [*self._conversation_lines(follow_up)]
         conversation = [{"role": role, "content": text} for role, text in shown]
         question = json.dumps({"conversation": conversation, "message": message}, ensure_ascii=False)
         answer = await self._adviser.ask(INSTRUCTIONS, question, max_output_tokens=2_000 + len(message))
@@ -67,13 +67,13 @@ class ModelRewriter:
             return replace(words_alone, dropped=dropped)
         return replace(words_alone, query=explicit)
 
-
-def _conversation_lines(follow_up: FollowUp) -> Iterator[tuple[str, str]]:
-    if follow_up.memory_snippet:
-        yield "memory", window(follow_up.memory_snippet)
-    for turn in follow_up.recent_history[-TURNS:]:
-        if turn.role in ("user", "assistant"):
-            yield turn.role, window(turn.content)
+    def _conversation_lines(self, follow_up: FollowUp) -> Iterator[tuple[str, str]]:
+        """Yield the role and text of what came before; redacted before it is cut, which could halve a secret."""
+        if follow_up.memory_snippet:
+            yield "memory", window(self._hide(follow_up.memory_snippet))
+        for turn in follow_up.recent_history[-TURNS:]:
+            if turn.role in ("user", "assistant"):
+                yield turn.role, window(self._hide(turn.content))
 
 
 def checked(answer: str, message: str, context: list[str]) -> str:

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 
 import pytest
 
 from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.prompt.redact import by_patterns, hidden
 from contextinfinity.providers.auxiliary_model import AuxiliaryModel
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.rewriting import FollowUp, ModelRewriter, rewrite
 from contextinfinity.rewriting.model_rewriter import checked
+from contextinfinity.rewriting.reference_context import LONG
 from contextinfinity.threads import Turn
 
 SAID = (Turn("user", "Who is Donald Trump?"), Turn("assistant", "An American politician."))
@@ -22,8 +25,8 @@ class Desk:
     def __init__(self, reply: ScriptedReply | str, *, seconds: float = 5.0) -> None:
         self.asked: list[ProviderRequest] = []
         self._reply = reply
-        provider = ScriptedProvider(self._answer)
-        self.rewriter = ModelRewriter(AuxiliaryModel(provider=provider, model_id="m", seconds=seconds))
+        self.provider = ScriptedProvider(self._answer)
+        self.rewriter = ModelRewriter(AuxiliaryModel(provider=self.provider, model_id="m", seconds=seconds))
 
     def _answer(self, request: ProviderRequest) -> ScriptedReply | str:
         self.asked.append(request)
@@ -45,6 +48,19 @@ async def test_the_model_sees_the_whole_context_and_its_words_are_taken() -> Non
         ],
         "message": "who are his children",
     }
+
+
+@pytest.mark.req("SAFE-1")
+async def test_half_a_secret_does_not_leave_where_a_long_text_is_cut() -> None:
+    card, desk = "4111 1111 1111 1111", Desk("who are his children")
+    hide = partial(hidden, redactor=by_patterns((r"\d{4} \d{4} \d{4} \d{4}",)))
+    rewriter = ModelRewriter(AuxiliaryModel(provider=desk.provider, model_id="m"), hide)
+    for place in range(LONG * 2 // 3 - len(card), LONG * 2 // 3, 5):
+        text = "x" * (place - 1) + f" {card} " + "y " * LONG
+        said = (Turn("user", "Who is Donald Trump?"), Turn("assistant", text))
+        await rewriter.rewrite(FollowUp(latest_user_message="who are his children", recent_history=said))
+    assert desk.asked
+    assert not [request for request in desk.asked if "1111" in request.prompt.messages[-1].rendered_text]
 
 
 @pytest.mark.req("REWRITE-6", "REWRITE-8")
