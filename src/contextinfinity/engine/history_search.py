@@ -365,7 +365,8 @@ async def search_passages(
         count=encoding(ENCODING).count,
         recency=parts.setup.retrieval.recency_boost if parts.setup.retrieval else 0,
     )
-    ranked = await asyncio.to_thread(rank, question, found, means, most=2 * turns)
+    few = with_vectors and not scope.types and not scope.sides  # a filter leaves only some of them
+    ranked = await asyncio.to_thread(rank, question, found, means, most=(2 if few else 4) * turns)
     fitting = (
         one
         for one in ranked
