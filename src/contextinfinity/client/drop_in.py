@@ -23,6 +23,7 @@ from contextinfinity.engine.running_turn import SendOptions, StampedEvent, Terms
 from contextinfinity.engine.sent_conversation import SentConversation
 from contextinfinity.engine.step import longest
 from contextinfinity.errors import NotFound, Refused
+from contextinfinity.prompt.redact import hidden
 
 if TYPE_CHECKING:
     from contextinfinity.domain.search import Rows
@@ -152,4 +153,5 @@ class DropIn:
         if self._engine.setup.retrieval is None:
             raise Refused("There is no embedder here.", hint="Set retrieval.enabled.")
         embedder = await self._engine.setup.retrieval.embedders.chosen()
-        return embedder.name, await embedder.embed(texts)
+        redactor = self._engine.setup.redactor if embedder.is_remote else None
+        return embedder.name, await embedder.embed([hidden(text, redactor) for text in texts])
