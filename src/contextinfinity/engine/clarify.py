@@ -19,6 +19,7 @@ from contextinfinity.domain.plan import AskedBack, LeftOut, Plan
 from contextinfinity.domain.thread import Turn as Said
 from contextinfinity.domain.turn import Turn, TurnEnd
 from contextinfinity.engine.engine_setup import Rewriting
+from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.model_choice import asked_back, chat_notes
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import PriorContext, run_if_enabled
@@ -61,6 +62,8 @@ class ClarificationRequest:
 
 async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext) -> ResolvedMessage:
     """Resolve what a message means; if rewriting fails or times out, the message is used unchanged."""
+    if parts.setup.follow_model is not None:
+        await loaded(*FOR_FOLDS)  # a model that writes summaries brings their modules
     rewriting, turn = parts.setup.following(recalled.home).rewriting, running.turn
     if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
         return ResolvedMessage()
