@@ -31,7 +31,7 @@ from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 
 DOORS = ("HTTP routes", "/rpc")
-SLOW_SECONDS = 20
+SLOW_SECONDS = 60
 AT_ONCE = 8
 RENEWED = 150
 """Requests after which there are new conversations to ask for."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.ids import new_id
-from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.prompt_material import UNREAD
 from contextinfinity.errors import BranchBusy, NotFound
@@ -208,3 +208,25 @@ async def test_deleting_an_unknown_conversation_is_refused(tmp_path: Path) -> No
     async with Desk(tmp_path, setup=Setup(ceilings=Ceilings())) as desk:
         with pytest.raises(NotFound):
             await desk.engine.delete(new_id())
+
+
+@pytest.mark.req("SAFE-4")
+async def test_bytes_are_overwritten_once_for_all_conversations_of_a_user(tmp_path: Path) -> None:
+    """Each pass waits for what others write; one for each conversation took minutes beside a busy server."""
+    async with Desk(tmp_path) as desk:
+        for number in range(5):
+            desk.thread = "new"
+            await desk.ask(f"{PRIVATE} {number}")
+        await desk.settle()
+        deletions, passes = desk.engine.store.deletions, []
+        overwrite = deletions.sweep
+
+        async def counted() -> bool:
+            passes.append(1)
+            return await overwrite()
+
+        deletions.sweep = counted  # type: ignore[method-assign, assignment]
+        deleted = await desk.engine.deleting.user(Owner())
+        assert (deleted.conversations, deleted.remaining) == (5, ())
+        assert len(passes) <= 2
+    assert PRIVATE.encode() not in desk.path.read_bytes()

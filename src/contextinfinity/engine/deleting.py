@@ -70,7 +70,7 @@ class Cleaner:
         """Counts of what ``finish`` deleted; the next ``clean_up`` includes them in its result."""
 
     async def delete(self, session_id: SessionId) -> int:
-        """Delete a conversation with all its data and return the number of its turns."""
+        """Delete a conversation with all its data, but for unused bytes (``sweep``); return the number of its turns."""
         await self._clear_thread(session_id)
         await self._store.deletions.begin(session_id)
         await self._copies.clear(self._store.deletions, (session_id,))
@@ -80,7 +80,6 @@ class Cleaner:
             turns += _counted(removed)
             if not removed.more:
                 break
-        await self.sweep()
         return turns
 
     async def delete_turn(self, turn: Turn) -> None:
@@ -266,6 +265,7 @@ class Deleting:
         """Delete a conversation with everything derived from it."""
         samples = await self._samples(session.id) if scan == "files" else None
         turns = await self._cleaner.delete(session.id)
+        await self._cleaner.sweep()
         self._forget()
         places = await self._cleaner.scan(samples, (session.id,)) if scan else ()
         remaining = await self._cleaner.remaining()
