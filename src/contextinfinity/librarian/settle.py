@@ -220,11 +220,11 @@ def _other_value(newer: _Known, older: _Known) -> bool:
     Either both say the same except for one value of the same type, the last in both ("the limit is 5 users", "the limit
     is 8 users"), or the later turn says that something changed and repeats most of what the older entry is about.
     """
+    if max(len(newer.words), len(older.words)) > _STATEMENT:
+        return False
     if "change" not in newer.cues and newer.identifiers != older.identifiers:
         return False
     if "change" not in newer.cues and newer.is_event:
-        return False
-    if max(len(newer.words), len(older.words)) > _STATEMENT:
         return False
     typed = _differing(newer, older)
     if "change" in newer.cues:
