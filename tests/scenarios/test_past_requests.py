@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.events import Delta
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, blob_source
+from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
@@ -23,6 +25,7 @@ from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Rewriting, Setup
 from contextinfinity.engine.explain import Explained
+from contextinfinity.engine.running_turn import Terms
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Artifact
@@ -30,13 +33,15 @@ from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.contract import canonical
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import Settings
-from contextinfinity.settings.sections import Anthropic, OpenAI
+from contextinfinity.settings.sections import Anthropic, General, OpenAI
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox
+from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import exchange, slice_of
 from contextinfinity_testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
+from tests.scenarios.chatter import Chatter
 from tests.scenarios.desk import Desk
-from tests.scenarios.wires import NAMES, engine_at
+from tests.scenarios.wires import NAMES, engine_at, model_settings
 from tests.unit.prompt.material import artifact
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -329,3 +334,23 @@ async def test_what_there_is_no_request_of_is_said_in_words(tmp_path: Path) -> N
             await desk.engine.explain(turn_id, step_index=3)
         with pytest.raises(NotFound, match="There is no turn"):
             await desk.engine.explain("0192f0c1-2345-7abc-8def-000000000000")
+
+
+@pytest.mark.req("SAFE-1", "API-12", "CTX-10")
+async def test_the_answer_that_a_client_predicts_leaves_without_its_secrets(
+    vendors: FakeVendors, tmp_path: Path
+) -> None:
+    settings = Settings(
+        general=General(data_dir=str(tmp_path), default_model="open", redact_patterns=(r"sk-\w+",)),
+        models={"open": model_settings(vendors, "openai_chat")},
+    )
+    predicted = {"type": "content", "content": [{"type": "text", "text": "KEY = 'sk-12345'"}]}
+    params = {"params": {"prediction": predicted, "seed": 7}, "headers": {}}
+    terms = Terms(form=CHAT, sent={"form": CHAT}, params=params)
+    async with open_engine(settings) as engine:
+        desk: Any = SimpleNamespace(engine=engine)
+        turn = await Chatter(desk).send("Rename KEY to TOKEN.", terms=terms)
+        assert (await engine.explain(turn.id)).matches
+    (request,) = vendors.requests
+    shown = {"type": "content", "content": [{"type": "text", "text": "KEY = '[redacted]'"}]}
+    assert (request.body["prediction"], request.body["seed"]) == (shown, 7)

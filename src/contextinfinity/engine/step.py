@@ -21,6 +21,7 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Json, ToolCallItem, ToolOutputItem, ToolResultBlock
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import (
+    SENT,
     CallPiece,
     Finished,
     ProviderEvent,
@@ -36,6 +37,7 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
+from contextinfinity.prompt.redact import hidden_values
 from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal
 from contextinfinity.telemetry.counters import count, note_latency, timed
@@ -137,8 +139,18 @@ async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: 
         prompt=replace(prompt, messages=await with_pictures(parts.store.contents, prompt.messages)),
         max_output_tokens=model.max_output_tokens if terms is None else longest(model, assembled.tokens, terms),
         cache_key=running.turn.session_id,
-        options=model.options if terms is None else model.options_for(terms),
+        options=model.options if terms is None else _options(parts, model, terms),
     )
+
+
+def _options(parts: Parts, model: Model, terms: Terms) -> Json:
+    """Return the options of a request; the answer that a client predicts is text, and is redacted as such."""
+    options, sent = model.options_for(terms), terms.params or {}
+    params = sent.get("params") or {}
+    if SENT not in options or "prediction" not in params:
+        return options
+    shown = hidden_values(params["prediction"], parts.setup.redactor)
+    return {**options, SENT: {**sent, "params": {**params, "prediction": shown}}}
 
 
 def longest(model: Model, tokens: int, terms: Terms) -> int:

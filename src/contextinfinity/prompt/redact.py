@@ -83,6 +83,11 @@ def hidden(text: str, redactor: Redactor | None) -> str:
     return text if redactor is None else _masked(text, secrets_in(text, redactor))
 
 
+def hidden_values(value: Json, redactor: Redactor | None) -> Json:
+    """Redact every text in a JSON value; keys are not changed."""
+    return value if redactor is None else _Texts(lambda _, text: hidden(text, redactor)).values(value)
+
+
 def secrets_in(text: str, redactor: Redactor) -> list[tuple[int, int]]:
     """Return the spans that the redactor finds, sorted and merged."""
     return _merged(_spans_of(redactor, text), len(text))
