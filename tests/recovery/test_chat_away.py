@@ -61,7 +61,7 @@ def disk() -> Any:
         yield disk
 
 
-@pytest.mark.req("CHATMEM-6", "CHATMEM-7", "API-5")
+@pytest.mark.req("CHATMEM-6", "CHATMEM-7", "API-5", "METRICS-3")
 async def test_known_and_unknown_sessions_are_answered_and_written_in_order_once(
     tmp_path: Path, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -82,6 +82,7 @@ async def test_known_and_unknown_sessions_are_answered_and_written_in_order_once
     failures = [vars(record) for record in caplog.records if "operation" in vars(record)]
     assert failures
     assert all({"session_id", "user_id", "operation", "error"} <= set(failure) for failure in failures)
+    assert not [record for record in caplog.records if record.levelno == logging.CRITICAL], "it was a short outage"
 
 
 @pytest.mark.req("CHATMEM-6", "SAFE-5")

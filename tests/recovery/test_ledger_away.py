@@ -456,19 +456,6 @@ async def test_a_worker_whose_spool_waits_is_not_taken_for_dead(tmp_path: Path) 
 # --- it can be seen ---
 
 
-@pytest.mark.req("METRICS-3")
-async def test_a_short_outage_raises_no_alert(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    soon = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.02)
-    assert soon.alert_seconds == 60
-    async with engine_on(tmp_path, bounds=soon) as engine:
-        thread = (await engine.ask("new", "before")).thread_id
-        with locked(tmp_path):
-            await engine.ask(thread, "meanwhile")
-            assert engine.health().status == "degraded"
-        await back(engine)
-    assert not [record for record in caplog.records if record.levelno == logging.CRITICAL]
-
-
 @pytest.mark.req("METRICS-3", "CHATMEM-7")
 async def test_an_outage_can_be_seen_and_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     at_once = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.02, alert_seconds=0)
