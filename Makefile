@@ -68,6 +68,7 @@ endurance: .venv/.setup ## 10,000 turns in one process: does memory stay flat? 3
 
 proof: .venv/.setup torture storm endurance fuzz ## everything at full size: kills, storms, endurance, fuzz, fault sweeps, large properties; takes hours
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m 'proof or not proof'
+	CONTEXTINFINITY_TEST_LEDGER=postgresql $(TESTS) --timeout 0 tests/scenarios tests/recovery tests/properties
 
 screenshots-web: .venv/.setup ## pictures of the web page in docs/images, taken in chromium
 	$(BIN)/python -m tests.doors.web.screenshots docs/images

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from contextinfinity.providers.local.weights_file import MINILM, SMOLLM2, get
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text import tokens
-from tests.ledgers import open_store
+from tests.ledgers import BACKEND, open_store
 from tests.sizes import PROOF, sized
 from tests.times import FolderTimes
 
@@ -91,6 +91,15 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         places = Counter(re.sub(r"[0-9]+", "N", str(one.readlink())) for one in opened if one.is_symlink())
         threads = [thread.name for thread in threading.enumerate()]
         pytest.fail(f"{len(opened)} files are open after {item.nodeid}: {places.most_common(20)}; threads: {threads}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out tests of the SQLite file where ledgers are in PostgreSQL."""
+    if os.environ.get(BACKEND) != "postgresql":
+        return
+    for item in items:
+        if (mark := item.get_closest_marker("sqlite_file")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"about the SQLite file: {mark.args[0]}"))
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -30,13 +30,21 @@ def place_ledger(path: Path) -> Path:
     return path
 
 
+def ledger_url(path: Path) -> str | None:
+    """Return the URL of the database that replaces a ledger file in this run; None if there is none."""
+    if os.environ.get(BACKEND) != "postgresql":
+        return None
+    from tests.postgres import database_for
+
+    return database_for(path)
+
+
 def open_store(path: Path, **options: Any) -> SqliteStore:
     """Open the store on a ledger, copied from the template if the file does not exist."""
-    if os.environ.get(BACKEND) == "postgresql":
+    if (url := ledger_url(path)) is not None:
         from contextinfinity.storage.postgres.store import PostgresStore
-        from tests.postgres import database_for
 
-        return cast("SqliteStore", PostgresStore(database_for(path), path.parent))
+        return cast("SqliteStore", PostgresStore(url, path.parent))
     return SqliteStore(place_ledger(path), **options)
 
 

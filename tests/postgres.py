@@ -60,8 +60,12 @@ def empty_database() -> str:
 
 
 def database_for(path: Path) -> str:
-    """Return the URL of the database that replaces a ledger file: a copy of an empty one, made the first time."""
-    name = "file_" + hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    """Return the URL of the database that replaces a ledger file: a copy of an empty one, made the first time.
+
+    Folders of tests may have the same name, one after the other.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = "file_" + hashlib.sha256(f"{path} {path.parent.stat().st_ino}".encode()).hexdigest()[:16]
     url = _template()
     with psycopg.connect(server_url(), autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:

@@ -207,6 +207,7 @@ def test_property_7(memory: ConversationMemory, folder: Path, numbers: list[int]
     assert [turn.turn_number for turn in newest] == (in_order[-limit:] if limit > 0 else [])
 
 
+@pytest.mark.sqlite_file("it opens the file beside the store")
 @pytest.mark.req("CHATMEM-6", "CHATMEM-10")
 @AT_LEAST_A_HUNDRED
 @given(said=pairs, other=pairs)
@@ -282,6 +283,7 @@ def test_property_11(
     insert(folder, session_id=session_id, user_id="ada", **good)
 
 
+@pytest.mark.sqlite_file("it opens the file beside the store")
 @pytest.mark.req("CHATMEM-7", "CHATMEM-10")
 @AT_LEAST_A_HUNDRED
 @given(user_id=users, said=st.lists(words, min_size=1, max_size=3))

@@ -134,6 +134,7 @@ class World:
             await self.engines[1].clean_up()
 
 
+@pytest.mark.sqlite_file("it opens the file beside the store")
 @pytest.mark.req("CTX-3", "CTX-8", "SAFE-4")
 @given(steps=STEPS, cached_bytes=st.sampled_from([MOST_BYTES, 3_000]))
 @example(steps=LOGGED, cached_bytes=MOST_BYTES)

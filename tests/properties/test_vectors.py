@@ -94,6 +94,7 @@ async def run(store: Store, steps: Sequence[tuple[int, int, int, bool, bool]], s
     await store.close()
 
 
+@pytest.mark.sqlite_file("it opens the file beside the store")
 @pytest.mark.req("RETRIEVE-2")
 @settings(max_examples=sized(6, 60), deadline=None)
 @given(batches, st.integers(0, 1000))

@@ -109,6 +109,7 @@ def killed_while_away(folder: Path, *sessions: str, user_id: str = "ada") -> lis
 # --- locked by another process ---
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6", "METRICS-3")
 def test_a_locked_ledger_gets_everything_later_in_order_and_once(tmp_path: Path) -> None:
     with Chats(tmp_path) as memory:
@@ -132,6 +133,7 @@ def test_a_locked_ledger_gets_everything_later_in_order_and_once(tmp_path: Path)
     assert grown == {"turn_writes_ok": 6, "turn_writes_failed": 1}, "each write is counted once, and the failure"
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6")
 def test_a_memory_opens_while_another_process_holds_the_ledger(tmp_path: Path) -> None:
     with Chats(tmp_path) as memory:
@@ -158,6 +160,7 @@ def test_calls_at_once_in_a_session_that_nobody_has_made_keep_all_they_say(tmp_p
         assert [turn.turn_number for turn in found] == list(range(1, 17))
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6", "THREAD-14")
 def test_more_than_the_spool_holds_is_refused_before_it_is_acknowledged(tmp_path: Path) -> None:
     small = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.05, most_bytes=200_000)
@@ -271,6 +274,7 @@ def test_a_spool_that_cannot_land_when_a_memory_opens_lands_with_a_later_clean_u
 # --- what is not held ---
 
 
+@pytest.mark.sqlite_file("it locks the file")
 def test_a_memory_does_not_open_without_its_folder_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -283,6 +287,7 @@ def test_a_memory_does_not_open_without_its_folder_and_says_so(
     assert record.__dict__["operation"] == "open"
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-4")
 def test_a_deletion_is_never_pretended_and_takes_along_what_was_held(tmp_path: Path) -> None:
     chats = Chats(tmp_path)

@@ -90,6 +90,7 @@ async def test_one_that_another_process_deleted_is_forgotten_when_it_is_asked_fo
         await each.close()
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-4")
 async def test_what_is_held_of_a_conversation_lands_and_is_deleted_with_it(tmp_path: Path) -> None:
     store = standby(tmp_path, LATER)
@@ -107,6 +108,7 @@ async def test_what_is_held_of_a_conversation_lands_and_is_deleted_with_it(tmp_p
     assert holds(tmp_path, PRIVATE) == []
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-4", "CHATMEM-6")
 async def test_what_landed_and_was_deleted_does_not_come_back_from_a_spool(tmp_path: Path) -> None:
     store = standby(tmp_path, LATER)
@@ -144,6 +146,7 @@ async def test_numbers_go_on_after_those_that_were_deleted(tmp_path: Path) -> No
     await store.close()
 
 
+@pytest.mark.sqlite_file("it locks the file")
 async def test_wiping_out_what_was_deleted_beside_somebody_who_reads_is_no_outage(tmp_path: Path) -> None:
     store = standby(tmp_path)
     session, kept = await chat(store, told("a")), await chat(store, told("b"))
@@ -179,6 +182,7 @@ async def test_what_is_past_its_time_is_not_shown_while_the_ledger_is_away(tmp_p
     await store.close()
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-4")
 async def test_a_summary_of_what_is_past_its_time_is_not_given_from_a_copy(tmp_path: Path) -> None:
     store = standby(tmp_path)
@@ -199,6 +203,7 @@ async def test_a_summary_of_what_is_past_its_time_is_not_given_from_a_copy(tmp_p
     await store.close()
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-4", "CHATMEM-5", "CHATMEM-6")
 async def test_a_chat_that_has_expired_but_for_what_is_held_stays(tmp_path: Path) -> None:
     store = standby(tmp_path, LATER)

@@ -37,6 +37,8 @@ from contextinfinity_testing.builders import (
 from tests.house.repository import ROOT
 from tests.recovery.breaking import ASIDE, BREAKS, Break, healthy, sql, step, vandal, write
 
+pytestmark = pytest.mark.sqlite_file("it examines the file")
+
 PAGE = ROOT / "docs" / "reference" / "doctor.md"
 
 

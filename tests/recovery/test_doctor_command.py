@@ -16,6 +16,8 @@ from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.doors.forked import run
 from tests.recovery.breaking import BAD_CONFIG, FAILED_JOB, flip, healthy, sql, write
 
+pytestmark = pytest.mark.sqlite_file("it examines the file")
+
 
 def command(*arguments: str | Path) -> tuple[list[str], dict[str, str]]:
     """The command line, and an environment without the settings of the user who runs the tests."""

@@ -14,6 +14,7 @@ from tests.recovery.outages import locked, until
 from tests.recovery.test_deletion_away import standby
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6")
 async def test_messages_go_into_a_conversation_that_had_to_be_held(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"

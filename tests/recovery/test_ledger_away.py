@@ -90,6 +90,7 @@ async def test_after_the_first_failure_nobody_waits_for_the_ledger(tmp_path: Pat
         assert len(await said(engine, thread)) == 11
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6", "THREAD-4")
 async def test_a_ledger_that_others_go_on_writing_to_is_not_away(tmp_path: Path) -> None:
     store, log = open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-wal"
@@ -224,6 +225,7 @@ async def test_a_ledger_that_goes_right_after_the_message_was_accepted_gets_the_
         assert await said(engine, "thread") == [(1, "what now?", finished.text)]
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6", "TURN-9")
 async def test_a_ledger_that_goes_while_the_answer_streams_gets_it_later(tmp_path: Path) -> None:
     provider = HoldsBack()
@@ -292,6 +294,7 @@ async def test_a_disk_that_fails_and_recovers_costs_nothing(tmp_path: Path, coun
             assert [asked for _, asked, _ in await said(engine, "thread")] == ["before", "first", "second"]
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6")
 async def test_a_reader_that_cannot_be_opened_any_more_finds_the_ledger_away_and_not_foreign(tmp_path: Path) -> None:
     with FailingDisk() as disk:
@@ -491,6 +494,7 @@ async def test_an_outage_can_be_seen_and_is_told_once(tmp_path: Path, caplog: py
 # --- for those who keep finished turns ---
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6")
 async def test_exchanges_are_recorded_and_read_back_while_the_ledger_is_away(tmp_path: Path) -> None:
     store = StandbyStore(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)

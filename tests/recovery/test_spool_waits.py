@@ -29,6 +29,7 @@ from tests.recovery.outages import engine_on, locked, until
 T = TypeVar("T")
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("TURN-13", "CHATMEM-6")
 async def test_an_interrupted_turn_that_is_in_no_spool_does_not_hold_up_those_that_are(tmp_path: Path) -> None:
     gone, store = new_id(), open_store(tmp_path / "ledger.db")
@@ -51,6 +52,7 @@ async def test_an_interrupted_turn_that_is_in_no_spool_does_not_hold_up_those_th
     assert not spool.path.exists()
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("TURN-13", "CHATMEM-6", "TURN-2")
 async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the_spool(tmp_path: Path) -> None:
     """They are taken over while their branch continues here, where they were shown as failed; they end all the same."""
@@ -75,6 +77,7 @@ async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the
         ]
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("TURN-13", "CHATMEM-6", "TURN-2")
 async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_ledger_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +105,7 @@ async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_
                 outcomes = [turn.outcome for turn in await engine.store.turns.history(asked.branch_id)]
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6", "TURN-2")
 async def test_steps_that_cannot_be_read_are_not_reported_as_none(tmp_path: Path) -> None:
     """Otherwise recovery would end an interrupted turn without the text in the journal of its step."""

@@ -28,6 +28,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.sqlite_file("its processes open the file")
 @pytest.mark.req("THREAD-10", "TURN-2")
 async def test_processes_that_write_to_one_branch_lose_and_double_nothing(
     ledger: SqliteStore, ledger_path: Path
@@ -48,6 +49,7 @@ async def test_processes_that_write_to_one_branch_lose_and_double_nothing(
         assert own == [f"{name} {number}" for number in range(50)], "each writer's own order is kept"
 
 
+@pytest.mark.sqlite_file("its processes open the file")
 @pytest.mark.req("TURN-9", "TURN-2")
 async def test_a_writer_that_is_killed_loses_nothing_it_was_told_of(ledger: SqliteStore, ledger_path: Path) -> None:
     session = await ledger.sessions.create(NewSession())

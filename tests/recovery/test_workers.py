@@ -68,6 +68,7 @@ def working(path: Path, branch_id: str) -> Iterator[tuple[subprocess.Popen[str],
         process.communicate()
 
 
+@pytest.mark.sqlite_file("its processes open the file")
 @pytest.mark.req("TURN-8", "TURN-9")
 async def test_a_killed_worker_is_known_to_be_dead_at_once(ledger: SqliteStore, ledger_path: Path) -> None:
     branch = await new_branch(ledger)
@@ -84,6 +85,7 @@ async def test_a_killed_worker_is_known_to_be_dead_at_once(ledger: SqliteStore, 
     assert await ledger.workers.dead() == ()
 
 
+@pytest.mark.sqlite_file("its processes open the file")
 @pytest.mark.req("TURN-7", "TURN-9")
 async def test_a_paused_worker_that_wakes_after_it_was_declared_dead_changes_nothing(
     ledger: SqliteStore, ledger_path: Path
@@ -134,6 +136,7 @@ async def test_a_beating_heart_is_never_dead_however_the_clock_jumps(ledger: Sql
         assert await presence.find_dead() == (other.id,)
 
 
+@pytest.mark.sqlite_file("its processes open the file")
 @pytest.mark.req("TURN-8", "TURN-9")
 async def test_a_worker_that_dies_while_another_starts_is_found(ledger: SqliteStore, ledger_path: Path) -> None:
     """It lived when the other looked for turns to recover, and was dead at its first look for deaths."""
@@ -157,6 +160,7 @@ async def test_one_heartbeat_a_process_goes_on_by_itself(ledger: SqliteStore) ->
     assert await ledger.workers.list() == ()
 
 
+@pytest.mark.sqlite_file("its processes open the file")
 @pytest.mark.req("TURN-7")
 @pytest.mark.parametrize(("job_type", "state"), [("fold_branch", "failed"), ("summarize_turn", "queued")])
 async def test_a_job_that_keeps_killing_its_workers_is_given_up_unless_the_head_waits_for_it(

@@ -17,9 +17,9 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.settings import Settings
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn, add_turn
 from contextinfinity_testing.threads import unused, using
+from tests.ledgers import ledger_url, open_store
 from tests.scenarios.desk import Desk
 
 FOLDING = Setup(ceilings=Ceilings(fold_trigger=1200, verbatim_window=300))
@@ -32,7 +32,7 @@ async def built(thread_id: str, message: str) -> ContextualMessagesResult:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Settings]:
-    with using("ledger", tmp_path) as settings:
+    with using("ledger", tmp_path, ledger_url(tmp_path / "ledger.db")) as settings:
         yield settings
 
 
@@ -45,7 +45,7 @@ async def test_it_shows_what_the_engine_would_show(tmp_path: Path) -> None:
             await desk.ask(f"Tell me about stone {number}. {LONG * 4}")
             await desk.settle()
         assert (await desk.head()).covers_turn_seq > 0
-        place = LedgerThreads(SqliteStore(desk.path))
+        place = LedgerThreads(open_store(desk.path))
         threads.use(place)
         try:
             result = await built(desk.thread, "And now?")
@@ -125,7 +125,7 @@ async def test_calls_of_tools_that_a_plain_message_cannot_hold_are_named(tmp_pat
     async with Desk(tmp_path, asked, "Nothing there.", setup=Setup(tools=box)) as desk:
         await desk.ask("Look at the sky.")
         await desk.settle()
-        place = LedgerThreads(SqliteStore(desk.path))
+        place = LedgerThreads(open_store(desk.path))
         threads.use(place)
         try:
             result = await built(desk.thread, "And now?")

@@ -139,6 +139,7 @@ async def test_a_turn_that_claims_to_be_of_the_future_can_be_corrected(tmp_path:
         assert await known(desk) == ["The user lives in York."]
 
 
+@pytest.mark.sqlite_file("it reads the file")
 @pytest.mark.req("MEMORY-5")
 async def test_what_is_forgotten_or_edited_is_gone_from_the_files_at_once(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:

@@ -65,6 +65,7 @@ async def test_the_next_prompt_holds_what_is_left_and_says_nothing_of_the_rest(t
         assert (await desk.head()).turn_seq <= 5
 
 
+@pytest.mark.sqlite_file("it drops a trigger")
 @pytest.mark.req("CHATMEM-4", "COMPACT-1")
 async def test_a_summary_of_what_is_gone_is_made_anew_of_what_is_left(tmp_path: Path) -> None:
     async with Desk(tmp_path, setup=Setup(ceilings=SMALL)) as desk:
@@ -97,6 +98,7 @@ def nowhere(folder: Path) -> None:
     assert not [file for file in folder.rglob("*") if file.is_file() and PRIVATE.encode() in file.read_bytes()]
 
 
+@pytest.mark.sqlite_file("it drops a trigger")
 @pytest.mark.req("CHATMEM-4", "COMPACT-1")
 async def test_a_fold_that_read_what_was_deleted_meanwhile_is_not_made(tmp_path: Path) -> None:
     librarian = Watching(lambda task: " ".join(said.text for said in task.said)[:80])
@@ -118,6 +120,7 @@ async def test_a_fold_that_read_what_was_deleted_meanwhile_is_not_made(tmp_path:
         assert [text for role, text in desk.shown if role == "user"] == ["what is left", "And now?"]
 
 
+@pytest.mark.sqlite_file("it drops a trigger")
 @pytest.mark.req("CHATMEM-4")
 async def test_the_account_of_a_past_request_names_what_is_gone(tmp_path: Path) -> None:
     async with Desk(tmp_path) as desk:
@@ -171,6 +174,7 @@ async def _is_answered(desk: Desk) -> bool:
     return bool(desk.prompts)
 
 
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-5", "METRICS-3")
 async def test_an_engine_cleans_up_by_itself_and_again_after_a_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -254,6 +254,7 @@ async def fold_job(store: SqliteStore) -> tuple[State, Job]:
     return await store.states.head(branch.id), job
 
 
+@pytest.mark.sqlite_file("it counts commits of SQLite")
 @pytest.mark.req("TURN-7", "TURN-14")
 async def test_a_fold_is_committed_and_its_job_ended_in_one_commit(commits: Commits, ledger: SqliteStore) -> None:
     head, job = await fold_job(ledger)

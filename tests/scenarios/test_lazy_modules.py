@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONVERSATION = """
 import asyncio, sys, threading
 
@@ -39,6 +41,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+@pytest.mark.sqlite_file("an import may come before the preloading with a slower ledger")
 def test_no_slow_module_is_imported_on_the_event_loop(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", CONVERSATION, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False

@@ -15,6 +15,7 @@ from contextinfinity.threads import Turn, add_turn, get_history
 from contextinfinity_testing.stores.logs import every_run_of_three
 from contextinfinity_testing.threads import using
 from contextinfinity_testing.vendors import FakeVendors
+from tests.ledgers import ledger_url
 from tests.scenarios.wires import KEYS, NAMES
 
 pytestmark = [pytest.mark.req("THREAD-13"), pytest.mark.parametrize("name", NAMES)]
@@ -28,7 +29,7 @@ def logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Keep the threads in the engine's ledger."""
     for variable, key in KEYS.items():
         monkeypatch.setenv(variable, key)
-    with using("ledger", tmp_path):
+    with using("ledger", tmp_path, ledger_url(tmp_path / "ledger.db")):
         yield
 
 

@@ -131,6 +131,7 @@ async def test_a_correction_wins_and_rides_while_the_old_line_still_stands(tmp_p
         assert "The user lives in Berlin." in front(desk)
 
 
+@pytest.mark.sqlite_file("it reads the file")
 @pytest.mark.req("MEMORY-5", "CTX-10")
 async def test_what_is_forgotten_leaves_snippet_index_and_replay(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:

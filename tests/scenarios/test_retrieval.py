@@ -241,6 +241,7 @@ async def test_only_an_endpoint_that_failed_is_left_alone(tmp_path: Path, is_rem
         assert embedder.asked == times
 
 
+@pytest.mark.sqlite_file("it drops tables")
 @pytest.mark.req("RETRIEVE-7")
 async def test_an_index_that_is_broken_does_not_fail_a_turn(tmp_path: Path) -> None:
     async with Desk(tmp_path, setup=setup()) as desk:
@@ -515,6 +516,7 @@ async def test_the_index_cuts_a_long_answer_where_its_topic_changes(tmp_path: Pa
     assert answer.index("Quarterly") in {chunk.start for chunk in chunks if chunk.side == "assistant"}
 
 
+@pytest.mark.sqlite_file("it deletes rows")
 @pytest.mark.req("RETRIEVE-2")
 async def test_what_went_astray_is_found_missing_and_made_again(tmp_path: Path) -> None:
     async with Desk(tmp_path, setup=setup()) as desk:

@@ -199,6 +199,7 @@ async def test_different_messages_sent_at_once_after_the_same_answer_are_branche
         assert sorted(lines) == sorted(["Hi", f"{number}?"] for number in range(6))
 
 
+@pytest.mark.sqlite_file("it deletes rows")
 async def test_a_conversation_of_an_older_release_goes_on_in_its_thread(tmp_path: Path) -> None:
     async with Desk(tmp_path) as desk:
         client = Chatter(desk)
