@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.lifecycle import QUEUE_LIMIT
 from contextinfinity.errors import InvalidInput, NotFound, QueueFull
 from contextinfinity.providers.scripted import ScriptedReply
+from contextinfinity.storage.sqlite.connection import connect
 from tests.scenarios.conftest import Build, Scripted
 
 Talk = Callable[[Scripted], Awaitable[Engine]]
@@ -291,6 +293,18 @@ async def test_a_model_nobody_named_is_refused_before_anything_is_accepted(talk:
     engine = await talk(["hello"])
     with pytest.raises(InvalidInput, match="no model 'gpt'; there are: built-in"):
         await engine.ask("new", "hello", model="gpt")
+
+
+@pytest.mark.req("SAFE-7")
+async def test_raw_responses_are_kept_compressed(build: Build, tmp_path: Path) -> None:
+    async with build(["word " * 2000]) as engine:
+        answer = await engine.ask("new", "say something")
+        (step,) = await engine.store.turns.steps(answer.turn_id)
+    with closing(connect(str(tmp_path / "ledger.db"))) as ledger:
+        ((body,),) = ledger.execute("SELECT body FROM response").fetchall()
+    assert step.response is not None
+    assert b"word word" in step.response
+    assert len(bytes(body)) < len(step.response) / 10  # type: ignore[arg-type]
 
 
 @pytest.mark.req("SAFE-7")
